@@ -1,0 +1,1 @@
+"""The click commands: they parse, make a config and call; the work is done in ``pipeline`` and ``model``."""

@@ -1,0 +1,97 @@
+"""The configuration of each data stage: one frozen dataclass, one documented field an option.
+
+The command line is made from these fields (an option is the field's name with dashes, with the same default and
+help). The fields make the fingerprint of a stage's output; how the work is run (workers, runner) is no part of it.
+This module imports nothing heavy, so that ``--help`` is quick.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .errors import UserError
+
+
+def option(default: Any, help: str) -> Any:
+    """Declare a dataclass field that is an option of the command line, with its `help` sentence."""
+    return field(default=default, metadata={"help": help})
+
+
+def check(holds: bool, name: str, value: object, must: str) -> None:
+    """Raise `UserError` naming the option `name` and its `value` unless `holds`."""
+    if not holds:
+        raise UserError(f"--{name.replace('_', '-')} is {value}, but {must}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestConfig:
+    """How raw sources become documents."""
+
+    format: Literal["auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "parquet", "hf"] = option(
+        "auto", "What the sources are; auto looks at names and first bytes."
+    )
+    language: str = option("auto", "Language code for sentence splitting; auto takes it from the source, else en.")
+    documents: Literal["auto", "file", "blank-line", "line"] = option(
+        "auto", "What a document is in plain text: a whole file, what stands between blank lines, or a line."
+    )
+    text_column: str = option("text", "Column or key that holds the text, in Parquet and JSON Lines.")
+    shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")
+    validation_share: float = option(0.005, "Share of the documents held out for validation (at least 2).")
+    min_characters: int = option(200, "Leave out documents with fewer characters.")
+    min_sentences: int = option(1, "Leave out documents with fewer sentences.")
+    seed: int = option(0, "Seed of the shuffle and of the validation split.")
+
+    def __post_init__(self) -> None:
+        check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
+        check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must lie between 0 and 1")
+        check(self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative")
+        check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabConfig:
+    """How a WordPiece vocabulary is learned from documents."""
+
+    size: int = option(30522, "Number of tokens in the vocabulary, special tokens included.")
+    cased: bool = option(False, "Keep upper and lower case apart.")
+    strip_accents: bool | None = option(
+        None, "Remove accents; by default where text is lower-cased, but never in Korean or Japanese, which need them."
+    )
+    min_frequency: int = option(2, "Merge no pair of pieces that occurs fewer times.")
+    limit_alphabet: int = option(1000, "Keep at most this many single characters; rarer ones become [UNK].")
+    num_unused: int = option(0, "Number of [unused] tokens to reserve for later use.")
+
+    def __post_init__(self) -> None:
+        check(self.size >= 100, "size", self.size, "must be at least 100")
+        check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
+        check(self.limit_alphabet >= 10, "limit_alphabet", self.limit_alphabet, "must be at least 10")
+        check(0 <= self.num_unused < self.size, "num_unused", self.num_unused, "must be less than --size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildConfig:
+    """How documents become masked sentence pairs."""
+
+    max_length: int = option(128, "Longest row in tokens, with [CLS] and [SEP].")
+    duplicates: int = option(5, "Number of passes over the training documents, each with its own pairs and masks.")
+    mask_rate: float = option(0.15, "Share of each row's tokens to predict.")
+    masking: Literal["token", "whole-word", "span"] = option(
+        "token", "What is masked together: single tokens, whole words, or spans of words (SpanBERT)."
+    )
+    mask_split: tuple[int, int, int] = option(
+        (80, 10, 10), "Percentages of predicted tokens that become [MASK], become a random token, or are kept."
+    )
+    pairing: Literal["balanced", "bert", "sop", "none"] = option(
+        "balanced",
+        "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm, "
+        "sentence-order prediction (ALBERT), or single segments (RoBERTa).",
+    )
+    short_share: float = option(0.1, "Share of the rows aimed at a shorter, random length.")
+    seed: int = option(0, "Seed of the pairs and the masks.")
+
+    def __post_init__(self) -> None:
+        check(8 <= self.max_length <= 65535, "max_length", self.max_length, "must lie between 8 and 65535")
+        check(1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must lie between 1 and 255")
+        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must lie above 0 and up to 0.4")
+        check(0 <= self.short_share <= 1, "short_share", self.short_share, "must lie between 0 and 1")
+        parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
+        check(parts_ok and sum(self.mask_split) == 100, "mask_split", self.mask_split, "must be three parts of 100")

@@ -1,0 +1,57 @@
+"""The Arrow schemas of every file that a stage writes: the contract between the stages.
+
+Columns of **documents** (one row a document; shards hold a uniform random sample of the corpus, sorted by hash):
+
+- ``doc_id``: ``source:id``, unique in the corpus;
+- ``source``: the dump's database name (``enwiki``), the data set's or the format's name; never a file's name;
+- ``title``: may be empty;
+- ``sentences``: the text, one sentence an item; no control characters, single spaces.
+
+Columns of **word counts** (one row a distinct word, most frequent first): ``word``, ``count``.
+
+Columns of **instances** (one row a pre-training example, not padded):
+
+- ``input_ids``: ``[CLS] A [SEP] B [SEP]`` with the masks applied;
+- ``segment_b_start``: index of B's first token; the row's length where there is no B;
+- ``masked_lm_positions``: ascending indices into ``input_ids`` of the tokens to predict;
+- ``masked_lm_ids``: the original tokens at those positions, so that the unmasked text can be restored;
+- ``next_sentence_label``: 0 IsNext, 1 NotNext, as in ``transformers.BertForPreTraining`` (for ``sop``: 1 means
+  swapped; for ``none``: always 0);
+- ``document_a``, ``document_b``: row numbers, in the document shard of the same number, that A and B come from;
+- ``duplicate``: which pass over the documents the row belongs to.
+"""
+
+import pyarrow as pa
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("title", pa.string(), nullable=False),
+        pa.field("sentences", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+WORD_COUNTS = pa.schema(
+    [
+        pa.field("word", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+
+
+def instances_schema(vocab_size: int) -> pa.Schema:
+    """Return the schema of instances; token ids are 16 bits wide where the vocabulary allows it."""
+    token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
+    return pa.schema(
+        [
+            pa.field("input_ids", pa.list_(token), nullable=False),
+            pa.field("segment_b_start", pa.uint16(), nullable=False),
+            pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
+            pa.field("masked_lm_ids", pa.list_(token), nullable=False),
+            pa.field("next_sentence_label", pa.uint8(), nullable=False),
+            pa.field("document_a", pa.int32(), nullable=False),
+            pa.field("document_b", pa.int32(), nullable=False),
+            pa.field("duplicate", pa.uint8(), nullable=False),
+        ]
+    )

@@ -1,0 +1,46 @@
+"""Counters of one unit of work: what was seen, what was left out on purpose, what was bad."""
+
+from collections import Counter
+from typing import Any
+
+MAX_EXAMPLES = 3
+
+
+class Tally:
+    """Named counts that travel with a shard and are summed up in the manifest.
+
+    `counts` are neutral (pages seen, redirects left out); `bad` are inputs that could not be used, by reason,
+    with the first few places where each was met in `examples`.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.bad: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add `amount` to a neutral counter."""
+        self.counts[name] += amount
+
+    def skip(self, reason: str, where: str) -> None:
+        """Count one bad input under `reason` and remember `where` it was (file and place in it)."""
+        self.bad[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < MAX_EXAMPLES:
+            examples.append(where)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Add what another tally's `to_record` returned."""
+        self.counts.update(record["counts"])
+        self.bad.update(record["bad"])
+        for reason, places in record["examples"].items():
+            known = self.examples.setdefault(reason, [])
+            known.extend(places[: MAX_EXAMPLES - len(known)])
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the tally as plain JSON values, keys sorted."""
+        return {
+            "counts": dict(sorted(self.counts.items())),
+            "bad": dict(sorted(self.bad.items())),
+            "examples": dict(sorted(self.examples.items())),
+        }
