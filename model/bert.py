@@ -1,0 +1,266 @@
+"""The BERT encoder and its two pre-training heads, in plain PyTorch.
+
+Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``; a checkpoint needs no
+map. Three things make it quicker than that, at the same result: logits are computed at the masked positions alone;
+what works on single tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together, so that
+only attention meets padding; and on the CPU dropout draws 16 random bits a value (see `dropout`).
+
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B * L), D hidden size,
+F feed-forward size, H heads, K size of a head, M predicted tokens, V vocabulary.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import ModelConfig
+
+
+class Layout(NamedTuple):
+    """How the T computed tokens stand in the padded (B, L) rows."""
+
+    num_rows: int
+    max_length: int
+    token_index_T: Tensor | None
+    """Flat places of the computed tokens in (B * L), ascending; None where all are computed."""
+    key_mask_B11L: Tensor | None
+    """True at the keys that are attended; None where there is no padding."""
+    is_causal: bool
+
+    def pack(self, padded_ND: Tensor) -> Tensor:
+        """Take the computed tokens out of N = B * L flat padded rows: (N, D) to (T, D), or (N,) to (T,)."""
+        return padded_ND if self.token_index_T is None else padded_ND.index_select(0, self.token_index_T)
+
+    def unpack(self, packed_TD: Tensor) -> Tensor:
+        """Put the computed tokens back: (T, D) to (B * L, D), zeros at the padding."""
+        if self.token_index_T is None:
+            return packed_TD
+        padded_ND = packed_TD.new_zeros(self.num_rows * self.max_length, packed_TD.shape[1])
+        return padded_ND.index_copy(0, self.token_index_T, packed_TD)
+
+
+def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop each value with probability `rate` and scale up the rest.
+
+    PyTorch's own on the CPU draws one value after the other through a slow generator call, a quarter of a small
+    model's whole step. Here one 64-bit draw decides four values, so that there the rate is rounded to 1/65536.
+    """
+    if not training or rate == 0:
+        return values
+    if values.device.type != "cpu":
+        return F.dropout(values, rate)
+    num_dropped = round(rate * 65536)
+    draws = torch.empty((values.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    kept = draws[: values.numel()].view(values.shape) >= num_dropped - 32768
+    return values * kept.to(values.dtype).mul_(65536 / (65536 - num_dropped))
+
+
+def gelu(values: Tensor, name: str) -> Tensor:
+    """Apply the exact GELU, or its tanh approximation for any name but ``gelu``."""
+    return F.gelu(values, approximate="none" if name == "gelu" else "tanh")
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and segment embeddings, LayerNorm, dropout."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        size = config.hidden_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, size)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, size)
+        self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor) -> Tensor:
+        """Return the embedded tokens (T, D)."""
+        embedded_TD = self.word_embeddings(input_ids_T) + self.token_type_embeddings(token_type_ids_T)
+        embedded_TD = self.LayerNorm(embedded_TD + self.position_embeddings(position_ids_T))
+        return dropout(embedded_TD, self.rate, self.training)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention; padding is never attended."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        size = config.hidden_size
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size)
+        self.value = nn.Linear(size, size)
+        self.num_heads = config.num_attention_heads
+        self.rate = config.attention_probs_dropout_prob
+
+    def forward(self, hidden_TD: Tensor, layout: Layout) -> Tensor:
+        """Return the values that each token gathers (T, D)."""
+        parts = (self.query, self.key, self.value)
+        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        qkv = layout.unpack(F.linear(hidden_TD, weight, bias))
+        qkv_BL3HK = qkv.view(layout.num_rows, layout.max_length, 3, self.num_heads, -1)
+        q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4).unbind(0)
+        rate = self.rate if self.training else 0.0
+        attend = _attend_by_hand if rate and hidden_TD.device.type == "cpu" else _attend
+        context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, layout)
+        return layout.pack(context_BHLK.transpose(1, 2).reshape(-1, hidden_TD.shape[1]))
+
+
+def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: Layout) -> Tensor:
+    # Rows are padded on the right, so under the causal mask no real token sees padding.
+    mask = None if layout.is_causal else layout.key_mask_B11L
+    return F.scaled_dot_product_attention(
+        q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=layout.is_causal
+    )
+
+
+def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: Layout) -> Tensor:
+    # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random draws.
+    scores_BHLL = (q_BHLK / math.sqrt(q_BHLK.shape[-1])) @ k_BHLK.transpose(-1, -2)
+    if layout.is_causal:
+        future_LL = torch.ones(scores_BHLL.shape[-2:], dtype=torch.bool).triu(1)
+        scores_BHLL = scores_BHLL.masked_fill(future_LL, -math.inf)
+    elif layout.key_mask_B11L is not None:
+        scores_BHLL = scores_BHLL.masked_fill(~layout.key_mask_B11L, -math.inf)
+    return dropout(scores_BHLL.softmax(-1), rate, training=True) @ v_BHLK
+
+
+class ResidualOutput(nn.Module):
+    """Linear layer, dropout, and LayerNorm of the sum with the residual."""
+
+    def __init__(self, config: ModelConfig, input_size: int):
+        super().__init__()
+        self.dense = nn.Linear(input_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, values: Tensor, residual_TD: Tensor) -> Tensor:
+        """Return (T, D) from `values` (T, D or F) and the residual."""
+        return self.LayerNorm(dropout(self.dense(values), self.rate, self.training) + residual_TD)
+
+
+class Attention(nn.Module):
+    """Self-attention and its output layer."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.self = SelfAttention(config)
+        self.output = ResidualOutput(config, config.hidden_size)
+
+
+class DenseGelu(nn.Module):
+    """Linear layer and GELU."""
+
+    def __init__(self, config: ModelConfig, output_size: int):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, output_size)
+        self.activation = config.hidden_act
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Return (T, F)."""
+        return gelu(self.dense(hidden_TD), self.activation)
+
+
+class Layer(nn.Module):
+    """One post-LN transformer layer."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = DenseGelu(config, config.intermediate_size)
+        self.output = ResidualOutput(config, config.intermediate_size)
+
+    def forward(self, hidden_TD: Tensor, layout: Layout) -> Tensor:
+        """Return the next hidden states (T, D)."""
+        context_TD = self.attention.self(hidden_TD, layout)
+        hidden_TD = self.attention.output(context_TD, hidden_TD)
+        return self.output(self.intermediate(hidden_TD), hidden_TD)
+
+
+class Encoder(nn.Module):
+    """The stack of layers."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+
+
+class Pooler(nn.Module):
+    """Linear layer and tanh on the hidden state of [CLS]."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden_BLD: Tensor) -> Tensor:
+        """Return (B, D)."""
+        return torch.tanh(self.dense(hidden_BLD[:, 0]))
+
+
+class BertModel(nn.Module):
+    """The encoder with its pooler; keys and results as in ``transformers.BertModel``."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = Encoder(config)
+        self.pooler = Pooler(config)
+
+    def forward(
+        self,
+        input_ids_BL: Tensor,
+        token_type_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        token_index_T: Tensor | None = None,
+    ) -> Tensor:
+        """Return the last hidden states (B, L, D); see `hidden_states` for the arguments."""
+        return self.hidden_states(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)[-1]
+
+    def hidden_states(
+        self,
+        input_ids_BL: Tensor,
+        token_type_ids_BL: Tensor | None = None,
+        attention_mask_BL: Tensor | None = None,
+        token_index_T: Tensor | None = None,
+        *,
+        all_layers: bool = False,
+    ) -> list[Tensor]:
+        """Return hidden states (B, L, D): of the embeddings and of each layer, or of the last layer alone.
+
+        `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right; `attention_mask_BL` is 1
+        or True at real tokens, None where all are. `token_index_T` (int64, flat places in B * L of the real tokens,
+        see `real_tokens`) leaves padding out of the computation; the states there are then 0.
+        """
+        num_rows, max_length = input_ids_BL.shape
+        mask = None if attention_mask_BL is None else attention_mask_BL.bool()[:, None, None, :]
+        layout = Layout(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
+        types_BL = torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
+        positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(num_rows, max_length)
+        tokens_T, types_T, positions_T = (layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL))
+        states = [self.embeddings(tokens_T, types_T, positions_T)]
+        for layer in self.encoder.layer:
+            states.append(layer(states[-1], layout))
+        kept = states if all_layers else states[-1:]
+        return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in kept]
+
+
+def real_tokens(attention_mask_BL: Tensor) -> Tensor:
+    """Return the flat places of the real tokens (T,), int64; on a GPU this waits for the device."""
+    return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
+
+
+def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
+    """Draw all weights anew: normal with the configured sigma, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
+
+    Raises nothing; weights are drawn in the order of the modules, so that a generator's seed fixes them.
+    """
+    sigma = config.initializer_range
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,120 @@
+"""Model directories in Hugging Face's layout: ``model.safetensors``, ``config.json`` and the tokenizer's files."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import fsspec
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from ..pipeline.errors import UserError
+from .config import ModelConfig
+
+WEIGHTS = "model.safetensors"
+OLD_WEIGHTS = "pytorch_model.bin"
+CONFIG = "config.json"
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def read_config(directory: str | Path) -> ModelConfig:
+    """Return the shape of the model in `directory`; raises `UserError` where there is none."""
+    path = Path(directory) / CONFIG
+    if not path.is_file():
+        raise UserError(f"{directory} holds no model: {CONFIG} is missing.")
+    try:
+        return ModelConfig.from_hf(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is no model configuration: {error}.") from None
+
+
+def read_weights(directory: str | Path) -> dict[str, Tensor]:
+    """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
+
+    Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and
+    ``beta``), the copies of tied weights, and models saved without the prefix ``bert.`` are mended.
+    """
+    new, old = Path(directory) / WEIGHTS, Path(directory) / OLD_WEIGHTS
+    try:
+        if new.is_file():
+            weights = load_file(new)
+        elif old.is_file():
+            weights = torch.load(old, map_location="cpu", weights_only=True)
+        else:
+            raise UserError(f"{directory} holds no weights: {WEIGHTS} is missing.")
+    except (SafetensorError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"The weights in {directory} cannot be read, take another checkpoint: {error}") from None
+    return _current_names(weights)
+
+
+def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    prefix = "" if any(name.startswith("bert.") for name in weights) else "bert."
+    named = {}
+    for name, weight in weights.items():
+        if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
+            continue
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        named[name if name.startswith(("cls.", "classifier.")) else prefix + name] = weight
+    return named
+
+
+def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:
+    """Copy the weights in `directory` into `model`, and return the names of those it did not hold.
+
+    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing there; they stay
+    as they are. Weights that the model does not use are left out. Raises `UserError` for other shapes.
+    """
+    weights, missing = read_weights(directory), []
+    for name, target in model.state_dict().items():
+        if name not in weights:
+            if not name.startswith(new or "\0"):
+                raise UserError(f"The checkpoint {directory} lacks {name}; it is no checkpoint of this kind of model.")
+            missing.append(name)
+        elif weights[name].shape != target.shape:
+            found, wanted = tuple(weights[name].shape), tuple(target.shape)
+            raise UserError(f"{name} in {directory} has shape {found}, but this model needs {wanted}.")
+        else:
+            target.copy_(weights[name])
+    return missing
+
+
+def read_tokenizer(directory: str) -> dict[str, bytes]:
+    """Return the tokenizer's files in `directory` (a folder or any fsspec URL) by their names."""
+    files = {}
+    for name in TOKENIZER_FILES:
+        try:
+            with fsspec.open(f"{str(directory).rstrip('/')}/{name}", "rb") as file:
+                files[name] = cast(BinaryIO, file).read()
+        except FileNotFoundError:
+            raise UserError(f"{directory} lacks {name}; give a directory that holds its tokenizer's files.") from None
+    return files
+
+
+def save_model(
+    directory: str | Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Mapping[str, bytes]
+) -> None:
+    """Write a Hugging Face model directory, each file complete or not at all.
+
+    `config` is what `ModelConfig.to_hf` gives, or more; `tokenizer` what `read_tokenizer` gives.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    write_file(directory / WEIGHTS, save(tensors, metadata={"format": "pt"}))
+    write_file(directory / CONFIG, json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+    for name, content in tokenizer.items():
+        write_file(directory / name, content)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write `content` under another name, then rename, so that `path` is never seen half-written."""
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

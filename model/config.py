@@ -1,0 +1,141 @@
+"""The shape of the encoder, and the configuration of pre-training: one documented field an option.
+
+`ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``. `PretrainConfig`
+makes the command line of ``clozeworks pretrain``. This module imports no torch, so that ``--help`` is quick.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+from ..pipeline.config import check, option
+from ..pipeline.errors import UserError
+
+# Layers, hidden size, heads; the feed-forward part is four times as wide as the hidden size.
+SIZES = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig`` (BERT-base, uncased)."""
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    hidden_act: str = "gelu"
+    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+    is_decoder: bool = False
+    """Each token sees only what stands to its left (the paper's left-to-right ablation)."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            heads = f"{self.num_attention_heads} attention heads"
+            raise UserError(f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple.")
+        if self.hidden_act not in ACTIVATIONS:
+            raise UserError(f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}.")
+
+    @classmethod
+    def named(cls, size: str, **changes: Any) -> Self:
+        """Return one of `SIZES` with some fields changed (None leaves a field as it is).
+
+        >>> ModelConfig.named("tiny", num_hidden_layers=3, vocab_size=8000).intermediate_size
+        512
+        """
+        layers, hidden, heads = SIZES[size]
+        shape: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+        shape |= {name: value for name, value in changes.items() if value is not None}
+        return cls(**{"intermediate_size": 4 * shape["hidden_size"]} | shape)
+
+    @classmethod
+    def from_hf(cls, values: dict[str, Any]) -> Self:
+        """Return the configuration that a ``config.json`` of a BERT model holds; what we do not use is left out.
+
+        Raises `UserError` for another kind of model.
+        """
+        kind = values.get("model_type", "bert")
+        positions = values.get("position_embedding_type", "absolute")
+        if kind != "bert" or positions != "absolute":
+            raise UserError(f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read.")
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
+        """Return what goes into ``config.json`` so that ``transformers`` builds the same model."""
+        return {"architectures": [architecture], "model_type": "bert", **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig:
+    """How an encoder is pre-trained on instances; the defaults are the paper's (appendix A.2)."""
+
+    model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
+        "base", "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024."
+    )
+    num_layers: int | None = option(None, "Number of layers, instead of the named size's.")
+    hidden_size: int | None = option(None, "Hidden size, instead of the named size's.")
+    num_heads: int | None = option(None, "Number of attention heads, instead of the named size's.")
+    intermediate_size: int | None = option(None, "Width of the feed-forward part; by default 4 x the hidden size.")
+    checkpoint: str | None = option(
+        None, "Model directory to go on from; the encoder's size is then its own, and the optimiser starts anew."
+    )
+    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
+        "mlm+nsp",
+        "What is learned: masked tokens and next sentences, masked tokens alone, or every token from its left.",
+    )
+    steps: int = option(1_000_000, "Number of updates of the weights.")
+    phase_shares: tuple[float, float] = option(
+        (0.9, 0.1), "Shares of the steps on the first and on the second directory, where two are given."
+    )
+    batch_size: int = option(256, "Rows in each update, over all GPUs and micro-batches together.")
+    micro_batch_size: int | None = option(
+        None, "Rows computed at once on each GPU or CPU; by default as many as hold 4,096 tokens (GPU: 32,768)."
+    )
+    learning_rate: float = option(1e-4, "Highest learning rate, reached after the warm-up; it then falls to 0.")
+    warmup_steps: int | None = option(
+        None, "Steps over which the learning rate rises; by default a tenth of all, and at most 10,000."
+    )
+    weight_decay: float = option(0.01, "Decay of the weights in each update (not of biases and LayerNorm).")
+    bias_correction: bool = option(False, "Correct Adam's averages for their start at 0, which BERT does not.")
+    dropout: float = option(0.1, "Share of values dropped, in hidden states and in attention.")
+    evaluate_every: int = option(1000, "Steps between evaluations on the validation split; also at start and end.")
+    checkpoint_every: int = option(1000, "Steps between checkpoints from which an interrupted run goes on.")
+    keep: int = option(1, "Number of latest checkpoints to keep, besides the best.")
+    seed: int = option(0, "Seed of the initial weights, the order of the rows, and dropout.")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."
+    )
+    compile: bool | None = option(None, "Compile the model with torch.compile; by default on a GPU only.")
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
+
+    def __post_init__(self) -> None:
+        for name in ("num_layers", "hidden_size", "num_heads", "intermediate_size", "micro_batch_size"):
+            value = getattr(self, name)
+            check(value is None or value >= 1, name, value, "must be at least 1")
+        for name in ("steps", "batch_size", "evaluate_every", "checkpoint_every", "keep"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+        shares_ok = all(share > 0 for share in self.phase_shares) and abs(sum(self.phase_shares) - 1) < 1e-6
+        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that add up to 1")
+        check(self.learning_rate > 0, "learning_rate", self.learning_rate, "must be above 0")
+        warmup_ok = self.warmup_steps is None or 0 <= self.warmup_steps <= self.steps
+        check(warmup_ok, "warmup_steps", self.warmup_steps, f"must lie between 0 and --steps ({self.steps})")
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
+        shape = [self.num_layers, self.hidden_size, self.num_heads, self.intermediate_size]
+        free = self.checkpoint is None or not any(shape)
+        check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; leave out the shape options")

@@ -1,0 +1,107 @@
+"""The pre-training heads: masked-LM logits at chosen positions only, and next-sentence prediction.
+
+Shapes: B rows, L padded length, D hidden size, M predicted tokens, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .bert import BertModel, DenseGelu
+from .config import ModelConfig
+
+
+class PretrainSums(NamedTuple):
+    """Sums over a micro-batch, scalars; the caller divides by the counts of the whole global batch."""
+
+    mlm_loss: Tensor
+    nsp_loss: Tensor
+    mlm_correct: Tensor
+    nsp_correct: Tensor
+
+
+class Transform(DenseGelu):
+    """Linear layer, GELU, LayerNorm, before the decoder of the masked-LM head."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Return (M, D)."""
+        return self.LayerNorm(super().forward(hidden_TD))
+
+
+class MaskedLMHead(nn.Module):
+    """Logits over the vocabulary through the tied embedding matrix."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.transform = Transform(config)
+
+    def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
+        """Return logits (M, V)."""
+        return F.linear(self.transform(hidden_MD), embeddings_VD, self.bias)
+
+
+class PretrainHeads(nn.Module):
+    """Both heads, under the keys of ``transformers``."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.predictions = MaskedLMHead(config)
+        self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+
+class BertForPreTraining(nn.Module):
+    """BERT with its masked-LM and next-sentence heads."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.cls = PretrainHeads(config)
+
+    def forward(
+        self,
+        input_ids_BL: Tensor,
+        token_type_ids_BL: Tensor,
+        attention_mask_BL: Tensor | None,
+        token_index_T: Tensor | None,
+        masked_index_M: Tensor,
+        masked_ids_M: Tensor,
+        next_sentence_label_B: Tensor | None,
+    ) -> PretrainSums:
+        """Return the summed losses and the numbers of right predictions.
+
+        `masked_index_M` are flat places in B * L, `masked_ids_M` the tokens to find there, all int64; without labels
+        the next-sentence head is left out and its sums are 0. The first four arguments are those of `BertModel`.
+        """
+        hidden_BLD = self.bert(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)
+        logits_MV = self.mlm_logits(hidden_BLD, masked_index_M)
+        mlm_loss = F.cross_entropy(logits_MV, masked_ids_M, reduction="sum")
+        mlm_correct = _num_correct(logits_MV, masked_ids_M)
+        if next_sentence_label_B is None:
+            zero = torch.zeros_like(mlm_loss)
+            return PretrainSums(mlm_loss, zero, mlm_correct, zero)
+        logits_B2 = self.nsp_logits(hidden_BLD)
+        nsp_loss = F.cross_entropy(logits_B2, next_sentence_label_B, reduction="sum")
+        return PretrainSums(mlm_loss, nsp_loss, mlm_correct, _num_correct(logits_B2, next_sentence_label_B))
+
+    def mlm_logits(self, hidden_BLD: Tensor, masked_index_M: Tensor) -> Tensor:
+        """Return logits over the vocabulary (M, V) at flat places in B * L."""
+        hidden_MD = hidden_BLD.reshape(-1, hidden_BLD.shape[-1]).index_select(0, masked_index_M)
+        return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
+
+    def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
+        """Return logits (B, 2) of IsNext and NotNext."""
+        return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
+
+
+def _num_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    # The largest logit, not its index: argmax takes four times as long on the CPU.
+    with torch.no_grad():
+        return (logits.gather(1, labels[:, None]).squeeze(1) >= logits.amax(1)).sum()
