@@ -11,9 +11,12 @@ from typing import Any, Literal
 from .errors import UserError
 
 
-def option(default: Any, help: str) -> Any:
-    """Declare a dataclass field that is an option of the command line, with its `help` sentence."""
-    return field(default=default, metadata={"help": help})
+def option(default: Any, help: str, flags: str = "") -> Any:
+    """Declare a dataclass field that is an option of the command line, with its `help` sentence.
+
+    `flags` is how it is spelt where that is not the field's name, for instance ``--cased/--uncased``.
+    """
+    return field(default=default, metadata={"help": help, "flags": flags})
 
 
 def check(holds: bool, name: str, value: object, must: str) -> None:
@@ -52,9 +55,11 @@ class VocabConfig:
     """How a WordPiece vocabulary is learned from documents."""
 
     size: int = option(30522, "Number of tokens in the vocabulary, special tokens included.")
-    cased: bool = option(False, "Keep upper and lower case apart.")
+    cased: bool = option(False, "Keep upper and lower case apart.", "--cased/--uncased")
     strip_accents: bool | None = option(
-        None, "Remove accents; by default where text is lower-cased, but never in Korean or Japanese, which need them."
+        None,
+        "Remove accents; by default where text is lower-cased, but never in languages that need them.",
+        "--strip-accents/--keep-accents",
     )
     min_frequency: int = option(2, "Merge no pair of pieces that occurs fewer times.")
     limit_alphabet: int = option(1000, "Keep at most this many single characters; rarer ones become [UNK].")
@@ -95,3 +100,19 @@ class BuildConfig:
         check(0 <= self.short_share <= 1, "short_share", self.short_share, "must lie between 0 and 1")
         parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
         check(parts_ok and sum(self.mask_split) == 100, "mask_split", self.mask_split, "must be three parts of 100")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a data stage is run; none of it changes what is written."""
+
+    workers: int = option(0, "Number of worker processes on this machine; 0 means one for each core.")
+    max_bad: float = option(0.05, "Share of bad inputs beyond which the stage fails.")
+    overwrite: bool = option(False, "Throw away what the output directory holds, and begin anew.")
+    dry_run: bool = option(False, "Only say what would be done: the units of work, disk, memory and time.")
+    verbose: bool = option(False, "Show the log of Apache Beam.")
+    beam_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self.workers >= 0, "workers", self.workers, "must not be negative")
+        check(0 <= self.max_bad <= 1, "max_bad", self.max_bad, "must lie between 0 and 1")

@@ -1,0 +1,111 @@
+"""The command ``clozeworks``: its subcommands, and how errors are told."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..pipeline.errors import UserError
+from .audit import audit
+from .build import build
+from .evaluate import evaluate
+from .fill import fill
+from .finetune import finetune
+from .ingest import ingest
+from .made import Made, print_made
+from .predict import predict
+from .pretrain import pretrain
+from .recipe import run
+from .show import show
+from .vocab import vocab
+
+COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, run)
+DATA_STAGES = ("ingest", "vocab", "build")
+EXTRAS = {
+    "apache_beam": "data",
+    "datasets": "data",
+    "sentencex": "data",
+    "torch": "train",
+    "safetensors": "train",
+    "tensorboard": "train",
+    "sklearn": "train",
+    "scipy": "train",
+}
+
+
+class Stages(click.Group):
+    """A group that lists its commands in the order of the work, and hands on what stands after ``--``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the stages."""
+        return [str(command.name) for command in COMMANDS]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the options for Beam, after ``--``, away from the command's own arguments."""
+        if args and args[0] in DATA_STAGES and "--" in args:
+            place = args.index("--")
+            ctx.obj = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Stages, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="clozeworks")
+def commands() -> None:
+    """Pre-train and fine-tune BERT-style encoders: raw text in, Parquet between, a Hugging Face model out.
+
+    Every command writes one directory, and goes on where it was when it is run again.
+    """
+
+
+for _command in COMMANDS:
+    commands.add_command(_command)
+
+
+@commands.result_callback()
+def _say_what_was_made(result: Made | list[Made]) -> None:
+    print_made(result if isinstance(result, list) else [result])
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line; exit with 2 and one line on a user's mistake, with 1 where the run broke."""
+    try:
+        commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+    except click.ClickException as error:
+        _fail(error.format_message() + _help_hint(error), 2)
+    except UserError as error:
+        _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        _fail_missing(error)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("Interrupted; the same command goes on where it was.", 130)
+    except Exception as error:
+        if type(error).__name__ != "RunError":
+            raise
+        _fail(str(error), 1)
+
+
+def _help_hint(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f" See `{ctx.command_path} --help`." if ctx else ""
+
+
+def _fail_missing(error: ModuleNotFoundError) -> None:
+    extra = EXTRAS.get(str(error.name).split(".")[0])
+    if extra is None:
+        raise error
+    _fail(f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'.", 2)
+
+
+def _fail(message: str, exit_code: int) -> Any:
+    one_line = " ".join(message.split())
+    click.echo(f"Error: {one_line}", err=True)
+    if exit_code == 2:
+        sys.exit(exit_code)
+    # A broken or interrupted run leaves threads that would keep the process alive.
+    from ..pipeline.runner import abandon
+
+    abandon(exit_code)

@@ -1,0 +1,115 @@
+"""Stage 3: documents and a vocabulary to masked sentence pairs.
+
+One phase, a Beam pipeline over the document shards: a unit reads one shard, tokenises its distinct words, and for each
+duplicate makes pairs, masks and rows over the whole shard at once (`pairs`, `masking`, `instances`). The instance
+shard has the number of the document shard, a row group holds one duplicate only.
+"""
+
+import time
+from collections import Counter
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import storage
+from .config import BuildConfig, RunOptions
+from .errors import UserError
+from .instances import build_instances, parquet_options
+from .chunks import Corpus
+from .runner import Unit, run_units
+from .schemas import instances_schema
+from .seeding import rng_for
+from .shards import SPLITS, shard_paths, write_parquet
+from .stage import StageDirectory, gather_tallies, input_fingerprint, library_versions, open_stage, read_manifest
+from .tally import Tally
+from .tokenize import DictionaryTokenizer
+from .vocabulary import Vocabulary, read_vocabulary_files
+
+ROW_GROUP_ROWS = 1 << 14
+
+
+def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> dict[str, Any]:
+    """Write the instances of a directory of documents to `output` and return the manifest.
+
+    `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt``. A finished
+    directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
+    """
+    corpus = read_manifest(documents, "ingest")
+    files = read_vocabulary_files(vocab)
+    vocabulary = Vocabulary.from_files(files)
+    inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
+    directory, head, finished = open_stage(
+        output, "build", config, inputs, library_versions("tokenizers"), options.overwrite
+    )
+    if finished:
+        return head
+    begun = time.monotonic()
+    for name, content in files.items():
+        directory.write_bytes(name, content)
+    units = [
+        Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=(split, index, path))
+        for split in SPLITS
+        for index, path in enumerate(shard_paths(documents, corpus, split))
+    ]
+    records = run_units(directory, "build", units, partial(build_shard, config=config), options)
+    tally = gather_tallies(records, options.max_bad, seen="documents")
+    shards = [record["shard"] for record in records]
+    described = {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)}
+    manifest = {**head, **tally.to_record(), "tokenizer": described, "shards": shards}
+    return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
+
+
+@lru_cache(maxsize=1)
+def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryTokenizer]:
+    """Load the vocabulary once for all the shards that a worker builds."""
+    vocabulary = Vocabulary.from_files(read_vocabulary_files(directory.path))
+    return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
+
+
+def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config: BuildConfig) -> dict[str, Any]:
+    """Write the instances of one shard of documents; return the record."""
+    split, index, path = payload
+    name = path.rsplit("/", 1)[1]
+    vocabulary, tokenizer = _tokenizer_of(directory)
+    corpus = tokenize_shard(path, tokenizer)
+    schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
+    counts: Counter[str] = Counter()
+    warnings: list[str] = []
+    record: dict[str, Any] = {}
+    with write_parquet(directory, name, schema, record, **parquet_options(schema)) as writer:
+        for duplicate in range(config.duplicates if split == "train" else 1):
+            rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
+            built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+            writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
+            counts.update(built.counts)
+            warnings.extend([built.warning] if built.warning else [])
+    counts.update(documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1)
+    shard = {**record["file"], "split": split, "rows": counts.pop("rows"), "counts": dict(sorted(counts.items()))}
+    tally = Tally()
+    tally.counts = counts
+    return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
+
+
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> Corpus:
+    """Return the tokens of a shard of documents, with the offsets of sentences and documents."""
+    try:
+        with storage.open_input(path) as file:
+            sentences = pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks()
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
+    token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
+    document_offsets = sentences.offsets.to_numpy().astype(np.int64)
+    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0])
+
+
+def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:
+    """Return what the Parquet footer carries for the trainer to check."""
+    return {
+        "clozeworks.tokenizer": vocabulary.fingerprint,
+        "clozeworks.vocab_size": str(len(vocabulary.tokens)),
+        "clozeworks.max_length": str(config.max_length),
+        "clozeworks.seed": str(config.seed),
+    }

@@ -1,0 +1,53 @@
+"""Progress on the terminal, and silence where the output is none."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+
+@contextmanager
+def bytes_progress(console: Console, description: str, total: int) -> Iterator[Progress]:
+    """Show a bar over `total` bytes of work (task 0), with rate and remaining time."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        progress.add_task(description, total=total)
+        yield progress
+
+
+@contextmanager
+def noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
+    """Send what this process and its children print on standard error to a file, unless `verbose`.
+
+    Libraries in the workers write there before any logging can be set. Yield the terminal's own stream, for progress
+    and errors, and the file's path, which stays only where the body raises.
+    """
+    if verbose:
+        yield sys.stderr, None
+        return
+    sys.stderr.flush()
+    terminal = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    handle, path = tempfile.mkstemp(prefix="clozeworks-", suffix=".log")
+    os.dup2(handle, 2)
+    os.close(handle)
+    try:
+        yield terminal, path
+    except BaseException:
+        raise
+    else:
+        with suppress(OSError):
+            os.unlink(path)
+    finally:
+        os.dup2(terminal.fileno(), 2)
+        terminal.close()

@@ -1,0 +1,173 @@
+"""Units of work on Beam: the only file that knows runners.
+
+A stage hands over units (an input range, a bucket, a shard), each a small pointer, never a payload; a worker reads,
+transforms and writes in one fused step and leaves a record. Beam spreads the units over the workers. What is done is
+told by the records alone, so that a killed run, another runner or another number of workers goes on from there.
+
+Locally that is Beam's DirectRunner. Two of its traps are met here: without ``update_compatibility_version`` it tries
+to download another runner (Prism), and when a worker process dies it waits for ever.
+"""
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+from rich.console import Console
+from rich.progress import Progress
+
+from .config import RunOptions
+from .errors import UserError
+from .progress import bytes_progress, noise_to_file
+from .stage import StageDirectory
+
+POLL_S = 0.25
+
+
+class RunError(Exception):
+    """The run broke for a reason that is no mistake of the user; the same command again resumes it."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work that is done whole or not at all."""
+
+    name: str
+    cost: int  # bytes to read, for the order, the balance and the progress
+    payload: Any
+
+
+Work = Callable[[StageDirectory, Any], dict[str, Any]]
+
+
+def run_units(
+    directory: StageDirectory, phase: str, units: Sequence[Unit], work: Work, options: RunOptions
+) -> list[dict[str, Any]]:
+    """Do `work(directory, payload)` for every unit that has no record yet; return the records of all, in order.
+
+    Raise the `UserError` that a worker met, or `RunError` where the run broke.
+    """
+    done = directory.done_units(phase)
+    todo = [unit for unit in units if unit.name not in done or directory.read_record(phase, unit.name) is None]
+    if todo:
+        # Workers get equal slices, cut once: the largest first, in turn.
+        todo.sort(key=lambda unit: (-unit.cost, unit.name))
+        _run_pipeline(directory, phase, todo, work, options)
+    records = [directory.read_record(phase, unit.name) for unit in units]
+    return [_found(record, unit) for record, unit in zip(records, units, strict=True)]
+
+
+def _found(record: dict[str, Any] | None, unit: Unit) -> dict[str, Any]:
+    if record is None:
+        raise RunError(f"{unit.name} was not finished, though the runner reported success.")
+    return record
+
+
+def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
+    """Do one unit of work in a worker and leave its record, or the message of the user's mistake."""
+    try:
+        directory.write_record(phase, unit.name, work(directory, unit.payload))
+    except UserError as error:
+        directory.write_error(phase, unit.name, str(error))
+
+
+def _run_pipeline(directory: StageDirectory, phase: str, units: list[Unit], work: Work, options: RunOptions) -> None:
+    pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
+    step = partial(do_unit, directory=directory, phase=phase, work=work)
+    _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | phase.capitalize() >> beam.Map(step)
+    logging.getLogger("apache_beam").setLevel(logging.INFO if options.verbose else logging.ERROR)
+    with noise_to_file(options.verbose) as (terminal, log):
+        console = Console(file=terminal)
+        with bytes_progress(console, phase, sum(unit.cost for unit in units)) as progress:
+            failure = _watch(pipeline, lambda: _advance(progress, directory, phase, units))
+        if failure:
+            raise RunError(failure + (f" Log: {log}" if log else ""))
+    if errors := directory.take_errors(phase):
+        raise UserError(errors[0])
+
+
+def _advance(progress: Progress, directory: StageDirectory, phase: str, units: list[Unit]) -> None:
+    if progress.disable:
+        return
+    done = directory.done_units(phase)
+    progress.update(progress.task_ids[0], completed=sum(unit.cost for unit in units if unit.name in done))
+
+
+def _watch(pipeline: beam.Pipeline, tick: Callable[[], None]) -> str | None:
+    """Run the pipeline in a thread, calling `tick` now and then; return what went wrong, None if nothing did."""
+    failures: list[str] = []
+    over = threading.Event()
+
+    def run() -> None:
+        try:
+            pipeline.run().wait_until_finish()
+        except Exception as error:
+            traceback.print_exc()
+            failures.append(f"The run failed: {_last_line(error)}.")
+        over.set()
+
+    def on_thread_death(args: threading.ExceptHookArgs) -> None:
+        # Beam's runner starts each worker process from a thread, and waits for ever when that one dies.
+        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        if "Worker subprocess exited" in str(args.exc_value):
+            failures.append("A worker process was killed (out of memory?); run the same command again to go on.")
+            over.set()
+
+    hook_before, threading.excepthook = threading.excepthook, on_thread_death
+    try:
+        threading.Thread(target=run, daemon=True).start()
+        while not over.wait(POLL_S):
+            tick()
+    finally:
+        threading.excepthook = hook_before
+    return failures[0] if failures else None
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if not line.startswith(("[while running", "File ", "return ", "raise "))]
+    return (causes[-1] if causes else type(error).__name__).rstrip(".")
+
+
+def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:
+    """Return Beam's options: DirectRunner by default, and what the user gave after ``--``.
+
+    Raise `UserError` for an option that Beam does not know.
+    """
+    _refuse_unknown(options.beam_options)
+    flags = list(options.beam_options)
+    if not any(flag.startswith("--runner") for flag in flags):
+        workers = min(options.workers or os.cpu_count() or 1, num_units)
+        mode = "in_memory" if workers == 1 else "multi_processing"
+        flags = [
+            "--runner=DirectRunner",
+            f"--direct_num_workers={workers}",
+            f"--direct_running_mode={mode}",
+            f"--update_compatibility_version={beam.version.__version__}",
+            *flags,
+        ]
+    return PipelineOptions(flags)
+
+
+def _refuse_unknown(flags: Sequence[str]) -> None:
+    parser = _BeamArgumentParser()
+    for group in PipelineOptions.__subclasses__():
+        if "_add_argparse_args" in vars(group):
+            group._add_argparse_args(parser)
+    _, unknown = parser.parse_known_args(list(flags))
+    if unknown:
+        raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
+
+
+def abandon(exit_code: int) -> None:
+    """End this process at once: threads of a broken run would keep it alive. Its workers end with it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

@@ -1,0 +1,71 @@
+"""Parquet shards: their names, and the one way in which they are written."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .stage import StageDirectory
+
+SPLITS = ("train", "validation")
+
+
+class HashingWriter:
+    """A binary file that hashes and counts what is written through it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self.num_bytes = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write `data`, and take it into the digest."""
+        self._sha256.update(data)
+        self._file.write(data)
+        self.num_bytes += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Pass on to the file."""
+        self._file.flush()
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        return self.num_bytes
+
+    def close(self) -> None:
+        """Do nothing: the one who opened the file closes it."""
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of all that was written."""
+        return self._sha256.hexdigest()
+
+
+@contextmanager
+def write_parquet(
+    directory: StageDirectory, name: str, schema: pa.Schema, record: dict[str, Any], **options: Any
+) -> Iterator[pq.ParquetWriter]:
+    """Open a Parquet file for writing; at the end, set ``record["file"]`` to its name, rows, bytes and SHA-256.
+
+    `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say otherwise.
+    """
+    with directory.write(name) as file:
+        sink = HashingWriter(file)
+        with pq.ParquetWriter(sink, schema, **{"compression": "zstd", **options}) as writer:
+            yield writer
+        num_bytes, sha256 = sink.num_bytes, sink.hexdigest()
+    record["file"] = {"name": name, "bytes": num_bytes, "sha256": sha256}
+
+
+def shard_name(split: str, index: int, count: int) -> str:
+    """Return the name of a shard, for instance ``train-00012-of-00256.parquet``."""
+    return f"{split}-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_paths(directory: str, manifest: dict[str, Any], split: str) -> list[str]:
+    """Return the paths of the shards of `split` that the manifest of `directory` lists, in order."""
+    return [f"{directory.rstrip('/')}/{shard['name']}" for shard in manifest["shards"] if shard["split"] == split]

@@ -1,0 +1,200 @@
+"""The output directory of a stage: what it was asked for, which units of work are done, and its manifest.
+
+A unit of work (an input range, a shard) writes its file and then its *record* (counters, digest) under
+``.work/PHASE/UNIT.json``; a unit with a record is done, and is skipped when the same command runs again. The manifest
+is written last, and ``.work/`` removed: a directory without a manifest is unfinished. All that is written goes
+through `StageDirectory.write`, so that a file under its final name is complete.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, BinaryIO
+
+from . import storage
+from .errors import UserError
+from .tally import Tally
+
+MANIFEST = "manifest.json"
+TIMINGS = "timings.json"
+WORK = ".work"
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as JSON whose bytes depend on nothing but the value."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def digest_of(value: Any) -> str:
+    """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
+    content = value if isinstance(value, bytes) else canonical_json(value)
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class StageDirectory:
+    """An output directory and the fingerprint of what is made in it; travels to the workers."""
+
+    path: str
+    fingerprint: str
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        """Open the file `name` (relative to the directory) for writing; it appears when it is complete."""
+        with storage.write_atomically(storage.join(self.path, name), storage.join(self.path, WORK, "tmp")) as file:
+            yield file
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write a small file whole."""
+        with self.write(name) as file:
+            file.write(content)
+
+    def file(self, name: str) -> str:
+        """Return the path of the file `name` of this directory."""
+        return storage.join(self.path, name)
+
+    def write_record(self, phase: str, unit: str, record: dict[str, Any]) -> None:
+        """Mark a unit of work as done, with its counters."""
+        content = {"fingerprint": self.fingerprint, **record}
+        self.write_bytes(f"{WORK}/{phase}/{unit}.json", canonical_json(content))
+
+    def done_units(self, phase: str) -> set[str]:
+        """Return the names of the units of `phase` that have a record."""
+        names = storage.list_files(storage.join(self.path, WORK, phase))
+        return {name.removesuffix(".json") for name in names if name.endswith(".json")}
+
+    def read_record(self, phase: str, unit: str) -> dict[str, Any] | None:
+        """Return what `write_record` wrote; None where the unit, or a file it wrote, is not there."""
+        path = self.file(f"{WORK}/{phase}/{unit}.json")
+        if not storage.exists(path):
+            return None
+        record = json.loads(storage.read_bytes(path))
+        written = record.get("file")
+        complete = written is None or storage.exists(self.file(written["name"]))
+        return record if complete and record["fingerprint"] == self.fingerprint else None
+
+    def write_error(self, phase: str, unit: str, message: str) -> None:
+        """Leave the message of a user's mistake that a worker met, for the launching process to raise."""
+        self.write_bytes(f"{WORK}/{phase}/{unit}.error", message.encode())
+
+    def take_errors(self, phase: str) -> list[str]:
+        """Return and remove the messages that `write_error` left."""
+        folder = storage.join(self.path, WORK, phase)
+        paths = [storage.join(folder, name) for name in storage.list_files(folder) if name.endswith(".error")]
+        messages = [storage.read_bytes(path).decode() for path in paths]
+        for path in paths:
+            storage.remove(path)
+        return messages
+
+    def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
+        """Write the manifest, the last file of a stage, clear away what was temporary, and return the manifest."""
+        self.write_bytes(TIMINGS, canonical_json(timings))
+        self.write_bytes(MANIFEST, canonical_json(manifest))
+        storage.remove(self.file(WORK))
+        return manifest
+
+
+def library_versions(*names: str) -> dict[str, str]:
+    """Return the installed versions of this package and of the libraries that the output depends on."""
+    return {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *names)}
+
+
+def read_manifest(directory: str, stage: str) -> dict[str, Any]:
+    """Return the manifest of a finished directory of `stage`; raise `UserError` where there is none."""
+    path = storage.join(directory, MANIFEST)
+    if not storage.exists(path):
+        if storage.exists(storage.join(directory, WORK)):
+            raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
+        raise UserError(f"{directory} holds no {MANIFEST}: give a directory that `clozeworks {stage}` wrote.")
+    manifest = json.loads(storage.read_bytes(path))
+    if manifest["stage"] != stage:
+        raise UserError(f"{directory} was written by `clozeworks {manifest['stage']}`, not by `clozeworks {stage}`.")
+    return manifest
+
+
+def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:
+    """Return how a stage names, in its own manifest, a directory that it reads."""
+    return {"stage": manifest["stage"], "digest": digest_of(manifest)}
+
+
+def open_stage(
+    path: str, stage: str, config: Any, inputs: Sequence[dict[str, Any]], versions: dict[str, str], overwrite: bool
+) -> tuple[StageDirectory, dict[str, Any], bool]:
+    """Begin or resume a stage in the directory `path`.
+
+    Return the directory, the head of its manifest (stage, config, inputs, versions, fingerprint) and whether the
+    stage is finished already. Raise `UserError` where the directory holds something else, unless `overwrite`.
+    """
+    asked = {"stage": stage, "config": _plain(asdict(config)), "inputs": list(inputs), "versions": versions}
+    directory = StageDirectory(path, digest_of(asked))
+    head = {**asked, "fingerprint": directory.fingerprint}
+    if overwrite:
+        _remove_outputs(path)
+    found = _read_json(storage.join(path, MANIFEST))
+    if found is not None and _differences(found, head, with_versions=False) == []:
+        storage.remove(directory.file(WORK))
+        return directory, found, True
+    begun = found or _read_json(storage.join(path, WORK, "plan.json"))
+    if begun is not None and (differences := _differences(begun, head, with_versions=True)):
+        raise UserError(f"{path} holds other work: {'; '.join(differences)}. Use another --output, or --overwrite.")
+    if begun is None:
+        _refuse_foreign(path)
+        directory.write_bytes(f"{WORK}/plan.json", canonical_json(head))
+    return directory, head, False
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    return json.loads(storage.read_bytes(path)) if storage.exists(path) else None
+
+
+def _differences(there: dict[str, Any], here: dict[str, Any], with_versions: bool) -> list[str]:
+    if there["stage"] != here["stage"]:
+        return [f"it was written by `clozeworks {there['stage']}`"]
+    parts = ["config", *(["versions"] if with_versions else [])]
+    differing = [
+        f"{name} is {there[part].get(name)} there and {here[part].get(name)} here"
+        for part in parts
+        for name in sorted({*there[part], *here[part]})
+        if there[part].get(name) != here[part].get(name)
+    ]
+    if there["inputs"] != here["inputs"]:
+        differing.append("the inputs are others")
+    return differing
+
+
+def _refuse_foreign(path: str) -> None:
+    if names := [name for name in storage.list_files(path) if not name.startswith(".")]:
+        raise UserError(f"{path} holds files that are no work of this stage ({names[0]}, …): give another --output.")
+
+
+def _remove_outputs(path: str) -> None:
+    known = (MANIFEST, storage.join(WORK, "plan.json"))
+    if not any(storage.exists(storage.join(path, name)) for name in known):
+        return
+    storage.remove(storage.join(path, WORK))
+    for name in storage.list_files(path):
+        storage.remove(storage.join(path, name))
+
+
+def gather_tallies(records: Sequence[dict[str, Any]], max_bad: float, seen: str) -> Tally:
+    """Sum up the tallies of all units; raise `UserError` where more than the share `max_bad` was bad.
+
+    `seen` names the count that, with the bad ones, makes the whole.
+    """
+    total = Tally()
+    for record in records:
+        total.add(record["tally"])
+    num_bad = sum(total.bad.values())
+    num_all = num_bad + total.counts[seen]
+    if num_bad > max_bad * num_all:
+        reason, places = next(iter(total.examples.items()))
+        share = f"{num_bad} of {num_all} inputs are bad, more than --max-bad {max_bad} allows"
+        raise UserError(f"{share}; the first: {reason} at {places[0]}.")
+    return total

@@ -1,0 +1,97 @@
+"""What a stage's directory promises: complete files, resume by records, refusal of other work."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from clozeworks.pipeline import storage
+from clozeworks.pipeline.config import BuildConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.shards import write_parquet
+from clozeworks.pipeline.stage import StageDirectory, gather_tallies, open_stage, read_manifest
+
+VERSIONS = {"numpy": "1"}
+
+
+def open_build(path: Path, config: BuildConfig | None = None, overwrite: bool = False):
+    return open_stage(str(path), "build", config or BuildConfig(), [{"digest": "d"}], VERSIONS, overwrite)
+
+
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
+    directory = StageDirectory(str(tmp_path), "f")
+    with pytest.raises(OSError, match="disk full"), directory.write("shard") as file:
+        file.write(b"half")
+        raise OSError("disk full")
+    assert not (tmp_path / "shard").exists()
+    assert list((tmp_path / ".work" / "tmp").iterdir()) == []
+
+
+def test_a_finished_unit_is_found_again(tmp_path: Path):
+    directory, _, _ = open_build(tmp_path)
+    record: dict = {}
+    schema = pa.schema([("x", pa.int32())])
+    with write_parquet(directory, "a.parquet", schema, record) as writer:
+        writer.write_table(pa.table({"x": [1]}, schema=schema))
+    directory.write_record("build", "a", record)
+    found = directory.read_record("build", "a")
+    assert found is not None
+    assert found["file"]["bytes"] == (tmp_path / "a.parquet").stat().st_size
+    (tmp_path / "a.parquet").unlink()
+    assert directory.read_record("build", "a") is None
+
+
+def test_a_record_of_other_work_does_not_count(tmp_path: Path):
+    StageDirectory(str(tmp_path), "one").write_record("build", "a", {})
+    assert StageDirectory(str(tmp_path), "other").read_record("build", "a") is None
+
+
+def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
+    directory, head, finished = open_build(tmp_path)
+    assert not finished
+    directory.finish({**head, "shards": []}, {})
+    assert not (tmp_path / ".work").exists()
+    assert open_build(tmp_path)[2]
+    with pytest.raises(UserError, match="seed is 0 there and 7 here"):
+        open_build(tmp_path, BuildConfig(seed=7))
+
+
+def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
+    open_build(tmp_path)
+    with pytest.raises(UserError, match="numpy is 1 there and 2 here"):
+        open_stage(str(tmp_path), "build", BuildConfig(), [{"digest": "d"}], {"numpy": "2"}, False)
+
+
+def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
+    directory, head, _ = open_build(tmp_path / "stage")
+    directory.finish(head, {})
+    assert not open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[2]
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        open_build(tmp_path / "foreign", overwrite=True)
+    assert (tmp_path / "foreign" / "thesis.tex").exists()
+
+
+def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"stage": "vocab"}))
+    with pytest.raises(UserError, match="clozeworks vocab"):
+        read_manifest(str(tmp_path), "ingest")
+    with pytest.raises(UserError, match="holds no manifest"):
+        read_manifest(str(tmp_path / "nothing"), "ingest")
+
+
+def test_too_much_bad_input_fails_the_stage():
+    record = {"tally": {"counts": {"read": 8}, "bad": {"torn": 2}, "examples": {"torn": ["dump: page 3"]}}}
+    assert gather_tallies([record], 0.2, "read").bad["torn"] == 2
+    with pytest.raises(UserError, match="torn at dump: page 3"):
+        gather_tallies([record], 0.1, "read")
+
+
+def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
+    for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [Path(path).relative_to(tmp_path).as_posix() for path in storage.find_files(str(tmp_path))]
+    assert found == ["a.txt", "b.txt", "sub/c.txt"]
