@@ -1,0 +1,36 @@
+"""``clozeworks finetune``."""
+
+from typing import Any
+
+import click
+
+from ..model.finetune_config import FinetuneConfig
+from .live import live_line
+from .made import Made
+from .options import config_options, make_config
+
+
+@click.command()
+@click.argument("task")
+@click.argument("data")
+@click.option("--checkpoint", required=True, metavar="DIR", help="Directory of the pre-trained encoder.")
+@click.option("--output", required=True, metavar="DIR", help="Directory to write the best model and the results to.")
+@click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
+@config_options(FinetuneConfig)
+def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> Made:
+    """Fine-tune an encoder on a TASK and keep the best of the runs.
+
+    TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli) or classify for a labelled set of your
+    own; DATA is a folder or file of the official form, with train, dev or test in the files' names.
+    """
+    from ..model.finetune import finetune as run_finetune
+
+    config = make_config(FinetuneConfig, values)
+    with live_line() as report:
+        summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
+    return Made("finetune", output, _rows(task, summary))
+
+
+def _rows(task: str, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [(name.replace("_", " "), str(value)) for name, value in summary.items()]
+    return [("task", task), *rows]

@@ -1,0 +1,42 @@
+"""``clozeworks pretrain``."""
+
+from typing import Any
+
+import click
+
+from ..model.config import PretrainConfig
+from .live import live_line
+from .made import Made
+from .options import config_options, make_config
+
+
+@click.command()
+@click.argument("instances", nargs=-1, required=True, metavar="INSTANCES...")
+@click.option("--output", required=True, metavar="RUN", help="Directory of the run: the model, its logs and checkpoints.")
+@click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
+@click.option("--resume", is_flag=True, help="Insist that there is a run to go on with (it goes on by itself anyway).")
+@config_options(PretrainConfig)
+def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: bool, **values: Any) -> Made:
+    """Pre-train a BERT encoder on INSTANCES.
+
+    RUN is at every checkpoint a model that `transformers` loads. The same command goes on with an unfinished run.
+    """
+    from ..model.pretrain import pretrain as run_pretrain
+
+    config = make_config(PretrainConfig, values)
+    with live_line() as report:
+        summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
+    return Made("pretrain", output, _rows(summary))
+
+
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    before, after = summary["validation_before"], summary["validation_after"]
+    names = {
+        "mlm_loss": "masked-LM loss, held out",
+        "mlm_accuracy": "masked-LM accuracy, held out",
+        "nsp_accuracy": "NSP accuracy, held out",
+    }
+    measured = [
+        (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
+    ]
+    return [("steps", f"{summary['steps']:,}"), ("parameters", f"{summary['parameters']:,}"), *measured]

@@ -1,0 +1,96 @@
+"""The command line: its help, its errors, and what it imports."""
+
+import dataclasses
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from clozeworks.cli.main import commands, main
+from clozeworks.pipeline.config import BuildConfig
+
+COMMANDS = {name: command for name, command in commands.commands.items()}
+
+
+def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """Run the command line; it must end with code 2 and one line, which is returned."""
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("Error: ")
+    assert message.count("\n") == 1
+    return message
+
+
+def test_the_surface_is_the_documented_one():
+    expected = "ingest vocab build audit show pretrain evaluate fill finetune predict run"
+    assert set(COMMANDS) == set(expected.split())
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    script = (
+        "import sys, time; begun = time.perf_counter()\n"
+        "from clozeworks.cli.main import main\n"
+        "main(['--help'])\n"
+        "heavy = {'torch', 'apache_beam', 'numpy', 'pyarrow', 'rich', 'tokenizers'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    begun = time.perf_counter()
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.endswith("heavy: []\n")
+    assert time.perf_counter() - begun < 3
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_is_explained_by_a_sentence(name: str):
+    for parameter in COMMANDS[name].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert parameter.help.endswith((".", ").")), parameter.name
+            assert parameter.help[0].isupper() or parameter.help[0] in "[{", parameter.name
+
+
+def test_options_are_the_fields_of_the_configuration():
+    options = {parameter.name: parameter for parameter in COMMANDS["build"].params}
+    for field in dataclasses.fields(BuildConfig):
+        assert options[field.name].default == field.default
+    assert "--mask-split" in options["mask_split"].opts
+
+
+def test_mistakes_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    output = ("--output", str(tmp_path / "out"))
+    assert "no such option" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rat", "1").lower()
+    assert "--mask-rate" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rate", "0.9")
+    assert "nowhere" in fails(capsys, "ingest", str(tmp_path / "nowhere.xml"), *output)
+    assert "clozeworks ingest" in fails(capsys, "vocab", str(tmp_path), *output)
+    assert "no option of Apache Beam" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
+    assert "three parts of 100" in fails(capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20")
+
+
+def some_text(folder: Path) -> tuple[str, str]:
+    (folder / "a.txt").write_text("A text.\n")
+    return "ingest", str(folder / "a.txt")
+
+
+def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    config = tmp_path / "c.toml"
+    arguments = ("build", "docs", "--vocab", "v", "--output", str(tmp_path / "out"), "--config", str(config))
+    config.write_text("[build]\nmask-rate = 0.9\n")
+    assert "--mask-rate is 0.9" in fails(capsys, *arguments)
+    config.write_text("mask_rat = 0.2\n")
+    assert "no option 'mask-rat'" in fails(capsys, *arguments)
+    config.write_text("[build\n")
+    assert "no valid TOML" in fails(capsys, *arguments)
+
+
+def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    recipe = tmp_path / "r.toml"
+    assert "cannot be read" in fails(capsys, "run", str(recipe))
+    recipe.write_text('[[stage]]\ncommand = "brew"\n')
+    assert "'brew'" in fails(capsys, "run", str(recipe))
+    recipe.write_text("[stage]\n")
+    assert "is no recipe" in fails(capsys, "run", str(recipe))
