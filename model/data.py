@@ -1,0 +1,336 @@
+"""Instances from Parquet to tensors, in an order that is a formula.
+
+The rows of a directory make one endless sequence, epoch after epoch. Row groups are drawn in an order that depends
+on (seed, epoch); each few in a row make a block of some 65,536 rows, whose rows are shuffled by (seed, epoch, block).
+Rows lie shuffled in their shards already, so this is as good as a full shuffle; and the row at any position is found
+without reading what comes before, so that a run resumes at once. Step k takes positions k * batch size onwards, and
+a rank its part of them: the order does not depend on the number of GPUs.
+
+Everything is columnar: a row group becomes flat NumPy arrays, and a batch is made by arithmetic on their offsets.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from ..pipeline.errors import UserError
+from ..pipeline.seeding import rng_for
+
+BLOCK_ROWS = 65_536
+COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
+T = TypeVar("T")
+
+
+class RowGroup(NamedTuple):
+    """One row group of one shard."""
+
+    shard: str
+    number: int
+    first_row: int
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class InstanceDirectory:
+    """What is known of one split of a directory of instances before any row is read."""
+
+    path: str
+    row_groups: tuple[RowGroup, ...]
+    max_length: int
+    vocab_size: int
+    tokenizer: str
+    """Fingerprint of the tokenizer that made the token ids."""
+
+    @cached_property
+    def num_rows(self) -> int:
+        """Number of rows of the split."""
+        return sum(group.num_rows for group in self.row_groups)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns of some instances; the items of list columns lie flat, row after row."""
+
+    input_ids: np.ndarray
+    offsets: np.ndarray
+    """int64 (rows + 1): where each row begins in `input_ids`."""
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    masked_offsets: np.ndarray
+    """int64 (rows + 1): where each row begins in the two columns above."""
+    segment_b_start: np.ndarray
+    next_sentence_label: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.segment_b_start)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each row, int64."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def num_masked(self) -> np.ndarray:
+        """Tokens to predict in each row, int64."""
+        return np.diff(self.masked_offsets)
+
+    def unmasked_ids(self) -> np.ndarray:
+        """Return `input_ids` with the original tokens put back."""
+        restored = self.input_ids.copy()
+        restored[np.repeat(self.offsets[:-1], self.num_masked) + self.masked_positions] = self.masked_ids
+        return restored
+
+
+class Batch(NamedTuple):
+    """The arguments of ``BertForPreTraining.forward``, in their order."""
+
+    input_ids_BL: Tensor
+    token_type_ids_BL: Tensor
+    attention_mask_BL: Tensor | None
+    token_index_T: Tensor | None
+    masked_index_M: Tensor
+    masked_ids_M: Tensor
+    next_sentence_label_B: Tensor | None
+
+    def to(self, device: torch.device) -> "Batch":
+        """Copy the batch to `device`; to a GPU through pinned memory, without waiting."""
+        if device.type == "cpu":
+            return self
+        moved = (None if x is None else x.pin_memory().to(device, non_blocking=True) for x in self)
+        return Batch(*cast(Any, moved))
+
+
+def open_instances(path: str, split: str = "train") -> InstanceDirectory:
+    """Read the manifest and the footers of the shards of `split` in `path`, a folder or any fsspec URL.
+
+    Raises `UserError` where the directory is unfinished, a shard is missing or cut off, or the split is empty.
+    """
+    path = str(path).rstrip("/")
+    names = sorted(shard["name"] for shard in _read_manifest(path)["shards"] if shard["name"].startswith(f"{split}-"))
+    with ThreadPoolExecutor(8) as pool:
+        footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
+    groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
+    if not any(group.num_rows for group in groups):
+        raise UserError(f"{path} has no {split} rows; give a directory that `clozeworks build` wrote.")
+    notes = {name: _notes(footer) for name, footer in zip(names, footers, strict=True)}
+    if len(set(notes.values())) > 1:
+        odd = next(name for name in names if notes[name] != notes[names[0]])
+        raise UserError(f"{odd} and {names[0]} in {path} were built with other settings; build the directory again.")
+    return InstanceDirectory(path, groups, *notes[names[0]])
+
+
+def _read_manifest(path: str) -> dict[str, Any]:
+    try:
+        with fsspec.open(f"{path}/manifest.json", "rt", encoding="utf-8") as file:
+            return json.load(cast(Any, file))
+    except FileNotFoundError:
+        raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
+
+
+def _read_footer(path: str) -> pq.FileMetaData:
+    try:
+        with fsspec.open(path, "rb") as file:
+            return pq.read_metadata(file)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; build the instances again to make it.") from None
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path} is cut off or damaged, delete it and build again: {error}") from None
+
+
+def _row_groups(shard: str, footer: pq.FileMetaData) -> Iterator[RowGroup]:
+    first_row = 0
+    for number in range(footer.num_row_groups):
+        num_rows = footer.row_group(number).num_rows
+        yield RowGroup(shard, number, first_row, num_rows)
+        first_row += num_rows
+
+
+def _notes(footer: pq.FileMetaData) -> tuple[int, int, str]:
+    notes = footer.metadata or {}
+    max_length, vocab_size = (int(notes.get(b"clozeworks." + name, b"0")) for name in (b"max_length", b"vocab_size"))
+    return max_length, vocab_size, notes.get(b"clozeworks.tokenizer", b"").decode()
+
+
+def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
+    """Read one row group; raises `UserError` naming the shard where it is damaged or does not fit the vocabulary."""
+    where = f"{directory.path}/{group.shard}"
+    try:
+        with fsspec.open(where, "rb") as file:
+            table = pq.ParquetFile(file).read_row_group(group.number, columns=COLUMNS, use_threads=False)
+    except FileNotFoundError:
+        raise UserError(f"{where} has gone; build the instances again, then run the same command.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{where} cannot be read at row {group.first_row}; delete it and build again: {error}"
+        ) from None
+    ids, masked, positions = (_flat(table, name) for name in ("input_ids", "masked_lm_ids", "masked_lm_positions"))
+    scalars = (table[name].to_numpy() for name in ("segment_b_start", "next_sentence_label"))
+    rows = Rows(*ids, positions[0], *masked, *scalars)
+    _check_rows(rows, directory, where)
+    return rows
+
+
+def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    column = cast(pa.ListArray, table[name].combine_chunks())
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return column.flatten().to_numpy(), offsets - offsets[0]
+
+
+def _check_rows(rows: Rows, directory: InstanceDirectory, where: str) -> None:
+    largest = max((int(ids.max()) for ids in (rows.input_ids, rows.masked_ids) if len(ids)), default=0)
+    if largest >= directory.vocab_size:
+        raise UserError(f"{where} holds token {largest}, but its vocabulary has {directory.vocab_size} tokens.")
+    longest = int(rows.lengths.max(initial=0))
+    if longest > directory.max_length:
+        raise UserError(f"{where} holds a row of {longest} tokens, but was built for {directory.max_length}.")
+    if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
+        raise UserError(f"{where} masks a position beyond the end of its row; delete it and build again.")
+
+
+def select(rows: Rows, index: np.ndarray) -> Rows:
+    """Return the rows at `index` (int64), in that order."""
+    tokens, offsets = _items(rows.offsets, index)
+    masked, masked_offsets = _items(rows.masked_offsets, index)
+    flat = (rows.input_ids[tokens], offsets, rows.masked_positions[masked], rows.masked_ids[masked], masked_offsets)
+    return Rows(*flat, rows.segment_b_start[index], rows.next_sentence_label[index])
+
+
+def _items(offsets: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # The places of the items of the chosen rows, and the offsets that these rows have among themselves.
+    starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
+    chosen = np.concatenate([[0], np.cumsum(lengths)])
+    return np.arange(chosen[-1]) + np.repeat(starts - chosen[:-1], lengths), chosen
+
+
+def concatenate(parts: list[Rows]) -> Rows:
+    """Return the rows of all `parts`, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def join(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    def offsets(lengths: str) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(join(lengths))])
+
+    masked = (join("masked_positions"), join("masked_ids"), offsets("num_masked"))
+    return Rows(join("input_ids"), offsets("lengths"), *masked, join("segment_b_start"), join("next_sentence_label"))
+
+
+class Sequence:
+    """The endless sequence of the rows of a directory, epoch after epoch, as a formula of (seed, epoch, position).
+
+    It keeps in memory the two blocks last read, which is all that batches of ascending positions need.
+    """
+
+    def __init__(self, directory: InstanceDirectory, seed: int):
+        self.directory = directory
+        self.seed = seed
+        mean_rows = directory.num_rows / len(directory.row_groups)
+        self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
+        self._block_ends = lru_cache(maxsize=2)(self._block_ends)
+        self._row_order = lru_cache(maxsize=2)(self._row_order)
+        self._read_block = lru_cache(maxsize=2)(self._read_block)
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
+        pieces = self._pieces(start, stop)
+        return concatenate([select(self._read_block(e, b), self._row_order(e, b)[i:j]) for e, b, i, j in pieces])
+
+    def locate(self, position: int) -> str:
+        """Return the shard and the row in it that stand at `position`, for messages."""
+        epoch, block, first, _ = next(self._pieces(position, position + 1))
+        row = int(self._row_order(epoch, block)[first])
+        for group in self._block_groups(epoch, block):
+            if row < group.num_rows:
+                return f"{group.shard} row {group.first_row + row}"
+            row -= group.num_rows
+        raise AssertionError("a block's order names only its own rows")
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        # Cut the positions by epoch and block: (epoch, block, first, last + 1 within the block).
+        while start < stop:
+            epoch, offset = divmod(start, self.directory.num_rows)
+            ends = self._block_ends(epoch)
+            block = int(np.searchsorted(ends, offset, side="right"))
+            block_start = int(ends[block - 1]) if block else 0
+            num_taken = min(stop - start, int(ends[block]) - offset)
+            yield epoch, block, offset - block_start, offset - block_start + num_taken
+            start += num_taken
+
+    def _group_order(self, epoch: int) -> np.ndarray:
+        return rng_for(self.seed, "order", epoch).permutation(len(self.directory.row_groups))
+
+    def _block_groups(self, epoch: int, block: int) -> list[RowGroup]:
+        first = block * self.groups_per_block
+        chosen = self._group_order(epoch)[first : first + self.groups_per_block]
+        return [self.directory.row_groups[index] for index in chosen]
+
+    def _block_ends(self, epoch: int) -> np.ndarray:
+        num_rows = np.array([group.num_rows for group in self.directory.row_groups])[self._group_order(epoch)]
+        return np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
+
+    def _row_order(self, epoch: int, block: int) -> np.ndarray:
+        num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
+        return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
+
+    def _read_block(self, epoch: int, block: int) -> Rows:
+        return concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
+
+
+def make_batches(rows: Rows, batch_size: int, *, left_to_right: bool = False, multiple: int = 1) -> list[Batch]:
+    """Cut `rows`, sorted by length so that little is padded, into batches of at most `batch_size`.
+
+    Rows are padded to a multiple of `multiple` tokens. With `left_to_right` the masks are undone and each token but
+    the first is to be predicted from those before it.
+    """
+    order = np.argsort(-rows.lengths, kind="stable")
+    chosen = (select(rows, order[first : first + batch_size]) for first in range(0, len(rows), batch_size))
+    return [_make_batch(part, left_to_right, multiple) for part in chosen]
+
+
+def _make_batch(rows: Rows, left_to_right: bool, multiple: int) -> Batch:
+    num_rows, max_length = len(rows), -(-int(rows.lengths.max()) // multiple) * multiple
+    column = np.arange(max_length)
+    mask = column < rows.lengths[:, None]
+    flat_ids = rows.unmasked_ids() if left_to_right else rows.input_ids
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = flat_ids
+    types = ((column >= rows.segment_b_start[:, None]) & mask).astype(np.int64)
+    if left_to_right:
+        targets = mask.copy()
+        targets[:, 0] = False
+        predicted, labels = np.flatnonzero(targets) - 1, ids[targets]
+    else:
+        predicted = np.repeat(np.arange(num_rows) * max_length, rows.num_masked) + rows.masked_positions
+        labels = rows.masked_ids.astype(np.int64)
+    tensor = torch.from_numpy
+    padding = (None, None) if mask.all() else (tensor(mask), tensor(np.flatnonzero(mask)))
+    nsp = tensor(rows.next_sentence_label.astype(np.int64))
+    return Batch(tensor(ids), tensor(types), *padding, tensor(predicted), tensor(labels), nsp)
+
+
+def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Iterator[T]:
+    """Yield ``make(item)`` for each of `items` in order, made by one thread up to `depth` items ahead."""
+    pending: deque[Any] = deque()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
+    try:
+        for item in items:
+            pending.append(pool.submit(make, item))
+            if len(pending) > depth:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
