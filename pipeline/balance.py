@@ -1,0 +1,127 @@
+"""Balance labels over lengths, and exchange second segments between documents: plain array algorithms."""
+
+import numpy as np
+
+# Pairs of neighbours are matched in so many rounds; what is left by then comes in long runs of one document.
+NEIGHBOUR_ROUNDS = 24
+
+
+def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return which pairs are NotNext (bool [n]): half of them at every length, all that are not `free` (bool [n]).
+
+    In order of length, every second pair, at random the first or second of two, asks for an IsNext, and the next free
+    pair gets it: the departures of a queue, ``min over j <= i of asked[j] + free[j + 1..i]``. What is still asked
+    for at the end goes to the last free pairs.
+    """
+    num_pairs = len(lengths)
+    order = rng.permutation(num_pairs)
+    order = order[np.argsort(lengths[order], kind="stable")]
+    coin = rng.integers(0, 2, (num_pairs + 1) // 2)
+    asks = np.stack([coin, 1 - coin], axis=1).ravel()[:num_pairs]
+    asked = np.concatenate([[0], np.cumsum(asks)])
+    served = np.concatenate([[0], np.cumsum(free[order])])
+    given = served + np.minimum.accumulate(asked - served)
+    is_next = np.diff(given) > 0
+    left_over = np.flatnonzero(free[order] & ~is_next)
+    is_next[left_over[len(left_over) - min(len(left_over), asked[-1] - given[-1]) :]] = True
+    not_next = np.empty(num_pairs, bool)
+    not_next[order] = ~is_next
+    return not_next
+
+
+def match_neighbours(order: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Match items of different documents that stand close to each other in `order` (indices into `document`).
+
+    Returns the left and the right item of each match, and the items left over, in order.
+    """
+    lefts, rights = [order[:0]], [order[:0]]
+    for shift in [0, 1] * (NEIGHBOUR_ROUNDS // 2):
+        stop = shift + max(len(order) - shift, 0) // 2 * 2
+        left, right = order[shift:stop:2], order[shift + 1 : stop : 2]
+        differ = document[left] != document[right]
+        lefts.append(left[differ])
+        rights.append(right[differ])
+        rest = np.ones(len(order), bool)
+        rest[shift:stop] = np.repeat(~differ, 2)
+        order = order[rest]
+    return np.concatenate(lefts), np.concatenate(rights), order
+
+
+def match_across_documents(
+    items: np.ndarray, document: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Match as many of `items` (indices into `document`) as can be with an item of another document.
+
+    Returns the left and the right item of each match, and the items left over: an odd one, or the surplus of a
+    document that holds more than half, in both cases the last ones.
+    """
+    if not len(items):
+        return items, items, items
+    counts = np.bincount(document[items])
+    largest = int(counts.argmax())
+    surplus = max(2 * int(counts[largest]) - len(items), 0)
+    belongs = document[items] == largest if surplus else np.ones(len(items), bool)
+    rest = np.flatnonzero(belongs)[belongs.sum() - max(surplus, len(items) % 2) :]
+    kept = np.delete(items, rest)
+    keys = rng.permutation(len(counts))
+    kept = kept[np.argsort(keys[document[kept]], kind="stable")]
+    half = len(kept) // 2
+    # Sorted by document, none of which holds more than half: half a length apart, the documents differ.
+    return kept[:half], kept[half:], items[rest]
+
+
+def nearest_distinct(wanted: np.ndarray, offered: np.ndarray) -> np.ndarray:
+    """Return distinct indices into `offered` near each of `wanted`; both ascending, and no more wanted than offered."""
+    rank = np.arange(len(wanted))
+    slots = np.maximum.accumulate(np.searchsorted(offered, wanted) - rank) + rank
+    return np.minimum(slots, len(offered) - len(wanted) + rank)
+
+
+def exchange(
+    lengths: np.ndarray, document: np.ndarray, not_next: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Let pairs exchange their Bs so that each NotNext pair has a B of another document and nearly equal length.
+
+    `lengths` are those of B, `document` and `not_next` (bool) each pair's, all [n]. Returns the pair that each pair's
+    B now comes from (int64 [n]), `not_next` as it could be realised, and the number of pairs that found no partner.
+    Where one document has too many NotNext pairs, some of its IsNext pairs trade places with others'.
+    """
+    source = np.arange(len(lengths))
+    not_next = not_next.copy()
+    order = rng.permutation(np.flatnonzero(not_next))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    left, right, rest = match_neighbours(order, document)
+    more_left, more_right, rest = match_across_documents(rest, document, rng)
+    left, right = np.concatenate([left, more_left]), np.concatenate([right, more_right])
+    source[left], source[right] = right, left
+    if len(rest):
+        rest = _exchange_rest(rest, lengths, document, source, not_next)
+    return source, not_next, len(rest)
+
+
+def _exchange_rest(
+    rest: np.ndarray, lengths: np.ndarray, document: np.ndarray, source: np.ndarray, not_next: np.ndarray
+) -> np.ndarray:
+    """Exchange the pairs in `rest`, all of one document, with others already exchanged, then with IsNext pairs.
+
+    Updates `source` and `not_next`; returns the pairs that found no partner at all, which become IsNext.
+    """
+    elsewhere = (document != document[rest[0]]) & (document[source] != document[rest[0]])
+    rest = _exchange_nearest(rest, np.flatnonzero(not_next & elsewhere), lengths, source)
+    # Half of the rest makes an IsNext pair of another document NotNext with it; the other half becomes IsNext for that.
+    half = (len(rest) + 1) // 2
+    trading, not_next[rest] = rest[:half], False
+    unmatched = _exchange_nearest(trading, np.flatnonzero(~not_next & elsewhere), lengths, source)
+    traded = trading[source[trading] != trading]
+    not_next[traded] = not_next[source[traded]] = True
+    return unmatched
+
+
+def _exchange_nearest(rest: np.ndarray, partners: np.ndarray, lengths: np.ndarray, source: np.ndarray) -> np.ndarray:
+    num_matched = min(len(rest), len(partners))
+    matched, unmatched = rest[:num_matched], rest[num_matched:]
+    matched = matched[np.argsort(lengths[source[matched]], kind="stable")]
+    partners = partners[np.argsort(lengths[source[partners]], kind="stable")]
+    partners = partners[nearest_distinct(lengths[source[matched]], lengths[source[partners]])]
+    source[matched], source[partners] = source[partners], source[matched]
+    return unmatched

@@ -1,0 +1,128 @@
+"""The flat token arrays of a document shard, and its documents cut into chunks of whole sentences."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The tokens of one document shard.
+
+    `token_ids` int32 [num_tokens]; sentence ``i`` is ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]``
+    (int64 [num_sentences + 1]), document ``d`` the sentences ``document_offsets[d]`` up to ``document_offsets[d + 1]``
+    (int64 [num_documents + 1]). Sentences and documents may be empty.
+    """
+
+    token_ids: np.ndarray
+    sentence_offsets: np.ndarray
+    document_offsets: np.ndarray
+
+    def document_lengths(self) -> np.ndarray:
+        """Return the tokens of each document, int64 [num_documents]."""
+        return np.diff(self.sentence_offsets[self.document_offsets])
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Consecutive pieces of text: segment ``i`` is the tokens ``offsets[i]:offsets[i + 1]``, of `document[i]`."""
+
+    offsets: np.ndarray
+    document: np.ndarray
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Consecutive groups of segments of one document: chunk ``i`` is the segments ``first[i]:stop[i]``."""
+
+    first: np.ndarray
+    stop: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
+    """Return the sentences as segments of 1 to `limit` tokens: longer sentences in near-equal pieces, between words.
+
+    `continues` (bool [vocabulary]) marks the word pieces that continue a word.
+    """
+    starts = corpus.sentence_offsets[:-1]
+    lengths = np.diff(corpus.sentence_offsets)
+    # A little less than full, so that the pieces can start between words.
+    num_pieces = np.where(lengths > limit, -(-lengths // (limit - limit // 8)), lengths > 0)
+    sentence = np.repeat(np.arange(len(lengths)), num_pieces)
+    piece = np.arange(len(sentence)) - np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
+    offsets = starts[sentence] + piece * lengths[sentence] // num_pieces[sentence]
+    inner = np.flatnonzero(piece)
+    piece_lengths = -(-lengths // np.maximum(num_pieces, 1))
+    # A piece may start this much earlier and still be no longer than the limit.
+    slack = limit - piece_lengths[sentence[inner]]
+    offsets[inner] = back_to_word_start(corpus.token_ids, continues, offsets[inner], offsets[inner] - slack)
+    document = np.repeat(np.arange(len(corpus.document_offsets) - 1, dtype=np.int32), np.diff(corpus.document_offsets))
+    return Segments(np.append(offsets, corpus.sentence_offsets[-1]), document[sentence])
+
+
+def back_to_word_start(
+    token_ids: np.ndarray, continues: np.ndarray, cuts: np.ndarray, lowest: np.ndarray
+) -> np.ndarray:
+    """Move each of the places `cuts` back to where a word starts, or leave it where none starts from `lowest` on."""
+    moved = cuts.copy()
+    inside = np.flatnonzero(continues[token_ids[moved]])
+    while len(inside):
+        moved[inside] -= 1
+        below = moved[inside] < lowest[inside]
+        moved[inside[below]] = cuts[inside[below]]
+        inside = inside[~below]
+        inside = inside[continues[token_ids[moved[inside]]]]
+    return moved
+
+
+def cut_inside(
+    token_ids: np.ndarray, continues: np.ndarray, starts: np.ndarray, stops: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return a random place strictly inside each range of 2 or more tokens, between two words where it has two."""
+    cuts = rng.integers(starts + 1, stops)
+    return back_to_word_start(token_ids, continues, cuts, starts + 1)
+
+
+def make_chunks(segments: Segments, limit: int, short_share: float, rng: np.random.Generator) -> Chunks:
+    """Cut every document into chunks of whole segments, none longer than `limit` tokens.
+
+    A chunk is filled up to its target, which is the limit or, for `short_share` of the chunks, uniform in
+    ``[2, limit]``. A chunk of one segment takes the last of its predecessor's where that keeps two and it fits.
+    """
+    num_segments = len(segments.document)
+    targets = np.full(num_segments, limit)
+    short = np.flatnonzero(rng.random(num_segments, dtype=np.float32) < short_share)
+    targets[short] = rng.integers(2, limit + 1, len(short))
+    document_stop = np.searchsorted(segments.document, segments.document, side="right")
+    filled = np.searchsorted(segments.offsets, segments.offsets[:-1] + targets, side="right") - 1
+    following = np.clip(filled, np.arange(1, num_segments + 1), document_stop)
+    first = _follow(following)
+    stop = np.append(first, num_segments)[1:]
+    return _lend_segments(segments, first, stop, limit)
+
+
+def _follow(following: np.ndarray) -> np.ndarray:
+    """Return the chain 0, following[0], following[following[0]], … up to the end."""
+    jumps = following.tolist()
+    chain, here = [], 0
+    while here < len(jumps):
+        chain.append(here)
+        here = jumps[here]
+    return np.array(chain, np.int64)
+
+
+def _lend_segments(segments: Segments, first: np.ndarray, stop: np.ndarray, limit: int) -> Chunks:
+    """Let chunks of one segment take the last segment of a predecessor that has three or more."""
+    lender = np.flatnonzero(
+        (segments.document[first[:-1]] == segments.document[first[1:]])
+        & (stop[:-1] - first[:-1] >= 3)
+        & (stop[1:] - first[1:] == 1)
+        & (segments.offsets[stop[1:]] - segments.offsets[stop[:-1] - 1] <= limit)
+    )
+    first, stop = first.copy(), stop.copy()
+    first[lender + 1] -= 1
+    stop[lender] -= 1
+    return Chunks(first, stop)

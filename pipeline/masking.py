@@ -1,0 +1,255 @@
+"""Choose the positions to predict and mask them, for many rows at once.
+
+Rows are flat: `ids` holds the tokens of all rows one after the other, row ``r`` is
+``ids[row_offsets[r]:row_offsets[r + 1]]`` and reads ``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``; `segment_b_start`
+is the index of B's first token in its row, and the row's length where there is no B. The same functions mask shards
+when they are built and batches when a trainer masks anew.
+
+Work on blocks of some 10,000 rows: the intermediate arrays are padded to the longest row.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+# SpanBERT (arXiv 1907.10529), section 3.1: span lengths in words are geometric, cut off at 10.
+SPAN_P = 0.2
+MAX_SPAN_WORDS = 10
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The chosen positions of each row, ascending.
+
+    `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows]; `span` int64 [num_chosen] numbers the
+    span that a position belongs to, and is None where each token stands alone.
+    """
+
+    flat: np.ndarray
+    counts: np.ndarray
+    span: np.ndarray | None = None
+
+    def in_row(self, row_offsets: np.ndarray) -> np.ndarray:
+        """Return the positions as indices into their rows, int64 [num_chosen]."""
+        return self.flat - np.repeat(row_offsets[:-1], self.counts)
+
+
+def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:
+    """Return how many positions to choose in rows of `lengths` tokens (special tokens counted), int64.
+
+    ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``.
+    """
+    wanted = np.maximum(1, np.rint(mask_rate * lengths)).astype(np.int64)
+    return np.minimum(wanted, math.ceil(mask_rate * max_length))
+
+
+def choose_positions(
+    ids: np.ndarray,
+    row_offsets: np.ndarray,
+    segment_b_start: np.ndarray,
+    continues: np.ndarray,
+    *,
+    masking: Literal["token", "whole-word", "span"],
+    mask_rate: float,
+    max_length: int,
+    rng: np.random.Generator,
+) -> Positions:
+    """Choose the positions to predict: `num_to_mask` tokens of each row, never [CLS] or [SEP].
+
+    Whole-word and span masking choose at most so many, in whole words, and the shortest word of a row where none
+    fits. `continues` (bool [vocabulary]) marks the word pieces that continue a word.
+    """
+    lengths = np.diff(row_offsets)
+    wanted = num_to_mask(lengths, mask_rate, max_length)
+    if masking == "token":
+        return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
+    words = _find_words(ids, row_offsets, segment_b_start, continues)
+    choose = _choose_words if masking == "whole-word" else _choose_spans
+    return choose(words, wanted, rng)
+
+
+def apply_masks(
+    ids: np.ndarray,
+    positions: Positions,
+    *,
+    mask_split: tuple[int, int, int],
+    mask_id: int,
+    ordinary_ids: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Overwrite the chosen positions of `ids` in place; return the original tokens there.
+
+    `mask_split` are the percentages that become [MASK], become a random one of `ordinary_ids`, or are kept. The
+    choice is made for each token, or for each span where the positions have spans (SpanBERT, section 3.1: "at the
+    span level"); random tokens are drawn one by one.
+    """
+    originals = ids[positions.flat]
+    num_choices = len(originals) if positions.span is None else int(positions.span.max(initial=-1)) + 1
+    percent = rng.integers(0, 100, num_choices, dtype=np.uint8)
+    if positions.span is not None:
+        percent = percent[positions.span]
+    to_mask, to_random, _ = mask_split
+    ids[positions.flat[percent < to_mask]] = mask_id
+    random = positions.flat[(percent >= to_mask) & (percent < to_mask + to_random)]
+    ids[random] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(random))]
+    return originals
+
+
+def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return for each row a random permutation of ``0 … counts[r] - 1``: unsigned, [num_rows, counts.max()].
+
+    The places beyond a row's count hold arbitrary numbers. One sort of random numbers whose low bits are the index:
+    several times as fast as an argsort.
+    """
+    width = int(counts.max(initial=1))
+    bits = width.bit_length()
+    dtype = np.uint32 if bits <= 12 else np.uint64
+    highest = np.iinfo(dtype).max
+    keys = rng.integers(0, highest, (len(counts), width), dtype=dtype, endpoint=True)
+    low = dtype((1 << bits) - 1)
+    keys &= ~low
+    keys |= np.arange(width, dtype=dtype)
+    keys[np.arange(width) >= counts[:, None]] = highest
+    keys.sort(axis=1)
+    keys &= low
+    return keys
+
+
+def _choose_tokens(
+    row_offsets: np.ndarray, segment_b_start: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
+) -> Positions:
+    lengths = np.diff(row_offsets)
+    num_maskable = lengths - 2 - (segment_b_start < lengths)
+    counts = np.minimum(wanted, num_maskable)
+    within = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    chosen = _random_order(num_maskable, rng)[:, : within.shape[1]].astype(np.int32)
+    chosen[~within] = lengths.max(initial=0)
+    chosen.sort(axis=1)
+    # Numbered without special tokens so far: step over [CLS], and for B's tokens over the [SEP] in front of it.
+    chosen += 1 + (chosen >= (segment_b_start - 2)[:, None])
+    return Positions(chosen[within] + np.repeat(row_offsets[:-1], counts), counts)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of all rows in order: flat index of the first token, number of tokens, and row; int64 [num_words].
+
+    `offsets` int64 [num_rows + 1] says where each row's words begin.
+    """
+
+    start: np.ndarray
+    length: np.ndarray
+    row: np.ndarray
+    offsets: np.ndarray
+
+
+def _find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray) -> _Words:
+    """Join each piece that starts a word with those that continue it; a segment always starts a word."""
+    row_starts = row_offsets[:-1]
+    b_starts = (row_starts + segment_b_start)[segment_b_start < np.diff(row_offsets)]
+    starts = ~continues[ids]
+    starts[row_starts + 1] = True
+    starts[b_starts] = True
+    special = np.zeros(len(ids), bool)
+    special[row_starts] = special[row_offsets[1:] - 1] = special[b_starts - 1] = True
+    start = np.flatnonzero(starts)
+    length = np.diff(start, append=len(ids))
+    word = ~special[start]
+    start, length = start[word], length[word]
+    row = np.searchsorted(row_offsets, start, side="right") - 1
+    return _Words(start, length, row, np.searchsorted(row, np.arange(len(row_offsets))))
+
+
+def _word_order(words: _Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words of each row in random order and their lengths, int64 [widest row in words, num_rows].
+
+    Past the end of a row the words are arbitrary and longer than any row.
+    """
+    counts = np.diff(words.offsets)
+    order = _random_order(counts, rng).T
+    beyond = np.arange(len(order))[:, None] >= counts
+    order = np.where(beyond, 0, order + words.offsets[:-1])
+    return order, np.where(beyond, np.iinfo(np.int64).max, words.length[order])
+
+
+def _choose_words(words: _Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
+    """Take words in random order as long as they fit, a word that does not fit is skipped."""
+    order, lengths = _word_order(words, rng)
+    remaining = wanted.copy()
+    taken = np.zeros(len(words.start), bool)
+    for word, length in zip(order, lengths, strict=True):
+        fits = length <= remaining
+        taken[word[fits]] = True
+        remaining[fits] -= length[fits]
+        if not remaining.any():
+            break
+    _take_shortest(taken, np.flatnonzero(remaining == wanted), order, lengths)
+    return _word_positions(words, taken)
+
+
+def _take_shortest(taken: np.ndarray, rows: np.ndarray, order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Take the shortest word (at random among equals) of each of `rows`, and return it."""
+    shortest = order[lengths[:, rows].argmin(axis=0), rows]
+    taken[shortest] = True
+    return shortest
+
+
+def _choose_spans(words: _Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
+    """Take spans of words, each from a random word on, until nothing more fits; the last span may be shorter."""
+    order, lengths = _word_order(words, rng)
+    remaining = wanted.copy()
+    taken = np.zeros(len(words.start), bool)
+    span = np.full(len(words.start), -1)
+    # Two words of one segment stand next to each other; a special token or the row's end would be a gap.
+    joined = np.append(words.start[:-1] + words.length[:-1] == words.start[1:], False)
+    for word, length in zip(order, lengths, strict=True):
+        rows = np.flatnonzero(length <= remaining)
+        rows = rows[~taken[word[rows]]]
+        _take_spans(word[rows], _span_words(len(rows), rng), words, joined, remaining, taken, span)
+        if not remaining.any():
+            break
+    shortest = _take_shortest(taken, np.flatnonzero(remaining == wanted), order, lengths)
+    span[shortest] = shortest
+    return _word_positions(words, taken, span)
+
+
+def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw span lengths in words, geometric and renormalised after the cut-off, mean 3.8 (SpanBERT, section 3.1)."""
+    shares = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN_WORDS)
+    return 1 + np.searchsorted(np.cumsum(shares / shares.sum())[:-1], rng.random(num_spans), side="right")
+
+
+def _take_spans(
+    anchors: np.ndarray,
+    num_words: np.ndarray,
+    words: _Words,
+    joined: np.ndarray,
+    remaining: np.ndarray,
+    taken: np.ndarray,
+    span: np.ndarray,
+) -> None:
+    """Take `num_words` words from each anchor on, as far as they are there, free, and fit in the row's rest."""
+    here = anchors
+    while len(here):
+        taken[here] = True
+        span[here] = anchors
+        remaining[words.row[here]] -= words.length[here]
+        num_words = num_words - 1
+        on = np.flatnonzero((num_words > 0) & joined[here])
+        on = on[~taken[here[on] + 1]]
+        on = on[words.length[here[on] + 1] <= remaining[words.row[here[on]]]]
+        here, anchors, num_words = here[on] + 1, anchors[on], num_words[on]
+
+
+def _word_positions(words: _Words, taken: np.ndarray, span: np.ndarray | None = None) -> Positions:
+    """Return the tokens of the taken words, in order."""
+    lengths = words.length[taken]
+    ends = np.cumsum(lengths)
+    flat = np.arange(int(lengths.sum())) + np.repeat(words.start[taken] - (ends - lengths), lengths)
+    num_rows = len(words.offsets) - 1
+    counts = np.bincount(words.row[taken], lengths, minlength=num_rows).astype(np.int64)
+    if span is not None:
+        span = np.repeat(np.unique(span[taken], return_inverse=True)[1], lengths)
+    return Positions(flat, counts, span)
