@@ -1,0 +1,282 @@
+"""Plain text and books as documents: paragraphs out of hard-wrapped lines, without headings.
+
+What a document is, in a text file, is for ``--documents`` to say:
+
+- ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are joined, headings,
+  rulers and lists of page numbers are left out, and so is what Project Gutenberg puts around a book;
+- ``blank-line``: what stands between blank lines, one paragraph a line (or one in all where lines are hard-wrapped);
+- ``line``: each line;
+- ``auto``: ``blank-line`` where the file has the form of google-research's ``sample_text.txt`` (blocks of several
+  lines, nearly all of which end a sentence, parted by blank lines), else ``file``. Never ``line``.
+
+Files are streamed. A document longer than `LONGEST_DOCUMENT` characters is no book but many, and is cut there between
+two paragraphs, so that memory is bounded.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import BinaryIO, Literal, NamedTuple
+
+from . import gutenberg
+from .gutenberg import Block
+from .records import InputRange, RawDocument
+from .tally import Tally
+
+LONGEST_DOCUMENT = 4_000_000
+HEAD_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 1 << 24
+WRAP_WIDTH = 100
+
+_SENTENCE_ENDS = tuple(".?!:…。！？।")
+_CLOSERS = " '\"”’»)]_*」』"
+_SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].")
+_HEADING = re.compile(
+    r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
+    r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty\W?\w*|thirty\W?\w*|forty\W?\w*)\b"
+    r".{0,60})?\W*$",
+    re.IGNORECASE,
+)
+_NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
+_PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
+_ENDS_PROSE = tuple(".?!:;,…\"'”’»)]—-*。！？」』।")
+_CJK_LINE_BREAK = re.compile(r"(?<=[\u3001-\u9fff\uff01-\uff60]) (?=[\u3001-\u9fff\uff01-\uff60])")
+_SUFFIX = re.compile(r"(?:\.txt)?(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]")
+_NUMERAL_ENDS = frozenset("0123456789ivxlcIVXLC. ")
+LONGEST_HEADING = 120
+MOST_HEADING_WORDS = 15
+
+
+class _Form(NamedTuple):
+    """How lines make paragraphs in one file, as its head shows."""
+
+    width: int
+    """Length in characters that lines are wrapped at; 0 where a line is a whole paragraph or sentence."""
+    blocks: bool
+    """Whether blank lines part documents of one sentence a line."""
+
+
+def read_book(
+    source: InputRange,
+    open_file: Callable[[str], BinaryIO],
+    tally: Tally,
+    documents: Literal["auto", "file", "blank-line", "line"] = "auto",
+) -> Iterator[RawDocument]:
+    """Yield the documents of one text file (the whole file, whatever the range says).
+
+    Text is UTF-8 or UTF-16 with a byte order mark; a line that is no UTF-8 is read as Windows-1252 and counted. A
+    file that is no text, or in which no prose is left, is skipped and counted. The id of a document is the name
+    without ``.txt`` where the document is the file, else that and ``#`` and its number from 0.
+    """
+    with _open_utf8(source.path, open_file) as stream:
+        start = stream.read(HEAD_BYTES)
+        start += stream.readline(LONGEST_LINE_BYTES)
+        if b"\0" in start:
+            tally.skip("not_text", source.name)
+            return
+        head = _decoded(start, tally)
+        lines = chain.from_iterable(_decoded(chunk, tally) for chunk in _chunks(stream))
+        nothing = True
+        for document in _documents(source, head, lines, tally, documents):
+            nothing = False
+            yield document
+        if nothing:
+            tally.skip("no_text", source.name)
+
+
+def _documents(
+    source: InputRange, head: list[str], lines: Iterator[str], tally: Tally, documents: str
+) -> Iterator[RawDocument]:
+    head_text = "\n".join(head)
+    name = _SUFFIX.sub("", source.name)
+    if source.format == "gutenberg" or gutenberg.is_gutenberg(head_text):
+        fields = gutenberg.read_header(head_text)
+        book = gutenberg.before_footer(chain(head[gutenberg.num_header_lines(head_text) :], lines))
+        width = _form(head[gutenberg.num_header_lines(head_text) :]).width
+        blocks = gutenberg.without_apparatus(_blocks(book, width))
+        parts = _cut(_prose(blocks, tally))
+        return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
+    form = _form(head)
+    everything = chain(head, lines)
+    if documents == "line":
+        parts = ([line] for line in everything if line.strip())
+    elif documents == "blank-line" or (documents == "auto" and form.blocks):
+        parts = (part for block in _blank_line_blocks(everything) for part in _cut(_block_paragraphs(block, form)))
+    else:
+        return _numbered(_cut(_prose(_blocks(everything, form.width), tally)), name, "text")
+    return (
+        RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
+        for number, part in enumerate(parts)
+    )
+
+
+def _numbered(
+    parts: Iterator[list[str]], name: str, source: str, title: str = "", language: str = ""
+) -> Iterator[RawDocument]:
+    """Make documents of the parts of one file: it gives its name to the first, and numbers to the rest."""
+    for number, part in enumerate(parts):
+        identity = f"{name}#{number}" if number else name
+        yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
+
+
+def _open_utf8(path: str, open_file: Callable[[str], BinaryIO]) -> BinaryIO:
+    """Open a file and pass over its byte order mark; UTF-16 is recoded to UTF-8 as it is read."""
+    stream = open_file(path)
+    mark = stream.read(3)
+    if mark == codecs.BOM_UTF8:
+        return stream
+    stream.close()
+    stream = open_file(path)
+    if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return codecs.EncodedFile(stream, "utf-8", "utf-16", "replace")  # pyright: ignore[reportReturnType]
+    return stream
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the rest of a stream in pieces that end where a line ends."""
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk + stream.readline(LONGEST_LINE_BYTES)
+
+
+def _decoded(chunk: bytes, tally: Tally) -> list[str]:
+    """Return the lines of a chunk; where it holds bytes of two encodings no line is lost."""
+    chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
+    try:
+        return chunk.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        return [_decoded_line(line, tally) for line in chunk.split(b"\n")]
+
+
+def _decoded_line(line: bytes, tally: Tally) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        tally.count("text_lines_read_as_windows_1252")
+        return line.decode("cp1252", "replace")
+
+
+def _form(head: list[str]) -> _Form:
+    """Say what form a file has from its first lines."""
+    lines = [line.rstrip() for line in head if line.strip()]
+    lengths = sorted(map(len, lines)) or [0]
+    width = lengths[len(lengths) * 95 // 100]
+    ends = sum(1 for line in lines if _ends_sentence(line))
+    sentences = ends > 0.6 * len(lines)
+    return _Form(width=0 if sentences or width > WRAP_WIDTH else width, blocks=_has_sentence_blocks(head))
+
+
+def _has_sentence_blocks(head: list[str]) -> bool:
+    """Whether blocks of several lines, each of them one sentence, stand between blank lines.
+
+    A novel with a paragraph a line and a blank line between chapters differs by the sentences within its lines.
+    """
+    blocks = list(_blank_line_blocks(head))
+    lines = [line for block in blocks for line in block]
+    ended = sum(1 for line in lines if _ends_sentence(line))
+    several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
+    return (
+        len(blocks) > 1 and len(lines) >= 3 * len(blocks) and ended >= 0.8 * len(lines) and several <= 0.2 * len(lines)
+    )
+
+
+def _ends_sentence(line: str) -> bool:
+    return line.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
+
+
+def _blank_line_blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    size = 0
+    for line in lines:
+        if line.strip():
+            block.append(line)
+            size += len(line)
+        if block and (not line.strip() or size > LONGEST_DOCUMENT):
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _block_paragraphs(block: list[str], form: _Form) -> list[str]:
+    return [_joined(block)] if form.width else block
+
+
+def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
+    """Part lines into paragraphs: at blank lines, at headings, and after each line where lines are not wrapped.
+
+    Some texts have no blank lines at all; there a short line that ends a sentence ends a paragraph too.
+    """
+    block: list[str] = []
+    gap = 0
+    short = 0.75 * width
+    for line in lines:
+        if not line or line.isspace():
+            if block:
+                yield Block(block, gap)
+                block, gap = [], 0
+            gap += 1
+            continue
+        is_short = len(line) < short
+        heading = is_short and _HEADING.match(line) is not None
+        if heading and block:
+            yield Block(block, gap)
+            block, gap = [], 0
+        block.append(line)
+        if not width or heading or (is_short and _ends_sentence(line)):
+            yield Block(block, gap)
+            block, gap = [], 0
+    if block:
+        yield Block(block, gap)
+
+
+def _prose(blocks: Iterable[Block], tally: Tally) -> Iterator[str]:
+    """Yield the blocks that are prose, each as one line; count what is left out."""
+    for block in blocks:
+        text = gutenberg.plain(_joined(block.lines))
+        if _is_prose(text, block.lines):
+            yield text
+        elif _WORD.search(text):
+            tally.count("headings_left_out")
+
+
+def _is_prose(text: str, lines: list[str]) -> bool:
+    """Whether a paragraph is prose: no heading, no numeral, no list with page numbers, not all in capitals."""
+    text = text.strip()
+    if not _WORD.search(text) or (text.isupper() and text[-1] not in "!?\"'”’"):
+        return False
+    if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
+        return False
+    if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text.split()):
+        return False
+    numbered = sum(1 for line in lines if line[-1] in _NUMERAL_ENDS and _PAGE_NUMBER.search(line))
+    return 2 * numbered <= len(lines)
+
+
+def _reads_like_a_title(words: list[str]) -> bool:
+    """Whether words without a full stop behind them are a heading, not a sentence that a stray blank line cut."""
+    capitals = sum(1 for word in words if word[0].isupper())
+    return len(words) <= MOST_HEADING_WORDS and (len(words) <= 6 or 3 * capitals > len(words))
+
+
+def _joined(lines: list[str]) -> str:
+    """Join the lines of a paragraph by spaces; Chinese and Japanese have none between words."""
+    text = " ".join(line.strip() for line in lines)
+    return text if text.isascii() else _CJK_LINE_BREAK.sub("", text)
+
+
+def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
+    """Collect paragraphs into documents of at most `LONGEST_DOCUMENT` characters and one paragraph more."""
+    part: list[str] = []
+    size = 0
+    for paragraph in paragraphs:
+        part.append(paragraph)
+        size += len(paragraph)
+        if size > LONGEST_DOCUMENT:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

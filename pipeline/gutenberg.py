@@ -1,0 +1,181 @@
+"""What Project Gutenberg puts around a book, and how to take it off again.
+
+Its files differ from decade to decade. The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before
+2003, ``*END*THE SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Within these stand the
+credits (``Produced by``), notes of the transcriber, a table of contents, and marks for what plain text cannot show:
+``_emphasis_``, ``[Illustration: a bear]``, ``[12]``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+_MARK = re.compile(
+    r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
+    r"|^\W*start of (?:the|this) project gutenberg|^this e-?text file is presented by project gutenberg",
+    re.IGNORECASE | re.MULTILINE,
+)
+_START = re.compile(
+    r"^\W*(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*"
+    r"|\*+ +small print! for .*\*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_END = re.compile(
+    r"^\W*end of (?:the |this )?(?:project gutenberg|e-?text of)|^\W*end (?:the )?project gutenberg", re.IGNORECASE
+)
+_FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
+
+_CREDITS = re.compile(
+    r"\W*(?:(?:this )?(?:e-?text|e-?book|file)(?: was)? )?"
+    r"(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|created|html version)\b.{0,40}?\b"
+    r"(?:by|from)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_ELSEWHERE = re.compile(
+    r"project\s+gutenberg|gutenberg\.(?:org|net)|pgdp\.net|distributed\s+proofread|archive\.org"
+    r"|^note: images? of the original",
+    re.IGNORECASE,
+)
+_NOTE = re.compile(r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:", re.IGNORECASE)
+_CONTENTS = re.compile(
+    r"\W*(?:the )?(?:table of )?(?:contents|(?:list of )?illustrations|index)\W*(?:page\W*)?$", re.IGNORECASE
+)
+
+_MARKS_IN_TEXT = re.compile(
+    r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]*\]"
+    r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|[A-Z]|\*{1,3})\](?!\w)|\{\d{1,4}\}",
+    re.IGNORECASE,
+)
+_PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]*$", re.IGNORECASE)
+_FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTALL)
+_UNDERSCORE = re.compile(r"_(?:(?<![^\W_]_)|(?![^\W_]))")
+_BOLD = re.compile(r"=(?=\S)([^=]+)(?<=\S)=")
+
+# Credits stand before the first chapter; later a paragraph may begin with the same words.
+_CREDITS_WITHIN = 20
+_NOTE_PARAGRAPHS = 30
+_PICTURE_PARAGRAPHS = 5
+_FRONT_PARAGRAPHS = 60
+# The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117 characters.
+_FIRST_PROSE_CHARACTERS = 100
+_ENDS_PROSE = tuple(".?!:;…\"'”’»]-—")
+
+LANGUAGES = {
+    "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "czech": "cs",
+    "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo", "estonian": "et", "finnish": "fi",
+    "french": "fr", "frisian": "fy", "galician": "gl", "german": "de", "greek": "el", "hebrew": "he",
+    "hungarian": "hu", "icelandic": "is", "irish": "ga", "italian": "it", "japanese": "ja", "korean": "ko",
+    "latin": "la", "norwegian": "no", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
+    "serbian": "sr", "slovenian": "sl", "spanish": "es", "swedish": "sv", "tagalog": "tl", "telugu": "te",
+    "turkish": "tr", "ukrainian": "uk", "welsh": "cy", "yiddish": "yi",
+}  # fmt: skip
+
+
+class Block(NamedTuple):
+    """A paragraph as it stands in a book's file."""
+
+    lines: list[str]
+    """Its lines, without ends of line."""
+    gap: int
+    """Number of blank lines before it; three and more part chapters."""
+
+
+def is_gutenberg(head: str) -> bool:
+    """Whether the first lines of a file, `head`, are those of a Project Gutenberg file."""
+    return _MARK.search(head) is not None
+
+
+def read_header(head: str) -> dict[str, str]:
+    """Return ``title`` and ``language`` (a code) as far as the header states them.
+
+    >>> read_header("Title: Cape Cod\\r\\n\\r\\nLanguage: English\\r\\n")
+    {'title': 'Cape Cod', 'language': 'en'}
+    """
+    fields = {name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(head)}
+    if "language" in fields:
+        names = re.findall(r"\w+", fields["language"].lower())
+        fields["language"] = LANGUAGES.get(names[0], "") if names else ""
+    return fields
+
+
+def num_header_lines(head: str) -> int:
+    """Return how many lines of `head` come before the book."""
+    starts = [match.end() for match in _START.finditer(head)]
+    return head.count("\n", 0, starts[-1]) + 1 if starts else 0
+
+
+def before_footer(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines up to the one that says that the book is at its end."""
+    for line in lines:
+        # The plain search is several times as fast as the expression.
+        if ("utenberg" in line or "GUTENBERG" in line or "text of" in line) and _END.match(line):
+            return
+        yield line
+
+
+def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out the title page, credits, the transcriber's notes, tables of contents and captions of pictures."""
+    return _without_lists(_without_front(_without_notes(blocks)))
+
+
+def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out the credits, and notes up to where a chapter begins (three blank lines)."""
+    left = 0
+    for index, block in enumerate(blocks):
+        text = " ".join(block.lines)
+        if _NOTE.match(text):
+            left = 0 if "]" in text else _NOTE_PARAGRAPHS
+        elif _PICTURE_OPENED.match(text):
+            left = _PICTURE_PARAGRAPHS
+        elif left and block.gap < 3:
+            left = 0 if "]" in text else left - 1
+        else:
+            left = 0
+            if index >= _CREDITS_WITHIN or not (_CREDITS.match(text) or _ELSEWHERE.search(text)):
+                yield block
+
+
+def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out the title page: what comes before the first paragraph that reads like prose, if there soon is one."""
+    blocks = iter(blocks)
+    front: list[Block] = []
+    for block in islice(blocks, _FRONT_PARAGRAPHS):
+        front.append(block)
+        if _is_first_prose(block):
+            front = [block]
+            break
+    yield from front
+    yield from blocks
+
+
+def _is_first_prose(block: Block) -> bool:
+    text = " ".join(block.lines).rstrip()
+    lower = sum(map(str.islower, text))
+    return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
+
+
+def _without_lists(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out tables of contents and the like, from their heading to the next chapter, or to prose."""
+    within = False
+    for block in blocks:
+        within = bool(_CONTENTS.match(block.lines[0])) or (within and block.gap < 3 and not _is_full_prose(block))
+        if not within:
+            yield block
+
+
+def plain(text: str) -> str:
+    """Return `text` without illustrations, footnote marks and the marks of emphasis.
+
+    >>> plain("I _know_ it,[12] he said. [Illustration: The bear]")
+    'I know it, he said. '
+    """
+    if "[" in text or "{" in text:
+        text = _MARKS_IN_TEXT.sub("", _FOOTNOTE.sub(r"\1", text))
+    if "_" in text:
+        text = _UNDERSCORE.sub("", text)
+    return _BOLD.sub(r"\1", text) if "=" in text else text
+
+
+def _is_full_prose(block: Block) -> bool:
+    return len(block.lines) > 2 and sum(map(len, block.lines)) > 55 * len(block.lines)

@@ -1,0 +1,151 @@
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.records import InputRange, RawDocument
+from clozeworks.pipeline.tables import is_prose_line, plan_table_ranges, read_table, wiki_of
+from clozeworks.pipeline.tally import Tally
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikipedia" / "kowiki-hf.parquet"
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+
+
+def opened(path: str) -> io.BufferedReader:
+    return Path(path).open("rb")
+
+
+def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -> Path:
+    path = folder / "part.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=row_group_size)
+    return path
+
+
+def read(path: Path, tally: Tally, text_column: str = "text") -> Iterator[RawDocument]:
+    for part in plan_table_ranges(str(path), "data/part.parquet", opened):
+        yield from read_table(part, opened, tally, text_column)
+
+
+def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
+    url = "https://simple.wikipedia.org/wiki/Almond"
+    text = f"{PROSE}\n\nHistory.\n\nCitrus fruits\n{PROSE}"
+    path = written(tmp_path, {"id": ["12"], "url": [url], "title": ["Almond"], "text": [text]})
+    tally = Tally()
+    assert list(read(path, tally)) == [
+        RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE, PROSE])
+    ]
+    assert tally.to_record() == {"counts": {"lines_left_out": 2}, "bad": {}, "examples": {}}
+
+
+def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
+    path = written(tmp_path, {"body": [PROSE] * 5}, row_group_size=2)
+    documents = list(read(path, Tally(), "body"))
+    assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
+    assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
+
+
+def test_rows_without_text_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, {"id": [1, 2, 3, None], "text": [None, "", "Short list\nof names", PROSE]})
+    tally = Tally()
+    assert [document.id for document in read(path, tally)] == ["data/part#3"]
+    assert tally.bad == {"no_text": 2}
+    assert tally.examples == {"no_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]}
+    assert tally.counts["rows_without_prose"] == 1
+
+
+def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, {"text": [f"{PROSE} {row}." for row in range(100)]}, row_group_size=10)
+    monkeypatch.setattr("clozeworks.pipeline.tables.RANGE_BYTES", 2000)
+    ranges = plan_table_ranges(str(path), "part", opened)
+    assert len(ranges) > 1
+    assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]
+    assert ranges[-1].stop == 10
+    rows = [document.id for part in ranges for document in read_table(part, opened, Tally())]
+    assert rows == [f"part#{row}" for row in range(100)]
+
+
+def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path, {"text": [f"{PROSE} {row}." for row in range(30)]}, row_group_size=10)
+    start = pq.read_metadata(path).row_group(1).column(0).dictionary_page_offset
+    raw = bytearray(path.read_bytes())
+    raw[start : start + 40] = b"\xff" * 40
+    path.write_bytes(raw)
+    tally = Tally()
+    assert [document.id for document in read(path, tally)] == [
+        f"data/part#{row}" for row in range(30) if not 10 <= row < 20
+    ]
+    assert tally.examples == {"unreadable_row_group": ["data/part.parquet, row group 1"]}
+
+
+def test_text_that_is_no_utf8_is_read_with_replacement(tmp_path: Path) -> None:
+    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
+    documents = list(read(written(tmp_path, {"text": raw}), Tally()))
+    assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
+
+
+def test_mistakes_of_the_user(tmp_path: Path) -> None:
+    path = written(tmp_path, {"id": [1], "content": ["x"]})
+    with pytest.raises(UserError, match=r"no column 'text' but id, content: give --text-column"):
+        list(read(path, Tally()))
+    with pytest.raises(UserError, match="holds int64, not text"):
+        list(read(path, Tally(), "id"))
+    (tmp_path / "note.parquet").write_text("no Parquet")
+    with pytest.raises(UserError, match="is no Parquet file"):
+        plan_table_ranges(str(tmp_path / "note.parquet"), "note", opened)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://en.wikipedia.org/wiki/A", ("enwiki", "en")),
+        ("http://en.m.wikipedia.org/wiki?curid=290", ("enwiki", "en")),
+        ("https://zh-min-nan.wikipedia.org/wiki/A", ("zh_min_nanwiki", "zh-min-nan")),
+        ("https://be-tarask.wikipedia.org/wiki/A", ("be_x_oldwiki", "be-tarask")),
+        ("https://fr.wiktionary.org/wiki/a", ("frwiktionary", "fr")),
+        ("https://example.org/en.wikipedia.org", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_wiki_of_an_address(url: str | None, expected: tuple[str, str] | None) -> None:
+    assert wiki_of(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "prose"),
+    [
+        ("History.", False),
+        ("Private schools", False),
+        (PROSE, True),
+        ("한국어는 대한민국의 공용어이다.", True),
+        ("개요.", False),
+        ("Applications of anthroposophy include:", False),
+        ("| align=right | 12 || 13 || and so on, until the row of this table is long enough to be kept." * 2, False),
+        ('He said: "I have never seen anything like it in my life."', True),
+        ("A line of more than a hundred and twenty bytes that does not end as a sentence does, " * 2, True),
+    ],
+)
+def test_prose_lines(line: str, prose: bool) -> None:
+    assert is_prose_line(line) is prose
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")
+def test_real_korean_articles() -> None:
+    tally = Tally()
+    (part,) = plan_table_ranges(str(REAL), "kowiki.parquet", opened)
+    documents = [document for document, _ in zip(read_table(part, opened, tally), range(300), strict=False)]
+    assert all(document.source == "kowiki" and document.language == "ko" for document in documents)
+    source = pq.ParquetFile(REAL).read_row_group(0, columns=["text"]).column("text").slice(0, 301).to_pylist()
+    words = sum(len(text.split()) for text in source)
+    kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
+    assert 0.95 < kept / words <= 1
+
+
+def test_whole_file_as_one_range(tmp_path: Path) -> None:
+    path = written(tmp_path, {"text": [PROSE] * 3}, row_group_size=1)
+    part = InputRange(path=str(path), name="part.parquet", format="parquet")
+    assert len(list(read_table(part, opened, Tally()))) == 3
