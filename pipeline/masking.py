@@ -65,7 +65,7 @@ def choose_positions(
     wanted = num_to_mask(lengths, mask_rate, max_length)
     if masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
-    words = _find_words(ids, row_offsets, segment_b_start, continues)
+    words = find_words(ids, row_offsets, segment_b_start, continues)
     choose = _choose_words if masking == "whole-word" else _choose_spans
     return choose(words, wanted, rng)
 
@@ -133,7 +133,7 @@ def _choose_tokens(
 
 
 @dataclass(frozen=True)
-class _Words:
+class Words:
     """The words of all rows in order: flat index of the first token, number of tokens, and row; int64 [num_words].
 
     `offsets` int64 [num_rows + 1] says where each row's words begin.
@@ -145,8 +145,11 @@ class _Words:
     offsets: np.ndarray
 
 
-def _find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray) -> _Words:
-    """Join each piece that starts a word with those that continue it; a segment always starts a word."""
+def find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray) -> Words:
+    """Join each piece that starts a word with those that continue it; a segment always starts a word.
+
+    The rows are laid out as the module's docstring says.
+    """
     row_starts = row_offsets[:-1]
     b_starts = (row_starts + segment_b_start)[segment_b_start < np.diff(row_offsets)]
     starts = ~continues[ids]
@@ -159,10 +162,10 @@ def _find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.nd
     word = ~special[start]
     start, length = start[word], length[word]
     row = np.searchsorted(row_offsets, start, side="right") - 1
-    return _Words(start, length, row, np.searchsorted(row, np.arange(len(row_offsets))))
+    return Words(start, length, row, np.searchsorted(row, np.arange(len(row_offsets))))
 
 
-def _word_order(words: _Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return the words of each row in random order and their lengths, int64 [widest row in words, num_rows].
 
     Past the end of a row the words are arbitrary and longer than any row.
@@ -174,7 +177,7 @@ def _word_order(words: _Words, rng: np.random.Generator) -> tuple[np.ndarray, np
     return order, np.where(beyond, np.iinfo(np.int64).max, words.length[order])
 
 
-def _choose_words(words: _Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
+def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
     """Take words in random order as long as they fit, a word that does not fit is skipped."""
     order, lengths = _word_order(words, rng)
     remaining = wanted.copy()
@@ -196,7 +199,7 @@ def _take_shortest(taken: np.ndarray, rows: np.ndarray, order: np.ndarray, lengt
     return shortest
 
 
-def _choose_spans(words: _Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
+def _choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
     """Take spans of words, each from a random word on, until nothing more fits; the last span may be shorter."""
     order, lengths = _word_order(words, rng)
     remaining = wanted.copy()
@@ -224,7 +227,7 @@ def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
 def _take_spans(
     anchors: np.ndarray,
     num_words: np.ndarray,
-    words: _Words,
+    words: Words,
     joined: np.ndarray,
     remaining: np.ndarray,
     taken: np.ndarray,
@@ -243,7 +246,7 @@ def _take_spans(
         here, anchors, num_words = here[on] + 1, anchors[on], num_words[on]
 
 
-def _word_positions(words: _Words, taken: np.ndarray, span: np.ndarray | None = None) -> Positions:
+def _word_positions(words: Words, taken: np.ndarray, span: np.ndarray | None = None) -> Positions:
     """Return the tokens of the taken words, in order."""
     lengths = words.length[taken]
     ends = np.cumsum(lengths)

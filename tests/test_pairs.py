@@ -1,20 +1,20 @@
-"""Pairs: every token once, labels balanced at every length, no NotNext pair within a document; and the other pairings."""
+"""Pairs: every token once, labels that no length tells, NotNext from another document; and the other pairings."""
 
 import random
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tokenizers import BertWordPieceTokenizer
-
 from clozeworks.pipeline.chunks import Corpus, cut_segments
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import BertWordPieceTokenizer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 VOCAB_SIZE = 1000
@@ -238,7 +238,7 @@ def google_research_rows(documents: list[list[list[int]]], max_length: int, shor
             chunk.append(document[i])
             if i == len(document) - 1 or sum(map(len, chunk)) >= target:
                 a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
-                a, b = sum(chunk[:a_end], []), []
+                a, b = list(chain(*chunk[:a_end])), []
                 random_next = len(chunk) == 1 or rng.random() < 0.5
                 if random_next:
                     target_b = target - len(a)
@@ -251,7 +251,7 @@ def google_research_rows(documents: list[list[list[int]]], max_length: int, shor
                             break
                     i -= len(chunk) - a_end
                 else:
-                    b = sum(chunk[a_end:], [])
+                    b = list(chain(*chunk[a_end:]))
                 while len(a) + len(b) > limit:
                     longer = a if len(a) > len(b) else b
                     del longer[0 if rng.random() < 0.5 else -1]
