@@ -1,5 +1,6 @@
 """The command ``clozeworks``: its subcommands, and how errors are told."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -70,6 +71,8 @@ def _say_what_was_made(result: Made | list[Made]) -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 and one line on a user's mistake, with 1 where the run broke."""
+    # Without a handler of its own, the first warning of a library would set up logging to the terminal.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

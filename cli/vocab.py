@@ -23,4 +23,15 @@ def vocab(ctx: click.Context, documents: str, output: str, **values: Any) -> Mad
 
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     manifest = learn_vocabulary(documents, output, make_config(VocabConfig, values), options)
-    return Made("vocab", output, [(name.replace("_", " "), str(value)) for name, value in manifest["report"].items()])
+    return Made("vocab", output, _rows(manifest["report"]))
+
+
+def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    learned, held_out = report["learned_from"], report["validation"]
+    missing = learned["num_missing"]
+    return [
+        ("tokens", f"{report['num_tokens']:,}" + (f" ({missing:,} fewer than asked: the corpus is small)" if missing else "")),
+        ("learned from", f"{learned['num_words']:,} distinct words"),
+        ("tokens per word, held out", f"{held_out['tokens_per_word']:.3f}"),
+        ("unknown tokens, held out", f"{held_out['unknown_share']:.3%}"),
+    ]

@@ -5,6 +5,7 @@ duplicate makes pairs, masks and rows over the whole shard at once (`pairs`, `ma
 shard has the number of the document shard, a row group holds one duplicate only.
 """
 
+import threading
 import time
 from collections import Counter
 from functools import lru_cache, partial
@@ -26,9 +27,10 @@ from .shards import SPLITS, shard_paths, write_parquet
 from .stage import StageDirectory, gather_tallies, input_fingerprint, library_versions, open_stage, read_manifest
 from .tally import Tally
 from .tokenize import DictionaryTokenizer
-from .vocabulary import Vocabulary, read_vocabulary_files
+from .vocabulary import Vocabulary, load_vocabulary, vocabulary_files
 
 ROW_GROUP_ROWS = 1 << 14
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> dict[str, Any]:
@@ -38,8 +40,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
     corpus = read_manifest(documents, "ingest")
-    files = read_vocabulary_files(vocab)
-    vocabulary = Vocabulary.from_files(files)
+    vocabulary = read_vocabulary(vocab)
     inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
     directory, head, finished = open_stage(
         output, "build", config, inputs, library_versions("tokenizers"), options.overwrite
@@ -47,7 +48,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     if finished:
         return head
     begun = time.monotonic()
-    for name, content in files.items():
+    for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
     units = [
         Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=(split, index, path))
@@ -62,10 +63,23 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
+def read_vocabulary(path: str) -> Vocabulary:
+    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own."""
+    present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
+    files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
+    if not present and path.endswith((".txt", ".json")) and storage.exists(path):
+        files = {"vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)}
+    return load_vocabulary(files, path)
+
+
+# On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.
+_tokenizing = threading.Lock()
+
+
 @lru_cache(maxsize=1)
 def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryTokenizer]:
     """Load the vocabulary once for all the shards that a worker builds."""
-    vocabulary = Vocabulary.from_files(read_vocabulary_files(directory.path))
+    vocabulary = read_vocabulary(directory.path)
     return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
 
 
@@ -100,7 +114,8 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> Corpus:
             sentences = pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks()
     except (OSError, pa.ArrowInvalid, KeyError) as error:
         raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
-    token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
+    with _tokenizing:
+        token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
     document_offsets = sentences.offsets.to_numpy().astype(np.int64)
     return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0])
 

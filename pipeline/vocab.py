@@ -12,6 +12,7 @@ Only the training documents are counted; the report is measured on the validatio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -49,7 +50,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     counted = _count(directory, documents, corpus, normalization, options)
     words = _merge(directory, counted["train"], options)
     tokens, learned = learn_wordpiece(
-        words["word"].combine_chunks(),
+        words["word"],
         words["count"].to_numpy(),
         size=config.size,
         min_frequency=config.min_frequency,
@@ -59,12 +60,16 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     record: dict[str, Any] = {}
     with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS, record) as writer:
         writer.write_table(words)
-    files = vocabulary_files(tokens, normalization.lowercase, normalization.strip_accents)
-    for name, content in files.items():
+    vocabulary = Vocabulary(tuple(tokens), normalization)
+    for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
     validation = merge_counts([_read_counts(directory, name, None) for name in counted["validation"]])
-    report = {**learned, **fertility_report(validation, Vocabulary.from_files(files))}
-    described = {"lowercase": normalization.lowercase, "strip_accents": normalization.strip_accents}
+    report = {
+        "num_tokens": len(tokens),
+        "learned_from": asdict(learned),
+        "validation": fertility_report(validation, vocabulary),
+    }
+    described = {**normalization._asdict(), "fingerprint": vocabulary.fingerprint}
     manifest = {**head, "tokenizer": described, "report": report, "word_counts": record["file"]}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
@@ -73,7 +78,7 @@ def _normalization(config: VocabConfig, corpus: dict[str, Any]) -> Normalization
     strip_accents = config.strip_accents
     if strip_accents is None:
         languages = Counter(corpus["languages"])
-        strip_accents = default_strip_accents(config.cased, languages.most_common(1)[0][0])
+        strip_accents = default_strip_accents(cased=config.cased, language=languages.most_common(1)[0][0])
     return Normalization(lowercase=not config.cased, strip_accents=strip_accents)
 
 

@@ -1,0 +1,232 @@
+"""The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its own.
+
+A range of a ``.bz2`` file holds the streams whose header lies in it, one of a plain file its own bytes. A page belongs
+to the range in which it begins; what lies beyond the range's end is read only to complete it. So the ranges of any
+split give every page exactly once, with no index.
+"""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from .records import InputRange
+from .tally import Tally
+
+READ_BYTES = 1 << 20
+"""How much is read, or decompressed, at a time."""
+MAX_PAGE_BYTES = 1 << 26
+"""A page that does not end within these many bytes is given up (MediaWiki allows 2 MB of text)."""
+HEAD_BYTES = 1 << 18
+
+# The header of a bz2 stream and the magic of its first block, which is byte-aligned there and only there.
+_STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")
+_STREAM_HEADER_BYTES = 10
+_PAGE_OPEN = b"<page>"
+_PAGE_CLOSE = b"</page>"
+_DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding=["']([\w.-]{1,40})["']""")
+
+Blocks = Iterator[tuple[bool, bytes]]
+"""Decompressed bytes in order, each with whether they belong to the range or only follow it."""
+
+
+def read_pages(part: InputRange, file: BinaryIO, encoding: str, tally: Tally) -> Iterator[tuple[bytes, str]]:
+    """Yield the XML of each page that begins in the range, as bytes, and where it was.
+
+    Args:
+        part: the range; its name tells the compression.
+        file: the whole file, opened for reading bytes; it must be seekable.
+        encoding: the file's encoding, from `sniff_encoding`. One in which markup is not ASCII (UTF-16) cannot be split:
+            the range with byte 0 yields all pages, in UTF-8.
+        tally: gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the neutral
+            counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
+    """
+    whole = not is_ascii_compatible(encoding)
+    if whole and part.start > 0:
+        return
+    stop = None if whole else part.stop
+    blocks = _blocks(part, file, stop, tally)
+    if whole:
+        blocks = _transcode(blocks, encoding)
+    yield from _split_pages(blocks, part.name, tally)
+
+
+def read_head(part: InputRange, file: BinaryIO) -> bytes:
+    """Return the first bytes of the dump, decompressed, up to its first page; empty where they cannot be read."""
+    head = b""
+    first = InputRange(path=part.path, name=part.name, format=part.format)
+    for _, block in _blocks(first, file, None, Tally()):
+        head += block
+        if _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
+            break
+    return head.partition(_PAGE_OPEN)[0]
+
+
+def sniff_encoding(head: bytes) -> str:
+    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 where neither does."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if head.startswith((b"<\0", b"\0<")):
+        return "utf-16-le" if head.startswith(b"<") else "utf-16-be"
+    declared = _DECLARED_ENCODING.search(head[:400])
+    try:
+        encoding = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
+    except LookupError:
+        return "utf-8"
+    # The declaration was read as ASCII, so one that says otherwise was left from before a conversion.
+    return encoding if is_ascii_compatible(encoding) else "utf-8"
+
+
+def is_ascii_compatible(encoding: str) -> bool:
+    """Return whether markup in this encoding is the same bytes as in ASCII."""
+    return _PAGE_OPEN.decode("ascii").encode(encoding) == _PAGE_OPEN
+
+
+def _blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally) -> Blocks:
+    name = part.name.lower()
+    if name.endswith(".bz2"):
+        return _bz2_blocks(part, file, stop, tally)
+    if name.endswith((".gz", ".xz")):
+        return _compressed_blocks(part, file, tally)
+    return _plain_blocks(file, part.start, stop)
+
+
+def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
+    file.seek(start)
+    position = start
+    while block := file.read(READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)):
+        yield stop is None or position < stop, block
+        position += len(block)
+
+
+def _compressed_blocks(part: InputRange, file: BinaryIO, tally: Tally) -> Blocks:
+    file.seek(0)
+    opened = gzip.open(file) if part.name.lower().endswith(".gz") else lzma.open(file)
+    try:
+        # One raw read at a time: an error then costs nothing of what was decompressed before it.
+        while block := opened.read1(READ_BYTES):
+            yield True, block
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        tally.skip("corrupt_file", f"{part.name}: {error}")
+
+
+def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally) -> Blocks:
+    """Decompress the streams that begin in the range, and then those after it."""
+    decompressor: bz2.BZ2Decompressor | None = None
+    stream, num_streams = -1, 0
+    for offset, piece in _bz2_pieces(file, part.start):
+        own = stop is None or offset < stop
+        if offset != stream:
+            if decompressor and (stop is None or stream < stop):
+                _skip_stream(part, stream, "it ends early", tally)
+            decompressor, stream = bz2.BZ2Decompressor(), offset
+            num_streams += 1
+        if decompressor is None:
+            continue
+        try:
+            for block in _decompress(decompressor, piece):
+                yield own, block
+        except OSError as error:
+            decompressor = None
+            if own:
+                _skip_stream(part, offset, str(error), tally)
+        else:
+            decompressor = None if decompressor.eof else decompressor
+    if decompressor and (stop is None or stream < stop):
+        _skip_stream(part, stream, "it ends early", tally)
+    if part.start == 0 and num_streams == 1:
+        tally.count("single_stream_files")
+
+
+def _skip_stream(part: InputRange, offset: int, reason: str, tally: Tally) -> None:
+    tally.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {reason}")
+
+
+def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
+    """Yield what a piece decompresses to, at most `READ_BYTES` at a time, however much that is in all."""
+    while block := decompressor.decompress(piece, READ_BYTES):
+        yield block
+        if decompressor.eof or decompressor.needs_input:
+            return
+        piece = b""
+
+
+def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the compressed bytes from the first stream header at or after `start`, as (offset of the stream, bytes)."""
+    file.seek(start)
+    buffer, offset, stream = b"", start, None
+    while True:
+        chunk = file.read(READ_BYTES)
+        buffer += chunk
+        # A header may lie across two chunks: what could be its beginning waits for the next.
+        usable = len(buffer) - (_STREAM_HEADER_BYTES - 1) if chunk else len(buffer)
+        begin = 0
+        for header in _STREAM_HEADER.finditer(buffer):
+            if stream is not None and header.start() > begin:
+                yield stream, buffer[begin : header.start()]
+            begin, stream = header.start(), offset + header.start()
+        if usable > begin:
+            if stream is not None:
+                yield stream, buffer[begin:usable]
+            begin = usable
+        buffer, offset = buffer[begin:], offset + begin
+        if not chunk:
+            return
+
+
+def _transcode(blocks: Blocks, encoding: str) -> Blocks:
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    for own, block in blocks:
+        yield own, decoder.decode(block).encode("utf-8", "replace")
+
+
+def _split_pages(blocks: Blocks, name: str, tally: Tally) -> Iterator[tuple[bytes, str]]:
+    """Yield each page that begins in bytes of the range's own."""
+    buffer = b""
+    searched = num_pages = 0
+    own_end: int | None = None
+    where = f"{name}: start of the range"
+    for own, block in blocks:
+        if not own and own_end is None:
+            own_end = len(buffer)
+            if not _may_begin_page(buffer):
+                return
+        buffer += block
+        begin = 0
+        while (end := buffer.find(_PAGE_CLOSE, searched)) >= 0:
+            searched = end = end + len(_PAGE_CLOSE)
+            # A page that was cut off by damage in the file is followed by the beginning of another.
+            first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
+            if first < last:
+                tally.skip("cut_off_page", f"after {where}")
+            if last >= 0 and (own_end is None or last < own_end):
+                num_pages += 1
+                where = f"{name}: page {num_pages} of the range"
+                yield buffer[last:end], where
+            begin = end
+            if not own:
+                return
+        buffer, searched = _unfinished(buffer[begin:])
+        if len(buffer) > MAX_PAGE_BYTES:
+            tally.skip("oversized_page", f"after {where}")
+            buffer, searched = b"", 0
+    if _PAGE_OPEN in buffer:
+        tally.skip("cut_off_page", f"after {where}")
+
+
+def _unfinished(buffer: bytes) -> tuple[bytes, int]:
+    """Return the part of the buffer that may belong to a page, and from where its end may come."""
+    opening = buffer.find(_PAGE_OPEN)
+    if opening < 0:
+        return buffer[-len(_PAGE_OPEN) :], 0
+    return buffer[opening:], max(0, len(buffer) - opening - len(_PAGE_CLOSE))
+
+
+def _may_begin_page(text: bytes) -> bool:
+    """Return whether a page begins in `text` or may begin with its last bytes."""
+    tails = (_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
+    return _PAGE_OPEN in text or any(text.endswith(tail) for tail in tails)

@@ -1,0 +1,200 @@
+"""Wikipedia XML dumps to raw documents: the articles of the main namespace, one document each.
+
+Any range of a dump can be read on its own (`dump_pages` says how). Every page is one small XML text: a broken one
+costs only itself. What is left out on purpose is counted: redirects, disambiguation pages, other namespaces, pages
+without prose.
+"""
+
+import html
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from .dump_pages import read_head, read_pages, sniff_encoding
+from .records import InputRange, RawDocument
+from .tally import Tally
+from .wikitext import wikitext_to_paragraphs
+
+FORMAT = "wikipedia"
+_SPLITTABLE_SUFFIXES = (".xml", ".xml.bz2", ".bz2")
+_MAIN, _FILE, _CATEGORY = 0, 6, 14
+
+
+def plan_dump_ranges(path: str, name: str, size: int, range_bytes: int) -> list[InputRange]:
+    """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
+
+    ``.xml`` and ``.xml.bz2`` are cut into equal parts; any other file (``.xml.gz``, ``.xml.xz``) is one range.
+
+    Args:
+        path: where to open the file.
+        name: its name in messages, which tells the compression.
+        size: its size in bytes, compressed.
+        range_bytes: the largest size of a range, in bytes.
+    """
+    num_ranges = max(1, -(-size // range_bytes)) if name.lower().endswith(_SPLITTABLE_SUFFIXES) else 1
+    if num_ranges == 1:
+        return [InputRange(path=path, name=name, format=FORMAT)]
+    bounds = [size * index // num_ranges for index in range(num_ranges + 1)]
+    return [
+        InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop)
+        for start, stop in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally) -> Iterator[RawDocument]:
+    """Yield the articles that begin in a range of a dump.
+
+    Args:
+        part: the range; together, the ranges of any split give each page once.
+        open_file: opens ``part.path`` for reading bytes; what it returns must be seekable.
+        tally: gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
+            ``other_models``, ``empty_pages`` and ``single_stream_files``, and the bad input ``malformed_page``,
+            ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes) and what `read_pages` names.
+    """
+    with open_file(part.path) as file:
+        head = read_head(part, file)
+        encoding = sniff_encoding(head)
+        site = parse_siteinfo(head.decode(encoding, "replace"))
+        for xml, where in read_pages(part, file, encoding, tally):
+            tally.count("pages")
+            page = _parse_page(xml, encoding, where, tally)
+            if page and (document := _document(page, site, tally)):
+                yield document
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """What the head of a dump says about its wiki."""
+
+    database: str
+    """``enwiki``; of old dumps, that do not say it, the language and "wiki"."""
+    language: str
+    """Language code, ``en``."""
+    namespaces: dict[str, int]
+    """Number of each namespace by its name, lower-cased."""
+
+    @property
+    def dropped_links(self) -> list[str]:
+        """The names of the namespaces whose links are no text: files and categories."""
+        return [name for name, key in self.namespaces.items() if key in (_FILE, _CATEGORY)]
+
+
+_LANGUAGE = re.compile(r"""<mediawiki\b[^>]{0,2000}?\bxml:lang=["']([^"']{1,40})["']""")
+_DATABASE = re.compile(r"<dbname>\s*([^<]{1,100}?)\s*</dbname>")
+_NAMESPACE = re.compile(r"""<namespace\s[^>]{0,200}?\bkey=["'](-?\d{1,9})["'][^>]{0,200}>([^<]{1,200})</namespace>""")
+
+
+def parse_siteinfo(head: str) -> Site:
+    """Return what the head of a dump says; schemas before 0.9 have no database name, a damaged head has nothing."""
+    language = _LANGUAGE.search(head)
+    database = _DATABASE.search(head)
+    code = language[1].lower() if language else (database[1].removesuffix("wiki") if database else "en")
+    return Site(
+        database=database[1] if database else f"{code.replace('-', '_')}wiki" if language else "wikipedia",
+        language=code,
+        namespaces={html.unescape(name).strip().lower(): int(key) for key, name in _NAMESPACE.findall(head)},
+    )
+
+
+def _parse_page(xml: bytes, encoding: str, where: str, tally: Tally) -> ElementTree.Element | None:
+    """Return the ``<page>`` element, or None where it is no XML."""
+    # UTF-16 comes from `read_pages` as UTF-8 already.
+    encoding = "utf-8" if encoding.startswith("utf-16") else encoding
+    try:
+        text = xml.decode(encoding)
+    except UnicodeDecodeError:
+        tally.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", where)
+        text = xml.decode(encoding, "replace")
+    try:
+        return ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError) as error:
+        tally.skip("malformed_page", f"{where}: {error}")
+        return None
+
+
+def _document(page: ElementTree.Element, site: Site, tally: Tally) -> RawDocument | None:
+    """Return the article of a page, or None and a count of what the page is instead."""
+    title = (page.findtext("title") or "").strip()
+    revisions = page.findall("revision")
+    text = (revisions[-1].findtext("text") if revisions else None) or ""
+    kind = _left_out_as(page, title, text, site)
+    if kind is None and (model := revisions[-1].findtext("model")) not in (None, "", "wikitext"):
+        kind = "other_models"
+    paragraphs = wikitext_to_paragraphs(text, site.language, site.dropped_links) if kind is None else []
+    if kind is None and paragraphs:
+        return RawDocument(
+            id=(page.findtext("id") or title).strip(),
+            source=site.database,
+            title=title,
+            language=site.language,
+            paragraphs=paragraphs,
+        )
+    tally.count(kind or "empty_pages")
+    return None
+
+
+def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
+    """Return the counter of a page that is no article by its kind, or None."""
+    if _namespace(page, title, site) != _MAIN:
+        return "other_namespaces"
+    if page.find("redirect") is not None or _REDIRECT.match(text):
+        return "redirects"
+    if not text.strip():
+        return "empty_pages"
+    if is_disambiguation(title, text):
+        return "disambiguation_pages"
+    return None
+
+
+def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:
+    number = page.findtext("ns")
+    if number is not None and number.strip().lstrip("-").isdecimal():
+        return int(number)
+    # Schemas before 0.6 have no <ns>.
+    prefix, colon, _ = title.partition(":")
+    return site.namespaces.get(prefix.strip().lower(), _MAIN) if colon else _MAIN
+
+
+# The magic word in any language: #REDIRECT, #WEITERLEITUNG, #перенаправление, #転送.
+_REDIRECT = re.compile(r"\s{0,100}#\s?\w{2,40}\s{0,10}:?\s{0,10}\[\[")
+
+_DISAMBIGUATION_TEMPLATES = frozenset(
+    name.strip()
+    for name in """
+    disambig, disambiguation, dab, hndis, geodis, disamb, disambig-cleanup, disambiguation cleanup, mil-unit-dis, numberdis,
+    letterdis, letter-numbercombdisambig, callsigndis, mathdab, roaddis, schooldis, shipindex, hospitaldis, airport dis,
+    begriffsklärung, homonymie, patronymie, toponymie, homonymes, paronymie, desambiguación, desambiguacion, desambig,
+    desambiguação, desambiguacao, disambigua, doorverwijspagina, dp, dpintro, ujednoznacznienie, неоднозначность, многозначность,
+    disambig-ru, багатозначність, неадназначнасць, пояснение, вишезначна одредница, вишезначност, razvrstavanje, višeznačna,
+    razločitev, förgrening, gren, grensida, flertydig, pejl, peker, pekerside, täsmennyssivu, aðgreining, rozcestník, rozlišovacia stránka,
+    egyért, egyértelműsítő lap, anlam ayrımı, anlam ayrimi, dezambiguizare, dezambig, định hướng, trang định hướng, disambiguasi,
+    disambig info, nyahkekaburan, kthjellim, αποσαφήνιση, διαχωρισμός, פירושונים, توضيح, توضیح, ابهام‌زدایی, گمراہی,
+    बहुविकल्पी, দ্ব্যর্থতা নিরসন, แก้กำกวม, პაორაზროვნება, მრავალმნიშვნელოვანი, բազմիմաստություն, dəqiqləşdirmə,
+    曖昧さ回避, aimai, 人名の曖昧さ回避, 地名の曖昧さ回避, 消歧义, 消歧義, 消歧义页, disambig2, 동음이의, 동명이인, 동음이의어 문서, 搞清楚,
+    nuorodinis straipsnis, nozīmju atdalīšana, täpsustuslehekülg, täpsustus, argipen, homonimia, homònims, desambigua, apartigilo, discretiva,
+    zeimeibu škiršona, zeimeibu škieršona
+    """.replace("\n", " ").split(",")
+)
+_DISAMBIGUATION_SUFFIXES = ("disambiguation", "disambig", " dab")
+_DISAMBIGUATION_TITLE = re.compile(
+    r"\((?:disambiguation|disambig|begriffsklärung|homonymie|desambiguación|desambiguação|disambigua|doorverwijspagina|"
+    r"ujednoznacznienie|значения|многозначность|значення|olika betydelser|rozcestník|egyértelműsítő lap|anlam ayrımı|"
+    r"dezambiguizare|định hướng|disambiguasi|曖昧さ回避|消歧义|消歧義|동음이의|täsmennyssivu|zeimeib[ua] ški[e]?ršona)\)$",
+    re.IGNORECASE,
+)
+_TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
+
+
+def is_disambiguation(title: str, text: str) -> bool:
+    """Return whether a page lists the meanings of its title: by its template, magic word or title, in many languages."""
+    if "__DISAMBIG__" in text or _DISAMBIGUATION_TITLE.search(title):
+        return True
+    for match in _TEMPLATE_NAME.finditer(text):
+        name = match[1].replace("_", " ").lower()
+        if name in _DISAMBIGUATION_TEMPLATES:
+            return True
+        if name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(("redirect", "about", "other uses")):
+            return True
+    return False

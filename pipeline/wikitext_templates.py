@@ -1,0 +1,444 @@
+"""The words that stand for a template: ``{{convert|5|km}}`` reads "5 km".
+
+What a template shows is known only to its wiki. This module holds the inline templates that many wikis share, mostly
+under English names, and a few generic rules. A template that it does not know may have been part of the sentence:
+its place is marked, so that the sentence can be repaired or left out.
+"""
+
+import re
+from collections.abc import Callable
+
+REMOVED = "\x01"
+"""Mark of a removal that the sentence does without: a footnote, a box, a pronunciation."""
+PRONUNCIATION = "\x03"
+"""Mark of a removal like `REMOVED`, whose introduction ("locally", "or") goes with it."""
+MISSING = "\x02"
+"""Mark of a removal that may have been words of the sentence: an unknown template, a formula."""
+PARAGRAPH_BREAK = "\n\n"
+
+Arguments = dict[str, str]
+"""Arguments of one template by name; those without a name are called "1", "2", ..."""
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+_SILENT = _names("""
+    sfn, sfnp, sfnm, sfb, efn, efn2, efn-ua, efn-lr, refn, refnest, r, rp, ref, reference, citation, cref, note, notetag,
+    cn, fact, citation needed, dn, disambiguation needed, who, when, where, why, which, whom, how, by whom, clarify,
+    clear, -, dubious, vague, specify, verify source, page needed, full, full citation needed, better source needed,
+    failed verification, original research inline, or, pov statement, update inline, update after, weasel-inline,
+    according to whom, quantify, elucidate, needs update, primary source inline, citation needed span-, sic?, dead link,
+    webarchive, wayback, cbignore, bots, use dmy dates, use mdy dates, use british english, anchor, anchors, shy, wbr,
+    zwj, zwnj, main, see, see also, further, about, for, redirect, hatnote, distinguish, other uses, coord, portal,
+    flagicon, flag icon, icon, toc, notoc, refbegin, refend, reflist,
+    isbn, issn, doi, oclc, asin, pmid, commons, commonscat, commons category, wiktionary, wikisource, sister project links,
+    authority control, defaultsort, pagename, featured article, good article, link fa, link ga, col-begin, col-end, inflation-fn,
+    要出典, 要検証, 脚注ヘルプ, 節スタブ, いつ, 誰, どこ, 誰2, 信頼性要検証, 要ページ番号, 出典の明記, 要説明, 要追加記述, 独自研究範囲-,
+    нет аи, источник, источник?, уточнить, кто, когда, référence nécessaire, refsou, réf. nécessaire, quand,
+    précision nécessaire, cita requerida, senza fonte, citazione necessaria, belege, 來源請求, 来源请求, fact2, 출처, 출처 필요
+""")
+_PRONUNCIATIONS = _names("respell, pron, h:ipa, pronunciation, audio-ipa, api, afi, phonétique, lautschrift")
+_SILENT_PREFIXES = ("cite", "infobox", "taxobox", "harv", "citation needed", "pp-", "stub", "coor ", "reflist")
+
+_TEXT_ARGUMENT = {
+    "1": _names("""
+        nowrap, nobr, nobreak, small, smaller, smaller2, big, large, larger, huge, resize-, sup, sub, em, strong, b, i,
+        vanchor, visible anchor, visible anchor2, smallcaps, sc, sc2, small caps, caps, allcaps, aut, abbr, tooltip,
+        abbrlink, ill, interlanguage link, interlanguage link multi, link-interwiki, illm, sic, as written, not a typo,
+        typo, proper name, linktext, mvar, math-, var, nobold, noitalic, nastaliq, nq, unicode, polytonic, script, iast,
+        hebrew, arabic script, rtl-lang-, citation needed span, cns, keypress, key, kbd, samp, mono, tt, codett, flag,
+        flagcountry, flagu, flagcu, flaglist, flagdeco-, noflag, pslink, section link-, birth-date, death-date, angle bracket,
+        birth-date and age, death-date and age, nihongo2, nihongo3-, jp, ruby, r-b-, 仮リンク, 読み, 要出典範囲, 独自研究範囲,
+        ルビ, en, hidden-, asof-, formatdate, date, dts, bibleverse-nb, illl, underline, u, strike-, color-, ill2, trim,
+        title case, sentence case, first word, decrease2-, cquote-, langue-, citat, lnobr, lien, s., gbif-, nts, ntsh-, no wrap
+    """),
+    "2": _names("""
+        lang, lang2-, wikt-lang, script/latin-, rtl-lang, langue, hover title, color, colour,
+        font color, fontcolor, resize, audio2-, bg, nihongo4-, langwithname-, le, lw-, не переведено 2, нп2
+    """),
+}
+_TEXT_PLACE = {name: place for place, names in _TEXT_ARGUMENT.items() for name in names}
+
+_LITERALS = {
+    "'": "'",
+    "`": "'",
+    "'s": "'s",
+    "' \"": "'\"",
+    "'\"": "'\"",
+    "\"'": "\"'",
+    "=": "=",
+    "ndash": "–",
+    "en dash": "–",
+    "–": "–",
+    "spaced ndash": " – ",
+    "spaced en dash": " – ",
+    "snd": " – ",
+    "spnd": " – ",
+    "dash": " – ",
+    "mdash": "—",
+    "em dash": "—",
+    "—": "—",
+    "spaced mdash": " — ",
+    "nbsp": " ",
+    "spaces": " ",
+    "space": " ",
+    "sp": " ",
+    "thinsp": " ",
+    "hairsp": " ",
+    "·": " · ",
+    "•": " • ",
+    "bull": " • ",
+    "dot": " · ",
+    "middot": " · ",
+    "minus": "−",
+    "times": "×",
+    "×": "×",
+    "+": "+",
+    "ft": "ft",
+    "okina": "ʻ",
+    "hamza": "ʼ",
+    "ayin": "ʽ",
+    "number sign": "#",
+    "ad": "AD",
+    "bce": "BCE",
+    "euro": "€",
+}
+
+_LANGUAGES = dict(
+    pair.split(":")
+    for pair in (
+        "ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bo:Tibetan ca:Catalan cs:Czech cy:Welsh da:Danish "
+        "de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish fr:French "
+        "fro:Old_French ga:Irish gd:Scottish_Gaelic gl:Galician grc:Ancient_Greek he:Hebrew hi:Hindi hr:Croatian "
+        "hu:Hungarian hy:Armenian id:Indonesian is:Icelandic it:Italian ja:Japanese ka:Georgian kk:Kazakh ko:Korean "
+        "ku:Kurdish la:Latin lb:Luxembourgish lt:Lithuanian lv:Latvian mk:Macedonian mn:Mongolian ms:Malay mt:Maltese "
+        "nl:Dutch nn:Norwegian no:Norwegian non:Old_Norse ang:Old_English oc:Occitan pa:Punjabi pl:Polish pt:Portuguese "
+        "ro:Romanian ru:Russian rus:Russian sa:Sanskrit sh:Serbo-Croatian sk:Slovak sl:Slovene sq:Albanian sr:Serbian "
+        "sv:Swedish sw:Swahili syr:Syriac ta:Tamil te:Telugu tg:Tajik th:Thai tk:Turkmen tr:Turkish tt:Tatar uk:Ukrainian "
+        "ur:Urdu uz:Uzbek vi:Vietnamese yi:Yiddish zh:Chinese zu:Zulu af:Afrikaans am:Amharic br:Breton ber:Berber"
+    ).split()
+)
+
+_UNITS = {
+    "km2": "km²",
+    "m2": "m²",
+    "cm2": "cm²",
+    "mi2": "sq mi",
+    "sqmi": "sq mi",
+    "sqkm": "km²",
+    "sqft": "sq ft",
+    "ft2": "sq ft",
+    "m3": "m³",
+    "km3": "km³",
+    "cuft": "cu ft",
+    "cumi": "cu mi",
+    "c": "°C",
+    "°c": "°C",
+    "f": "°F",
+    "°f": "°F",
+    "km/h": "km/h",
+    "acre": "acres",
+    "mile": "miles",
+    "foot": "feet",
+    "inch": "inches",
+    "pd/sqmi": "inhabitants per square mile",
+    "pd/km2": "inhabitants per square kilometre",
+    "pd/sqkm": "inhabitants per square kilometre",
+}
+_RANGES = {
+    "-": "–",
+    "–": "–",
+    "to": " to ",
+    "to-": " to ",
+    "and": " and ",
+    "or": " or ",
+    "x": " by ",
+    "by": " by ",
+    "×": " × ",
+    "*": " × ",
+    "+/-": " ± ",
+    "±": " ± ",
+    ",": ", ",
+    "to about": " to about ",
+}
+_GROUPING = {
+    **dict.fromkeys(("en", "simple", "ja", "zh", "ko", "he", "th"), ","),
+    **dict.fromkeys(("de", "es", "it", "pt", "nl", "tr", "id", "el", "da", "ro"), "."),
+    **dict.fromkeys(("fr", "ru", "uk", "pl", "cs", "sv", "fi", "nb", "no", "hu", "bg"), " "),
+}
+_MONTHS = "January February March April May June July August September October November December".split()
+_PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+_NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
+_NAMED = re.compile(r"\s*([\w -]{1,40}?)\s*=", re.ASCII)
+_PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
+_LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{2,12})-([a-z]{2,3})(?:-[a-z-]{1,20})?")
+
+
+def parse_arguments(body: str) -> tuple[str, Arguments]:
+    """Split what stands between the braces into the template's name, normalised, and its arguments.
+
+    >>> parse_arguments("Convert |5|km|abbr=on")
+    ('convert', {'1': '5', '2': 'km', 'abbr': 'on'})
+    """
+    head, *parts = body.split("|")
+    arguments: Arguments = {}
+    position = 0
+    for part in parts:
+        named = _NAMED.match(part) if "=" in part else None
+        if named:
+            arguments[named[1]] = part[named.end() :].strip()
+        else:
+            position += 1
+            arguments[str(position)] = part.strip()
+    return template_name(head), arguments
+
+
+def template_name(head: str) -> str:
+    """Return the name that stands before the first pipe, lower-cased, without the template namespace."""
+    name = head.replace("_", " ").replace(REMOVED, "").strip().lower()
+    return name.removeprefix("template:").removeprefix("subst:").strip()
+
+
+def mark_of_silent(name: str) -> str | None:
+    """Return the mark for a template that a sentence reads on without, or None where it may be words.
+
+    Silent are footnotes, notes to editors, boxes, and pronunciations.
+    """
+    if name in _PRONUNCIATIONS or name.startswith("ipa"):
+        return PRONUNCIATION
+    return REMOVED if name in _SILENT or name.startswith(_SILENT_PREFIXES) else None
+
+
+def can_render(name: str) -> bool:
+    """Return whether `render_template` knows words for the template; `name` is normalised."""
+    return (
+        name in _TEXT_PLACE
+        or name in _RENDERERS
+        or name in _LITERALS
+        or name in _SHIPS
+        or name.partition(":")[0] in _PARSER_FUNCTIONS
+        or _language_of(name) is not None
+    )
+
+
+def render_template(body: str, language: str) -> str:
+    """Return the words that stand for a template, or the mark of a removal.
+
+    Args:
+        body: what stands between the braces; links and templates inside are rendered already.
+        language: code of the wiki's language; dates and numbers follow it where it is known.
+    """
+    name, arguments = parse_arguments(body)
+    if name in _LITERALS:
+        return _LITERALS[name]
+    text = _rendered(name, arguments, language)
+    if text is None:
+        return MISSING
+    return text or REMOVED
+
+
+def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
+    if name in _TEXT_PLACE:
+        return arguments.get(_TEXT_PLACE[name]) or arguments.get("text") or arguments.get("1", "")
+    if name in _RENDERERS:
+        return _RENDERERS[name](arguments, language)
+    if name in _SHIPS:
+        return _ship(name.upper(), arguments)
+    function, colon, value = name.partition(":")
+    if colon and function in _PARSER_FUNCTIONS:
+        return format_number(value.strip(), language) if function == "formatnum" else value.strip()
+    if code := _language_of(name):
+        return _in_language(name, code, arguments.get("1"), language)
+    return None
+
+
+def _language_of(name: str) -> str | None:
+    """Return the code in names such as ``lang-grc-gre``, and ``Vol-ru`` elsewhere, whose argument is text."""
+    tagged = _LANGUAGE_TAGGED.fullmatch(name)
+    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in _LANGUAGES) else None
+
+
+def format_number(value: str, language: str) -> str:
+    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
+    if not _PLAIN_NUMBER.fullmatch(value):
+        return value
+    whole, point, fraction = value.partition(".")
+    separator = _GROUPING.get(language)
+    if separator is None:
+        return value
+    decimal_point = "." if separator == "," else ","
+    return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
+
+
+def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
+    if not text:
+        return None
+    label = _LANGUAGES.get(code, "").replace("_", " ")
+    return f"{label}: {text}" if language == "en" and label and name.startswith("lang") else text
+
+
+def _language_text(arguments: Arguments, language: str) -> str | None:
+    return _in_language("langx", arguments.get("1", ""), arguments.get("2"), language)
+
+
+def _convert(arguments: Arguments, language: str) -> str | None:
+    """Words of ``convert``: the value as given with its own unit; the converted one is left out."""
+    words = ""
+    position = 1
+    while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
+        words += format_number(value.replace("+", " "), language)
+        following = arguments.get(str(position + 1), "")
+        if following.lower() in _RANGES:
+            words += _RANGES[following.lower()]
+            position += 2
+            continue
+        words += f" {_UNITS.get(following.lower(), following)}" if following else ""
+        compound = arguments.get(str(position + 3), "")
+        if compound.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
+            return words
+        words += " "
+        position += 2
+    return words.strip() or None
+
+
+def _value(arguments: Arguments, language: str) -> str | None:
+    """Words of ``val``: number, uncertainty, exponent, unit."""
+    if not arguments.get("1"):
+        return None
+    words = format_number(arguments["1"], language)
+    if arguments.get("2"):
+        words += f" ± {arguments['2']}"
+    if arguments.get("e"):
+        words += f" × 10^{arguments['e']}"
+    unit = arguments.get("u") or arguments.get("ul") or ""
+    return f"{words} {_UNITS.get(unit.lower(), unit)}".strip()
+
+
+def _fraction(arguments: Arguments, language: str) -> str | None:
+    parts = [arguments[key] for key in ("1", "2", "3") if arguments.get(key)]
+    if not parts:
+        return "/"
+    if len(parts) == 1:
+        return f"1/{parts[0]}"
+    return f"{parts[-2]}/{parts[-1]}" if len(parts) == 2 else f"{parts[0]} {parts[1]}/{parts[2]}"
+
+
+def _date(arguments: Arguments, language: str) -> str | None:
+    """Words of ``birth date``, ``start date`` and their kin: year, month, day; the age would change every year."""
+    year, month, day = (arguments.get(key, "") for key in ("1", "2", "3"))
+    if not month:
+        return year or None
+    if not (month.isdecimal() and 1 <= int(month) <= 12):
+        return f"{month} {year}" if not day else f"{day} {month} {year}"
+    if language not in ("en", "simple"):
+        return None
+    name = _MONTHS[int(month) - 1]
+    if not day.isdecimal():
+        return f"{name} {year}"
+    return f"{int(day)} {name} {year}" if arguments.get("df") else f"{name} {int(day)}, {year}"
+
+
+def _as_of(arguments: Arguments, language: str) -> str | None:
+    if arguments.get("alt"):
+        return arguments["alt"]
+    if language not in ("en", "simple"):
+        return None
+    date = _date({"df": "y", **arguments}, language)
+    return f"{'as of' if arguments.get('lc') else 'As of'} {date}" if date else None
+
+
+def _prefixed(prefix: str) -> Callable[[Arguments, str], str | None]:
+    def render(arguments: Arguments, language: str) -> str | None:
+        years = [arguments[key] for key in ("1", "2") if arguments.get(key)]
+        return f"{prefix} {'–'.join(years)}" if years else prefix
+
+    return render
+
+
+def _joined(separator: str) -> Callable[[Arguments, str], str | None]:
+    def render(arguments: Arguments, language: str) -> str | None:
+        return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
+
+    return render
+
+
+def _currency(sign: str) -> Callable[[Arguments, str], str | None]:
+    return lambda arguments, language: sign + format_number(arguments.get("1", ""), language)
+
+
+def _transliteration(arguments: Arguments, language: str) -> str | None:
+    return next((arguments[key] for key in ("3", "2", "1") if arguments.get(key)), "")
+
+
+def _nihongo(arguments: Arguments, language: str) -> str | None:
+    """Words of ``nihongo``: English (kanji, romaji)."""
+    english, *others = (arguments.get(key, "") for key in ("1", "2", "3"))
+    inside = ", ".join(other for other in others if other)
+    return f"{english} ({inside})" if english and inside else english or inside
+
+
+def _quotation(arguments: Arguments, language: str) -> str | None:
+    text = arguments.get("text") or arguments.get("quote") or arguments.get("1", "")
+    return PARAGRAPH_BREAK + text + PARAGRAPH_BREAK
+
+
+def _audio(arguments: Arguments, language: str) -> str | None:
+    text = arguments.get("2", "")
+    return "" if text.lower() in ("listen", "pronunciation", "help", "info") else text
+
+
+def _reading(arguments: Arguments, language: str) -> str | None:
+    """Words of ``読み仮名``: the word with its reading in full-width parentheses."""
+    reading = arguments.get("2")
+    return f"{arguments.get('1', '')}（{reading}）" if reading else arguments.get("1", "")
+
+
+def _ship(prefix: str, arguments: Arguments) -> str:
+    name = f"{prefix} {arguments.get('1', '')}"
+    return f"{name} ({arguments['2']})" if arguments.get("2") else name
+
+
+_SHIPS = _names("uss, hms, ss, ms, rms, hmas, hmcs, ins, mv, rv, usns, uscgc, sms, css, hmt, ps, usat")
+
+_RENDERERS: dict[str, Callable[[Arguments, str], str | None]] = {
+    **dict.fromkeys(("convert", "cvt", "unité", "unidad", "unitade"), _convert),
+    **dict.fromkeys(("val", "valn", "nombre"), _value),
+    **dict.fromkeys(("frac", "sfrac", "fraction", "sfraction"), _fraction),
+    **dict.fromkeys(("circa", "c.", "ca", "ca."), _prefixed("c.")),
+    **dict.fromkeys(("floruit", "fl.", "fl"), _prefixed("fl.")),
+    **dict.fromkeys(("reign", "r."), _prefixed("r.")),
+    **dict.fromkeys(("née", "nee"), _prefixed("née")),
+    **dict.fromkeys(("né",), _prefixed("né")),
+    **dict.fromkeys(("p.", "page"), _prefixed("p.")),
+    **dict.fromkeys(("birth date", "birth date and age", "bda", "dob", "birth year and age", "death date"), _date),
+    **dict.fromkeys(("death date and age", "death year and age", "start date", "end date", "film date"), _date),
+    **dict.fromkeys(("start date and age", "birth date and given age", "release date", "dts", "date"), _date),
+    **dict.fromkeys(("as of", "asof"), _as_of),
+    **dict.fromkeys(("us$", "usd"), _currency("US$")),
+    **dict.fromkeys(("gbp", "£", "pound sterling"), _currency("£")),
+    **dict.fromkeys(("eur", "€"), _currency("€")),
+    **dict.fromkeys(("inr", "indian rupee", "₹"), _currency("₹")),
+    **dict.fromkeys(("a$", "aud"), _currency("A$")),
+    **dict.fromkeys(("yen", "jpy", "¥"), _currency("¥")),
+    **dict.fromkeys(("number", "format price", "formatprice", "num", "nombre", "formatnum"), _currency("")),
+    **dict.fromkeys(("chem", "chem2", "simplenuclide", "fchim", "kbd2"), _joined("")),
+    **dict.fromkeys(("key press", "bibleverse", "bibleref", "bibleref2", "booky"), _joined(" ")),
+    **dict.fromkeys(("hlist", "cslist"), _joined(", ")),
+    **dict.fromkeys(("nihongo",), _nihongo),
+    **dict.fromkeys(
+        ("quote", "blockquote", "cquote", "quotation", "bquote", "quote box-", "verse translation-"), _quotation
+    ),
+    **dict.fromkeys(("citation bloc", "zitat", "cita", "citazione", "цитата", "quotation2"), _quotation),
+    **dict.fromkeys(("transl", "transliteration"), _transliteration),
+    **dict.fromkeys(("langx", "lang-x"), _language_text),
+    **dict.fromkeys(("audio",), _audio),
+    **dict.fromkeys(("読み仮名", "読み仮名 ruby不使用"), _reading),
+    "angbr": lambda arguments, language: f"⟨{arguments.get('1', '')}⟩",
+    "e": lambda arguments, language: f" × 10^{arguments.get('1', '')}",
+    "music": lambda arguments, language: {"flat": "♭", "sharp": "♯", "natural": "♮"}.get(arguments.get("1", "")),
+    "math": lambda arguments, language: arguments.get("1"),
+    "ship": lambda arguments, language: _ship(arguments.get("1", ""), {"1": arguments.get("2", "")}),
+    "oldstyledate": lambda arguments, language: " ".join(arguments.get(key, "") for key in ("1", "2")).strip(),
+}

@@ -1,0 +1,128 @@
+"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or how often they were killed."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from clozeworks.pipeline.build import build
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.ingest import ingest
+from clozeworks.pipeline.stage import read_manifest
+from clozeworks.pipeline.vocab import learn_vocabulary
+
+CORPUS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "corpus"
+INGEST = IngestConfig(shards=3, validation_share=0.05)
+VOCAB = VocabConfig(size=4000)
+BUILD = BuildConfig(duplicates=2)
+IN_THREADS = ("--direct_running_mode=multi_threading",)
+
+
+def all_stages(folder: Path, options: RunOptions) -> Path:
+    ingest([str(CORPUS)], str(folder / "documents"), INGEST, options)
+    learn_vocabulary(str(folder / "documents"), str(folder / "vocab"), VOCAB, options)
+    build(str(folder / "documents"), str(folder / "vocab"), str(folder / "instances"), BUILD, options)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of every file but the timings, by its path below `folder`."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return all_stages(tmp_path_factory.mktemp("one-worker"), RunOptions(workers=1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [RunOptions(workers=2), RunOptions(workers=3, beam_options=IN_THREADS)],
+    ids=["two processes", "three threads"],
+)
+def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
+    assert digests(all_stages(tmp_path, options)) == digests(made)
+
+
+STAGES = {
+    "documents": ("ingest", [str(CORPUS), "--shards=3", "--validation-share=0.05"], ["scatter", "gather"]),
+    "vocab": ("vocab", ["{made}/documents", "--size=4000"], ["count", "merge"]),
+    "instances": ("build", ["{made}/documents", "--vocab={made}/vocab", "--duplicates=2"], ["build"]),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_killed_stage_resumes_to_the_same_bytes(made: Path, tmp_path: Path, stage: str):
+    command, arguments, phases = STAGES[stage]
+    output = tmp_path / stage
+    arguments = [argument.replace("{made}", str(made)) for argument in arguments]
+    script = "from clozeworks.cli.main import main; main()"
+    typed = [sys.executable, "-c", script, command, *arguments, f"--output={output}", "--workers=2"]
+    for phase in phases:
+        kill_after_first_unit(typed, output, phase)
+    subprocess.run(typed, check=True, capture_output=True)
+    assert digests(output) == digests(made / stage)
+
+
+def kill_after_first_unit(typed: list[str], output: Path, phase: str) -> None:
+    process = subprocess.Popen(typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list((output / ".work" / phase).glob("*.json")):
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (output / "manifest.json").exists()
+
+
+def test_documents_are_as_the_schema_says(made: Path):
+    manifest = read_manifest(str(made / "documents"), "ingest")
+    seen: set[str] = set()
+    for shard in manifest["shards"]:
+        table = pq.read_table(made / "documents" / shard["name"])
+        ids = table["doc_id"].to_pylist()
+        assert table.num_rows == shard["rows"] >= 2
+        assert seen.isdisjoint(ids)
+        seen.update(ids)
+        for sentences in table["sentences"].to_pylist():
+            assert all(sentence == " ".join(sentence.split()) and sentence for sentence in sentences)
+    assert {doc_id.split(":")[0] for doc_id in seen} >= {"enwiki", "gutenberg"}
+    assert not (made / "documents" / ".work").exists()
+
+
+def test_the_same_command_again_does_nothing(made: Path):
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    all_stages(made, RunOptions(workers=1))
+    assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
+
+
+def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
+    with pytest.raises(UserError, match="seed is 0 there and 1 here"):
+        ingest(
+            [str(CORPUS)], str(made / "documents"), IngestConfig(shards=3, validation_share=0.05, seed=1), RunOptions()
+        )
+
+
+def test_too_few_documents_for_the_shards_are_told(tmp_path: Path):
+    for i in range(6):
+        (tmp_path / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
+    documents = str(tmp_path / "documents")
+    with pytest.raises(UserError, match="lower --shards"):
+        ingest([str(tmp_path)], documents, IngestConfig(shards=40), RunOptions(workers=1))
+    with pytest.raises(UserError, match="hold 2 documents"):
+        ingest([str(tmp_path / "[01].txt")], documents, IngestConfig(), RunOptions(workers=1, overwrite=True))
+
+
+def test_the_validation_split_holds_at_least_two_documents(tmp_path: Path):
+    for i in range(12):
+        (tmp_path / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
+    manifest = ingest(
+        [str(tmp_path)], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1)
+    )
+    assert [(shard["split"], shard["rows"]) for shard in manifest["shards"]] == [("train", 10), ("validation", 2)]
