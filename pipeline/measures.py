@@ -57,6 +57,8 @@ def read_rows(table: pa.Table) -> Rows:
     if not np.array_equal(mask_offsets, original_offsets):
         raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
     lengths, mask_counts = np.diff(offsets), np.diff(mask_offsets)
+    if lengths.min(initial=3) < 3:
+        raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
     misplaced = in_row >= np.repeat(lengths, mask_counts)
     positions = np.where(misplaced, 0, in_row) + np.repeat(offsets[:-1], mask_counts)
     restored = ids.copy()
@@ -214,7 +216,9 @@ class Measures:
     def _add_hashes(self, rows: Rows) -> None:
         in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
         weights = self._hash_weights[np.minimum(in_row, len(self._hash_weights) - 1)]
-        hashes = np.add.reduceat((rows.ids.astype(np.uint64) + 1) * weights, rows.offsets[:-1])
+        keys = 2 * rows.ids.astype(np.uint64) + 1
+        keys[rows.positions] += 1
+        hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         self.row_hashes.append(hashes[hashes <= np.uint64(self.hash_share * (2**64 - 2**12))])
