@@ -105,11 +105,12 @@ def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
 
 def _compressed_blocks(part: InputRange, file: BinaryIO, tally: Tally) -> Blocks:
     file.seek(0)
-    opened = gzip.open(file) if part.name.lower().endswith(".gz") else lzma.open(file)
+    opener = gzip.open if part.name.lower().endswith(".gz") else lzma.open
     try:
-        # One raw read at a time: an error then costs nothing of what was decompressed before it.
-        while block := opened.read1(READ_BYTES):
-            yield True, block
+        with opener(file) as opened:
+            # One raw read at a time: an error then costs nothing of what was decompressed before it.
+            while block := opened.read1(READ_BYTES):
+                yield True, block
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         tally.skip("corrupt_file", f"{part.name}: {error}")
 
@@ -210,7 +211,10 @@ def _split_pages(blocks: Blocks, name: str, tally: Tally) -> Iterator[tuple[byte
             begin = end
             if not own:
                 return
+        num_bytes = len(buffer)
         buffer, searched = _unfinished(buffer[begin:])
+        if own_end is not None and (own_end := own_end - num_bytes + len(buffer)) <= 0:
+            return
         if len(buffer) > MAX_PAGE_BYTES:
             tally.skip("oversized_page", f"after {where}")
             buffer, searched = b"", 0

@@ -10,11 +10,13 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .records import InputRange, RawDocument
 from .tally import Tally
+from .wiki_names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
 from .wikitext import wikitext_to_paragraphs
 
 FORMAT = "wikipedia"
@@ -37,10 +39,7 @@ def plan_dump_ranges(path: str, name: str, size: int, range_bytes: int) -> list[
     if num_ranges == 1:
         return [InputRange(path=path, name=name, format=FORMAT)]
     bounds = [size * index // num_ranges for index in range(num_ranges + 1)]
-    return [
-        InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop)
-        for start, stop in zip(bounds, bounds[1:], strict=False)
-    ]
+    return [InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop) for start, stop in pairwise(bounds)]
 
 
 def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally) -> Iterator[RawDocument]:
@@ -120,7 +119,7 @@ def _document(page: ElementTree.Element, site: Site, tally: Tally) -> RawDocumen
     revisions = page.findall("revision")
     text = (revisions[-1].findtext("text") if revisions else None) or ""
     kind = _left_out_as(page, title, text, site)
-    if kind is None and (model := revisions[-1].findtext("model")) not in (None, "", "wikitext"):
+    if kind is None and revisions[-1].findtext("model") not in (None, "", "wikitext"):
         kind = "other_models"
     paragraphs = wikitext_to_paragraphs(text, site.language, site.dropped_links) if kind is None else []
     if kind is None and paragraphs:
@@ -160,41 +159,20 @@ def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:
 # The magic word in any language: #REDIRECT, #WEITERLEITUNG, #перенаправление, #転送.
 _REDIRECT = re.compile(r"\s{0,100}#\s?\w{2,40}\s{0,10}:?\s{0,10}\[\[")
 
-_DISAMBIGUATION_TEMPLATES = frozenset(
-    name.strip()
-    for name in """
-    disambig, disambiguation, dab, hndis, geodis, disamb, disambig-cleanup, disambiguation cleanup, mil-unit-dis, numberdis,
-    letterdis, letter-numbercombdisambig, callsigndis, mathdab, roaddis, schooldis, shipindex, hospitaldis, airport dis,
-    begriffsklärung, homonymie, patronymie, toponymie, homonymes, paronymie, desambiguación, desambiguacion, desambig,
-    desambiguação, desambiguacao, disambigua, doorverwijspagina, dp, dpintro, ujednoznacznienie, неоднозначность, многозначность,
-    disambig-ru, багатозначність, неадназначнасць, пояснение, вишезначна одредница, вишезначност, razvrstavanje, višeznačna,
-    razločitev, förgrening, gren, grensida, flertydig, pejl, peker, pekerside, täsmennyssivu, aðgreining, rozcestník, rozlišovacia stránka,
-    egyért, egyértelműsítő lap, anlam ayrımı, anlam ayrimi, dezambiguizare, dezambig, định hướng, trang định hướng, disambiguasi,
-    disambig info, nyahkekaburan, kthjellim, αποσαφήνιση, διαχωρισμός, פירושונים, توضيح, توضیح, ابهام‌زدایی, گمراہی,
-    बहुविकल्पी, দ্ব্যর্থতা নিরসন, แก้กำกวม, პაორაზროვნება, მრავალმნიშვნელოვანი, բազմիմաստություն, dəqiqləşdirmə,
-    曖昧さ回避, aimai, 人名の曖昧さ回避, 地名の曖昧さ回避, 消歧义, 消歧義, 消歧义页, disambig2, 동음이의, 동명이인, 동음이의어 문서, 搞清楚,
-    nuorodinis straipsnis, nozīmju atdalīšana, täpsustuslehekülg, täpsustus, argipen, homonimia, homònims, desambigua, apartigilo, discretiva,
-    zeimeibu škiršona, zeimeibu škieršona
-    """.replace("\n", " ").split(",")
-)
 _DISAMBIGUATION_SUFFIXES = ("disambiguation", "disambig", " dab")
-_DISAMBIGUATION_TITLE = re.compile(
-    r"\((?:disambiguation|disambig|begriffsklärung|homonymie|desambiguación|desambiguação|disambigua|doorverwijspagina|"
-    r"ujednoznacznienie|значения|многозначность|значення|olika betydelser|rozcestník|egyértelműsítő lap|anlam ayrımı|"
-    r"dezambiguizare|định hướng|disambiguasi|曖昧さ回避|消歧义|消歧義|동음이의|täsmennyssivu|zeimeib[ua] ški[e]?ršona)\)$",
-    re.IGNORECASE,
-)
+_NOT_DISAMBIGUATION_PREFIXES = ("redirect", "about", "other uses")
 _TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
 
 
 def is_disambiguation(title: str, text: str) -> bool:
-    """Return whether a page lists the meanings of its title: by its template, magic word or title, in many languages."""
-    if "__DISAMBIG__" in text or _DISAMBIGUATION_TITLE.search(title):
+    """Return whether a page lists the meanings of its title, by its template, magic word or title in many languages."""
+    qualifier = title.rpartition("(")[2].removesuffix(")").lower() if title.endswith(")") else ""
+    if "__DISAMBIG__" in text or qualifier in DISAMBIGUATION_TITLES:
         return True
     for match in _TEMPLATE_NAME.finditer(text):
         name = match[1].replace("_", " ").lower()
-        if name in _DISAMBIGUATION_TEMPLATES:
+        if name in DISAMBIGUATION_TEMPLATES:
             return True
-        if name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(("redirect", "about", "other uses")):
+        if name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(_NOT_DISAMBIGUATION_PREFIXES):
             return True
     return False

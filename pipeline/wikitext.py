@@ -15,19 +15,9 @@ import html
 import re
 from collections.abc import Collection
 
-from .wikitext_templates import (
-    MISSING,
-    PARAGRAPH_BREAK,
-    REMOVED,
-    PRONUNCIATION,
-    can_render,
-    mark_of_silent,
-    render_template,
-    template_name,
-)
-
-GAP = "\ufffc"
-"""Stands in a paragraph where words are missing (OBJECT REPLACEMENT CHARACTER): its sentence should be left out."""
+from .wiki_names import FILES_AND_CATEGORIES
+from .wikitext_repair import GAP, MISSING, PRONUNCIATION, REMOVED, repair_paragraph
+from .wikitext_templates import PARAGRAPH_BREAK, can_render, mark_of_silent, render_template, template_name
 
 # MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
 _MAX_DEPTH = 40
@@ -58,7 +48,7 @@ def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collec
     text = _resolve_tags(text)
     text = _Structures(text, language, frozenset(namespaces)).render()
     text = _render_lines(text)
-    return [paragraph for block in text.split(PARAGRAPH_BREAK) if (paragraph := _repair(block))]
+    return [paragraph for block in text.split(PARAGRAPH_BREAK) if (paragraph := repair_paragraph(block))]
 
 
 # --- 1. tags ---------------------------------------------------------------------------------------------------------
@@ -71,7 +61,23 @@ _DROPPED_ELEMENTS = {
     **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK),
     **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
 }
-_BREAKING_TAGS = frozenset("p div center blockquote poem h1 h2 h3 h4 h5 h6 hr li dd dt tr td th".split())
+_BREAKING_TAGS = frozenset(
+    (
+        "p",
+        "div",
+        "center",
+        "blockquote",
+        "poem",
+        "hr",
+        "li",
+        "dd",
+        "dt",
+        "tr",
+        "td",
+        "th",
+        *(f"h{n}" for n in range(1, 7)),
+    )
+)
 _CLOSING_TAGS = {name: re.compile(rf"</(?i:{name})\s{{0,50}}+>") for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")}
 _SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _EXPONENT = re.compile(r"[-−+]?[0-9]+")
@@ -156,14 +162,6 @@ _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)", re.IGNORECASE
 )
-_MEDIA_AND_CATEGORIES = frozenset(
-    "file image media category fichier image catégorie datei bild kategorie archivo imagen categoría ficheiro imagem "
-    "categoria immagine bestand afbeelding categorie plik grafika kategoria файл изображение категория файл зображення "
-    "категорія ファイル 画像 カテゴリ 文件 檔案 图像 圖像 分类 分類 파일 그림 분류 fil kategori tiedosto kuva luokka fájl kép "
-    "kategória soubor kategorie dosya resim kategori ملف صورة تصنيف پرونده رده קובץ תמונה קטגוריה चित्र श्रेणी "
-    "αρχείο εικόνα κατηγορία fișier imagine categorie tập_tin hình thể_loại berkas gambar kategori fitxer imatge "
-    "attēls kategorija vaizdas fails kategoreja датотека слика категорија slika kategorija pilt kategooria картинка".split()
-)
 _INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:")
 
 
@@ -176,7 +174,7 @@ class _Structures:
 
     def __init__(self, text: str, language: str, namespaces: frozenset[str]) -> None:
         self.language = language
-        self.dropped_namespaces = _MEDIA_AND_CATEGORIES | namespaces
+        self.dropped_namespaces = FILES_AND_CATEGORIES | namespaces
         self.parts = _STRUCTURE.split(text)
         self.closer = _match_structures(self.parts)
 
@@ -192,7 +190,7 @@ class _Structures:
         while index < stop:
             close = closer.get(index)
             if close is None:
-                out.append(_drop_unmatched(parts, index))
+                out += _drop_unmatched(parts, index), parts[index + 1]
                 index += 2
                 continue
             token = parts[index]
@@ -230,7 +228,7 @@ class _Structures:
         parts = self.parts
         target, pipe, label = parts[index + 1].partition("|")
         namespace, colon, _ = target.partition(":")
-        if colon and namespace.strip().lower() in self.dropped_namespaces:
+        if colon and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces:
             return REMOVED
         if depth >= _MAX_DEPTH:
             return MISSING
@@ -307,7 +305,6 @@ _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
-_LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?[a-zA-Z][^<>]{0,300}+>|</?ref\b", re.IGNORECASE)
 
 
 def _render_lines(text: str) -> str:
@@ -341,91 +338,3 @@ def _without_emphasis(text: str) -> str:
 def _variant(match: re.Match[str]) -> str:
     first = _VARIANT_TEXT.search(match[1])
     return first[1].strip() if first else match[1]
-
-
-# --- 4. repair -------------------------------------------------------------------------------------------------------
-
-_HOLE = re.compile(r"[\x01-\x03\ufffc]")
-_MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
-_ADJACENT_MARKS = re.compile(r"[\x01-\x03](?:\s*+[\x01-\x03])++")
-_PARENTHESIS = re.compile(r"[\x20\xa0]?[(（]([^()（）]{0,600}+)[)）]")
-_SILENT_HOLE = re.compile(r"\s*+[\x01\x03]\Z|[\x01\x03]")
-_SEPARATOR = re.compile(r"([;,；，、])")
-_EMPTY_START = re.compile(r"([(（])\s*+[\x01-\x03][\s;,:；，、：]*+(?:(?:or|and)\s)?")
-_EMPTY_ITEM = re.compile(r"[;,；，、]\s*+[\x01-\x03](?=\s*+[;,)；，、）]|\s*+\.(?:\s|$))")
-_BEFORE_PUNCTUATION = re.compile(r"\s*+[\x01\x03]\s*+(?=[,.;:!?)])")
-_LABEL = re.compile(r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE)
-_DASHES = "–—-"
-_OPENING_QUOTES = "「『“„«‘\""
-
-
-def _repair(block: str) -> str:
-    """Return the block as one line of clean text, empty where it holds no words."""
-    if _HOLE.search(block):
-        block = _mend(block)
-    paragraph = " ".join(block.split())
-    if _LEFTOVER.search(paragraph):
-        paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
-    return paragraph if any(map(str.isalpha, paragraph)) else ""
-
-
-def _mend(block: str) -> str:
-    """Close the holes at the marks of removals, or put a `GAP` where words are missing."""
-    # The greatest need of adjacent marks counts: MISSING, then PRONUNCIATION, then REMOVED.
-    block = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), block)
-    for _ in range(2):
-        block = _PARENTHESIS.sub(_mend_parenthesis, block)
-    block = _EMPTY_START.sub(r"\1", block)
-    block = _EMPTY_ITEM.sub("", block)
-    block = _BEFORE_PUNCTUATION.sub("", block).replace(REMOVED, "").replace(PRONUNCIATION, "")
-    return _MISSING_MARK.sub(_gap, block) if MISSING in block else block
-
-
-def _mend_parenthesis(match: re.Match[str]) -> str:
-    """Leave out what a removal emptied in a parenthesis: "(IPA: ; born 1950)" becomes "(born 1950)"."""
-    inside = match[1]
-    if not _HOLE.search(inside):
-        return match[0]
-    separators_and_items = ["", *_SEPARATOR.split(inside)]
-    kept = ""
-    for separator, item in zip(separators_and_items[::2], separators_and_items[1::2], strict=True):
-        if not _is_emptied(item):
-            kept += (separator if kept else "") + _SILENT_HOLE.sub("", item)
-    kept = kept.strip()
-    opening, closing = match[0].index(inside), len(inside)
-    return f"{match[0][:opening]}{kept}{match[0][opening + closing :]}" if kept else ""
-
-
-def _is_emptied(item: str) -> bool:
-    """Return whether an item of a parenthesis lost what it was there for."""
-    rest = _HOLE.sub("", item).strip()
-    if len(rest) == len(item.strip()):
-        return not rest
-    if MISSING in item and (rest[:1] in _DASHES or rest[-1:] in _DASHES or len(rest.split()) <= 2):
-        return True
-    if PRONUNCIATION in item and rest.islower() and len(rest.split()) <= 2:
-        return True
-    return _LABEL.fullmatch(rest) is not None
-
-
-_MISSING_MARK = re.compile(MISSING)
-
-
-def _gap(match: re.Match[str]) -> str:
-    """Return a `GAP` where the sentence cannot do without the words, else nothing.
-
-    A template that directly follows a word or a full stop is a footnote; one that begins the text is a box.
-    """
-    text, start, end = match.string, match.start(), match.end()
-    before, after = text[max(start - 3, 0) : start], text[end : end + 3]
-    begins = not before.strip() or before.rstrip()[-1] in ".!?:"
-    if begins:
-        return GAP if after.strip()[:1].islower() else ""
-    if before[-1].isspace() or before[-1] in _OPENING_QUOTES or _is_unspaced(before[-1]) and _is_unspaced(after[:1]):
-        return GAP
-    return ""
-
-
-def _is_unspaced(character: str) -> bool:
-    """Return whether it is a letter of a script without spaces: Chinese, Japanese, Thai and their neighbours."""
-    return character.isalpha() and ("\u0e00" <= character <= "\u0fff" or "\u2e80" <= character <= "\u9fff")

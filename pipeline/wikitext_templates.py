@@ -8,167 +8,33 @@ its place is marked, so that the sentence can be repaired or left out.
 import re
 from collections.abc import Callable
 
-REMOVED = "\x01"
-"""Mark of a removal that the sentence does without: a footnote, a box, a pronunciation."""
-PRONUNCIATION = "\x03"
-"""Mark of a removal like `REMOVED`, whose introduction ("locally", "or") goes with it."""
-MISSING = "\x02"
-"""Mark of a removal that may have been words of the sentence: an unknown template, a formula."""
+from .wiki_names import (
+    DIGIT_GROUPING,
+    FIRST_ARGUMENT_TEMPLATES,
+    LANGUAGES,
+    LITERALS,
+    PRONUNCIATIONS,
+    RANGE_WORDS,
+    SECOND_ARGUMENT_TEMPLATES,
+    SHIP_PREFIXES,
+    SILENT_PREFIXES,
+    SILENT_TEMPLATES,
+    UNITS,
+)
+from .wikitext_repair import MISSING, PRONUNCIATION, REMOVED
+
 PARAGRAPH_BREAK = "\n\n"
 
 Arguments = dict[str, str]
 """Arguments of one template by name; those without a name are called "1", "2", ..."""
+Renderer = Callable[[Arguments, str], str | None]
+"""Makes words of arguments and the wiki's language; "" where there is nothing to show, None where it cannot tell."""
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in text.split(",") if name.strip())
-
-
-_SILENT = _names("""
-    sfn, sfnp, sfnm, sfb, efn, efn2, efn-ua, efn-lr, refn, refnest, r, rp, ref, reference, citation, cref, note, notetag,
-    cn, fact, citation needed, dn, disambiguation needed, who, when, where, why, which, whom, how, by whom, clarify,
-    clear, -, dubious, vague, specify, verify source, page needed, full, full citation needed, better source needed,
-    failed verification, original research inline, or, pov statement, update inline, update after, weasel-inline,
-    according to whom, quantify, elucidate, needs update, primary source inline, citation needed span-, sic?, dead link,
-    webarchive, wayback, cbignore, bots, use dmy dates, use mdy dates, use british english, anchor, anchors, shy, wbr,
-    zwj, zwnj, main, see, see also, further, about, for, redirect, hatnote, distinguish, other uses, coord, portal,
-    flagicon, flag icon, icon, toc, notoc, refbegin, refend, reflist,
-    isbn, issn, doi, oclc, asin, pmid, commons, commonscat, commons category, wiktionary, wikisource, sister project links,
-    authority control, defaultsort, pagename, featured article, good article, link fa, link ga, col-begin, col-end, inflation-fn,
-    要出典, 要検証, 脚注ヘルプ, 節スタブ, いつ, 誰, どこ, 誰2, 信頼性要検証, 要ページ番号, 出典の明記, 要説明, 要追加記述, 独自研究範囲-,
-    нет аи, источник, источник?, уточнить, кто, когда, référence nécessaire, refsou, réf. nécessaire, quand,
-    précision nécessaire, cita requerida, senza fonte, citazione necessaria, belege, 來源請求, 来源请求, fact2, 출처, 출처 필요
-""")
-_PRONUNCIATIONS = _names("respell, pron, h:ipa, pronunciation, audio-ipa, api, afi, phonétique, lautschrift")
-_SILENT_PREFIXES = ("cite", "infobox", "taxobox", "harv", "citation needed", "pp-", "stub", "coor ", "reflist")
-
-_TEXT_ARGUMENT = {
-    "1": _names("""
-        nowrap, nobr, nobreak, small, smaller, smaller2, big, large, larger, huge, resize-, sup, sub, em, strong, b, i,
-        vanchor, visible anchor, visible anchor2, smallcaps, sc, sc2, small caps, caps, allcaps, aut, abbr, tooltip,
-        abbrlink, ill, interlanguage link, interlanguage link multi, link-interwiki, illm, sic, as written, not a typo,
-        typo, proper name, linktext, mvar, math-, var, nobold, noitalic, nastaliq, nq, unicode, polytonic, script, iast,
-        hebrew, arabic script, rtl-lang-, citation needed span, cns, keypress, key, kbd, samp, mono, tt, codett, flag,
-        flagcountry, flagu, flagcu, flaglist, flagdeco-, noflag, pslink, section link-, birth-date, death-date, angle bracket,
-        birth-date and age, death-date and age, nihongo2, nihongo3-, jp, ruby, r-b-, 仮リンク, 読み, 要出典範囲, 独自研究範囲,
-        ルビ, en, hidden-, asof-, formatdate, date, dts, bibleverse-nb, illl, underline, u, strike-, color-, ill2, trim,
-        title case, sentence case, first word, decrease2-, cquote-, langue-, citat, lnobr, lien, s., gbif-, nts, ntsh-, no wrap
-    """),
-    "2": _names("""
-        lang, lang2-, wikt-lang, script/latin-, rtl-lang, langue, hover title, color, colour,
-        font color, fontcolor, resize, audio2-, bg, nihongo4-, langwithname-, le, lw-, не переведено 2, нп2
-    """),
-}
-_TEXT_PLACE = {name: place for place, names in _TEXT_ARGUMENT.items() for name in names}
-
-_LITERALS = {
-    "'": "'",
-    "`": "'",
-    "'s": "'s",
-    "' \"": "'\"",
-    "'\"": "'\"",
-    "\"'": "\"'",
-    "=": "=",
-    "ndash": "–",
-    "en dash": "–",
-    "–": "–",
-    "spaced ndash": " – ",
-    "spaced en dash": " – ",
-    "snd": " – ",
-    "spnd": " – ",
-    "dash": " – ",
-    "mdash": "—",
-    "em dash": "—",
-    "—": "—",
-    "spaced mdash": " — ",
-    "nbsp": " ",
-    "spaces": " ",
-    "space": " ",
-    "sp": " ",
-    "thinsp": " ",
-    "hairsp": " ",
-    "·": " · ",
-    "•": " • ",
-    "bull": " • ",
-    "dot": " · ",
-    "middot": " · ",
-    "minus": "−",
-    "times": "×",
-    "×": "×",
-    "+": "+",
-    "ft": "ft",
-    "okina": "ʻ",
-    "hamza": "ʼ",
-    "ayin": "ʽ",
-    "number sign": "#",
-    "ad": "AD",
-    "bce": "BCE",
-    "euro": "€",
-}
-
-_LANGUAGES = dict(
-    pair.split(":")
-    for pair in (
-        "ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bo:Tibetan ca:Catalan cs:Czech cy:Welsh da:Danish "
-        "de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish fr:French "
-        "fro:Old_French ga:Irish gd:Scottish_Gaelic gl:Galician grc:Ancient_Greek he:Hebrew hi:Hindi hr:Croatian "
-        "hu:Hungarian hy:Armenian id:Indonesian is:Icelandic it:Italian ja:Japanese ka:Georgian kk:Kazakh ko:Korean "
-        "ku:Kurdish la:Latin lb:Luxembourgish lt:Lithuanian lv:Latvian mk:Macedonian mn:Mongolian ms:Malay mt:Maltese "
-        "nl:Dutch nn:Norwegian no:Norwegian non:Old_Norse ang:Old_English oc:Occitan pa:Punjabi pl:Polish pt:Portuguese "
-        "ro:Romanian ru:Russian rus:Russian sa:Sanskrit sh:Serbo-Croatian sk:Slovak sl:Slovene sq:Albanian sr:Serbian "
-        "sv:Swedish sw:Swahili syr:Syriac ta:Tamil te:Telugu tg:Tajik th:Thai tk:Turkmen tr:Turkish tt:Tatar uk:Ukrainian "
-        "ur:Urdu uz:Uzbek vi:Vietnamese yi:Yiddish zh:Chinese zu:Zulu af:Afrikaans am:Amharic br:Breton ber:Berber"
-    ).split()
+_SHOWN_ARGUMENT = {**dict.fromkeys(FIRST_ARGUMENT_TEMPLATES, "1"), **dict.fromkeys(SECOND_ARGUMENT_TEMPLATES, "2")}
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
-
-_UNITS = {
-    "km2": "km²",
-    "m2": "m²",
-    "cm2": "cm²",
-    "mi2": "sq mi",
-    "sqmi": "sq mi",
-    "sqkm": "km²",
-    "sqft": "sq ft",
-    "ft2": "sq ft",
-    "m3": "m³",
-    "km3": "km³",
-    "cuft": "cu ft",
-    "cumi": "cu mi",
-    "c": "°C",
-    "°c": "°C",
-    "f": "°F",
-    "°f": "°F",
-    "km/h": "km/h",
-    "acre": "acres",
-    "mile": "miles",
-    "foot": "feet",
-    "inch": "inches",
-    "pd/sqmi": "inhabitants per square mile",
-    "pd/km2": "inhabitants per square kilometre",
-    "pd/sqkm": "inhabitants per square kilometre",
-}
-_RANGES = {
-    "-": "–",
-    "–": "–",
-    "to": " to ",
-    "to-": " to ",
-    "and": " and ",
-    "or": " or ",
-    "x": " by ",
-    "by": " by ",
-    "×": " × ",
-    "*": " × ",
-    "+/-": " ± ",
-    "±": " ± ",
-    ",": ", ",
-    "to about": " to about ",
-}
-_GROUPING = {
-    **dict.fromkeys(("en", "simple", "ja", "zh", "ko", "he", "th"), ","),
-    **dict.fromkeys(("de", "es", "it", "pt", "nl", "tr", "id", "el", "da", "ro"), "."),
-    **dict.fromkeys(("fr", "ru", "uk", "pl", "cs", "sv", "fi", "nb", "no", "hu", "bg"), " "),
-}
-_MONTHS = "January February March April May June July August September October November December".split()
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*([\w -]{1,40}?)\s*=", re.ASCII)
@@ -206,18 +72,18 @@ def mark_of_silent(name: str) -> str | None:
 
     Silent are footnotes, notes to editors, boxes, and pronunciations.
     """
-    if name in _PRONUNCIATIONS or name.startswith("ipa"):
+    if name in PRONUNCIATIONS or name.startswith("ipa"):
         return PRONUNCIATION
-    return REMOVED if name in _SILENT or name.startswith(_SILENT_PREFIXES) else None
+    return REMOVED if name in SILENT_TEMPLATES or name.startswith(SILENT_PREFIXES) else None
 
 
 def can_render(name: str) -> bool:
     """Return whether `render_template` knows words for the template; `name` is normalised."""
     return (
-        name in _TEXT_PLACE
+        name in _SHOWN_ARGUMENT
         or name in _RENDERERS
-        or name in _LITERALS
-        or name in _SHIPS
+        or name in LITERALS
+        or name in SHIP_PREFIXES
         or name.partition(":")[0] in _PARSER_FUNCTIONS
         or _language_of(name) is not None
     )
@@ -231,8 +97,8 @@ def render_template(body: str, language: str) -> str:
         language: code of the wiki's language; dates and numbers follow it where it is known.
     """
     name, arguments = parse_arguments(body)
-    if name in _LITERALS:
-        return _LITERALS[name]
+    if name in LITERALS:
+        return LITERALS[name]
     text = _rendered(name, arguments, language)
     if text is None:
         return MISSING
@@ -240,11 +106,11 @@ def render_template(body: str, language: str) -> str:
 
 
 def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
-    if name in _TEXT_PLACE:
-        return arguments.get(_TEXT_PLACE[name]) or arguments.get("text") or arguments.get("1", "")
+    if name in _SHOWN_ARGUMENT:
+        return arguments.get(_SHOWN_ARGUMENT[name]) or arguments.get("text") or arguments.get("1", "")
     if name in _RENDERERS:
         return _RENDERERS[name](arguments, language)
-    if name in _SHIPS:
+    if name in SHIP_PREFIXES:
         return _ship(name.upper(), arguments)
     function, colon, value = name.partition(":")
     if colon and function in _PARSER_FUNCTIONS:
@@ -257,7 +123,7 @@ def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
 def _language_of(name: str) -> str | None:
     """Return the code in names such as ``lang-grc-gre``, and ``Vol-ru`` elsewhere, whose argument is text."""
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
-    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in _LANGUAGES) else None
+    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in LANGUAGES) else None
 
 
 def format_number(value: str, language: str) -> str:
@@ -265,7 +131,7 @@ def format_number(value: str, language: str) -> str:
     if not _PLAIN_NUMBER.fullmatch(value):
         return value
     whole, point, fraction = value.partition(".")
-    separator = _GROUPING.get(language)
+    separator = DIGIT_GROUPING.get(language)
     if separator is None:
         return value
     decimal_point = "." if separator == "," else ","
@@ -275,7 +141,7 @@ def format_number(value: str, language: str) -> str:
 def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
     if not text:
         return None
-    label = _LANGUAGES.get(code, "").replace("_", " ")
+    label = LANGUAGES.get(code, "")
     return f"{label}: {text}" if language == "en" and label and name.startswith("lang") else text
 
 
@@ -290,11 +156,11 @@ def _convert(arguments: Arguments, language: str) -> str | None:
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
         words += format_number(value.replace("+", " "), language)
         following = arguments.get(str(position + 1), "")
-        if following.lower() in _RANGES:
-            words += _RANGES[following.lower()]
+        if following.lower() in RANGE_WORDS:
+            words += RANGE_WORDS[following.lower()]
             position += 2
             continue
-        words += f" {_UNITS.get(following.lower(), following)}" if following else ""
+        words += f" {UNITS.get(following.lower(), following)}" if following else ""
         compound = arguments.get(str(position + 3), "")
         if compound.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
             return words
@@ -313,7 +179,7 @@ def _value(arguments: Arguments, language: str) -> str | None:
     if arguments.get("e"):
         words += f" × 10^{arguments['e']}"
     unit = arguments.get("u") or arguments.get("ul") or ""
-    return f"{words} {_UNITS.get(unit.lower(), unit)}".strip()
+    return f"{words} {UNITS.get(unit.lower(), unit)}".strip()
 
 
 def _fraction(arguments: Arguments, language: str) -> str | None:
@@ -349,7 +215,7 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
     return f"{'as of' if arguments.get('lc') else 'As of'} {date}" if date else None
 
 
-def _prefixed(prefix: str) -> Callable[[Arguments, str], str | None]:
+def _prefixed(prefix: str) -> Renderer:
     def render(arguments: Arguments, language: str) -> str | None:
         years = [arguments[key] for key in ("1", "2") if arguments.get(key)]
         return f"{prefix} {'–'.join(years)}" if years else prefix
@@ -357,14 +223,14 @@ def _prefixed(prefix: str) -> Callable[[Arguments, str], str | None]:
     return render
 
 
-def _joined(separator: str) -> Callable[[Arguments, str], str | None]:
+def _joined(separator: str) -> Renderer:
     def render(arguments: Arguments, language: str) -> str | None:
         return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
 
     return render
 
 
-def _currency(sign: str) -> Callable[[Arguments, str], str | None]:
+def _currency(sign: str) -> Renderer:
     return lambda arguments, language: sign + format_number(arguments.get("1", ""), language)
 
 
@@ -400,9 +266,7 @@ def _ship(prefix: str, arguments: Arguments) -> str:
     return f"{name} ({arguments['2']})" if arguments.get("2") else name
 
 
-_SHIPS = _names("uss, hms, ss, ms, rms, hmas, hmcs, ins, mv, rv, usns, uscgc, sms, css, hmt, ps, usat")
-
-_RENDERERS: dict[str, Callable[[Arguments, str], str | None]] = {
+_RENDERERS: dict[str, Renderer] = {
     **dict.fromkeys(("convert", "cvt", "unité", "unidad", "unitade"), _convert),
     **dict.fromkeys(("val", "valn", "nombre"), _value),
     **dict.fromkeys(("frac", "sfrac", "fraction", "sfraction"), _fraction),

@@ -1,0 +1,102 @@
+"""The marks that removals leave in a text, and how the text is mended at them.
+
+Only there: punctuation that the authors wrote stays as it is. "Berlin (<removed>; born 1237)" becomes
+"Berlin (born 1237)", and where words are missing that the sentence needs, a `GAP` stands.
+"""
+
+import re
+
+REMOVED = "\x01"
+"""Mark of a removal that the sentence does without: a footnote, a box."""
+PRONUNCIATION = "\x03"
+"""Mark of a removal like `REMOVED`, whose introduction ("locally", "or") goes with it."""
+MISSING = "\x02"
+"""Mark of a removal that may have been words of the sentence: an unknown template."""
+GAP = "\ufffc"
+"""Stands in clean text where words are missing (OBJECT REPLACEMENT CHARACTER): its sentence should be left out."""
+
+_LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?[a-zA-Z][^<>]{0,300}+>|</?ref\b", re.IGNORECASE)
+_HOLE = re.compile(r"[\x01-\x03\ufffc]")
+_MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
+_ADJACENT_MARKS = re.compile(r"[\x01-\x03](?:\s*+[\x01-\x03])++")
+_PARENTHESIS = re.compile(r"[\x20\xa0]?[(（]([^()（）]{0,600}+)[)）]")
+_SILENT_HOLE = re.compile(r"\s*+[\x01\x03]\Z|[\x01\x03]")
+_SEPARATOR = re.compile(r"([;,；，、])")
+_EMPTY_START = re.compile(r"([(（])\s*+[\x01-\x03][\s;,:；，、：]*+(?:(?:or|and)\s)?")
+_EMPTY_ITEM = re.compile(r"[;,；，、]\s*+[\x01-\x03](?=\s*+[;,)；，、）]|\s*+\.(?:\s|$))")
+_BEFORE_PUNCTUATION = re.compile(r"\s*+[\x01\x03]\s*+(?=[,.;:!?)])")
+_LABEL = re.compile(r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE)
+_DASHES = "–—-"
+_OPENING_QUOTES = '「『“„«‘"'
+
+
+def repair_paragraph(block: str) -> str:
+    """Return the block as one line of clean text, empty where it holds no words."""
+    if _HOLE.search(block):
+        block = _mend(block)
+    paragraph = " ".join(block.split())
+    if _LEFTOVER.search(paragraph):
+        paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
+    return paragraph if any(map(str.isalpha, paragraph)) else ""
+
+
+def _mend(block: str) -> str:
+    """Close the holes at the marks of removals, or put a `GAP` where words are missing."""
+    # The greatest need of adjacent marks counts: MISSING, then PRONUNCIATION, then REMOVED.
+    block = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), block)
+    for _ in range(2):
+        block = _PARENTHESIS.sub(_mend_parenthesis, block)
+    block = _EMPTY_START.sub(r"\1", block)
+    block = _EMPTY_ITEM.sub("", block)
+    block = _BEFORE_PUNCTUATION.sub("", block).replace(REMOVED, "").replace(PRONUNCIATION, "")
+    return _MISSING_MARK.sub(_gap, block) if MISSING in block else block
+
+
+def _mend_parenthesis(match: re.Match[str]) -> str:
+    """Leave out what a removal emptied in a parenthesis: "(IPA: ; born 1950)" becomes "(born 1950)"."""
+    inside = match[1]
+    if not _HOLE.search(inside):
+        return match[0]
+    separators_and_items = ["", *_SEPARATOR.split(inside)]
+    kept = ""
+    for separator, item in zip(separators_and_items[::2], separators_and_items[1::2], strict=True):
+        if not _is_emptied(item):
+            kept += (separator if kept else "") + _SILENT_HOLE.sub("", item)
+    kept = kept.strip()
+    opening, closing = match[0].index(inside), len(inside)
+    return f"{match[0][:opening]}{kept}{match[0][opening + closing :]}" if kept else ""
+
+
+def _is_emptied(item: str) -> bool:
+    """Return whether an item of a parenthesis lost what it was there for."""
+    rest = _HOLE.sub("", item).strip()
+    if len(rest) == len(item.strip()):
+        return not rest
+    if MISSING in item and (rest[:1] in _DASHES or rest[-1:] in _DASHES or len(rest.split()) <= 2):
+        return True
+    if PRONUNCIATION in item and rest.islower() and len(rest.split()) <= 2:
+        return True
+    return _LABEL.fullmatch(rest) is not None
+
+
+_MISSING_MARK = re.compile(MISSING)
+
+
+def _gap(match: re.Match[str]) -> str:
+    """Return a `GAP` where the sentence cannot do without the words, else nothing.
+
+    A template that directly follows a word or a full stop is a footnote; one that begins the text is a box.
+    """
+    text, start, end = match.string, match.start(), match.end()
+    before, after = text[max(start - 3, 0) : start], text[end : end + 3]
+    begins = not before.strip() or before.rstrip()[-1] in ".!?:"
+    if begins:
+        return GAP if after.strip()[:1].islower() else ""
+    if before[-1].isspace() or before[-1] in _OPENING_QUOTES or (_is_unspaced(before[-1]) and _is_unspaced(after[:1])):
+        return GAP
+    return ""
+
+
+def _is_unspaced(character: str) -> bool:
+    """Return whether it is a letter of a script without spaces: Chinese, Japanese, Thai and their neighbours."""
+    return character.isalpha() and ("\u0e00" <= character <= "\u0fff" or "\u2e80" <= character <= "\u9fff")

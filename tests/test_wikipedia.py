@@ -1,0 +1,266 @@
+import bz2
+import gzip
+import io
+import lzma
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+from xml.sax.saxutils import escape
+
+import pytest
+from clozeworks.pipeline import dump_pages
+from clozeworks.pipeline.records import InputRange, RawDocument
+from clozeworks.pipeline.tally import Tally
+from clozeworks.pipeline.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+WIKIPEDIA = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikipedia"
+HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <siteinfo><sitename>Wikipedia</sitename><dbname>testwiki</dbname><namespaces>
+    <namespace key="0" case="first-letter" />
+    <namespace key="1" case="first-letter">Talk</namespace>
+    <namespace key="14" case="first-letter">Category</namespace>
+  </namespaces></siteinfo>
+"""
+FOOT = "</mediawiki>\n"
+
+
+def page(number: int, text: str = "", *, title: str = "", ns: int | None = 0, extra: str = "") -> str:
+    namespace = "" if ns is None else f"<ns>{ns}</ns>"
+    return (
+        f"  <page>\n    <title>{escape(title or f'Page {number}')}</title>{namespace}<id>{number}</id>{extra}\n"
+        f"    <revision><id>7</id><text xml:space='preserve'>{escape(text or f'Text {number} is prose.')}</text>"
+        "</revision>\n  </page>\n"
+    )
+
+
+def multistream(texts: list[str]) -> bytes:
+    return b"".join(bz2.compress(text.encode()) for text in texts)
+
+
+def read(
+    content: bytes, name: str = "dump.xml", num_ranges: int = 1, tally: Tally | None = None
+) -> tuple[list[RawDocument], Tally]:
+    tally = tally or Tally()
+    opened: Callable[[str], BinaryIO] = lambda path: io.BytesIO(content)  # noqa: E731
+    ranges = plan_dump_ranges("/folder/" + name, name, len(content), -(-len(content) // num_ranges))
+    return [document for part in ranges for document in read_dump(part, opened, tally)], tally
+
+
+def ids(documents: list[RawDocument]) -> list[int]:
+    return [int(document.id) for document in documents]
+
+
+def test_plan_covers_the_file_without_overlap() -> None:
+    ranges = plan_dump_ranges("p/a.xml.bz2", "a.xml.bz2", 1001, 100)
+    assert ranges[0].start == 0 and ranges[-1].stop == 1001 and len(ranges) == 11
+    assert all(left.stop == right.start for left, right in pairwise(ranges))
+    whole = InputRange(path="p/a.xml.gz", name="a.xml.gz", format="wikipedia")
+    assert plan_dump_ranges("p/a.xml.gz", "a.xml.gz", 1001, 100) == [whole]
+
+
+def test_reads_an_article() -> None:
+    documents, tally = read((HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode())
+    assert documents == [
+        RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
+    ]
+    assert tally.to_record()["counts"] == {"pages": 1}
+
+
+@pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
+@pytest.mark.parametrize("compression", ["plain", "multistream", "page tags across streams", "gz", "xz"])
+def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 64)
+    texts = [HEAD, *("".join(page(3 * part + index) for index in range(3)) for part in range(12)), FOOT]
+    whole = "".join(texts)
+    content, name = {
+        "plain": (whole.encode(), "dump.xml"),
+        "multistream": (multistream(texts), "dump.xml.bz2"),
+        # As pbzip2 writes: a stream for every so many bytes, in the middle of tags.
+        "page tags across streams": (
+            multistream([whole[start : start + 173] for start in range(0, len(whole), 173)]),
+            "dump.xml.bz2",
+        ),
+        "gz": (gzip.compress(whole.encode()), "dump.xml.gz"),
+        "xz": (lzma.compress(whole.encode()), "dump.xml.xz"),
+    }[compression]
+    documents, tally = read(content, name, num_ranges)
+    assert ids(documents) == list(range(36))
+    assert {document.source for document in documents} == {"testwiki"}
+    assert tally.counts["pages"] == 36 and not tally.bad
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.lists(st.integers(0, 5000), max_size=6))
+def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: list[int]) -> None:
+    whole = HEAD + "".join(page(number) for number in range(8)) + FOOT
+    texts, begin = [], 0
+    for size in stream_sizes:
+        texts.append(whole[begin : begin + size])
+        begin += size
+    content = multistream([text for text in [*texts, whole[begin:]] if text])
+    bounds = sorted({0, *(min(cut, len(content)) for cut in cuts), len(content)})
+    found: list[int] = []
+    for start, stop in pairwise(bounds):
+        part = InputRange(path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop)
+        found += ids(list(read_dump(part, lambda path: io.BytesIO(content), Tally())))
+    assert found == list(range(8))
+
+
+def test_a_single_stream_is_read_by_its_first_range() -> None:
+    rng = random.Random(0)
+    noise = "".join(chr(rng.randrange(97, 123)) for _ in range(20_000))
+    content = multistream([HEAD + "".join(page(number, f"Text {noise}") for number in range(5)) + FOOT])
+    documents, tally = read(content, "dump.xml.bz2", 4)
+    assert ids(documents) == list(range(5))
+    assert tally.counts["single_stream_files"] == 1
+    _, tally = read(multistream([HEAD, page(1), FOOT]), "dump.xml.bz2")
+    assert "single_stream_files" not in tally.counts
+
+
+def test_what_is_left_out_is_counted() -> None:
+    pages = [
+        page(1),
+        page(2, ns=1, title="Talk:Page"),
+        page(3, "Text", extra='<redirect title="Page 1" />'),
+        page(4, "#перенаправление [[Page 1]]"),
+        page(5, "'''X''' may be:\n* y\n{{Human name disambiguation}}"),
+        page(6, " "),
+        page(7, "* only\n* a list"),
+        page(8, "#REDIRECT: [[Page 1]]"),
+        page(9).replace("<revision>", "<revision><model>json</model>"),
+    ]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    assert ids(documents) == [1]
+    assert dict(tally.counts) == {
+        "pages": 9,
+        "other_namespaces": 1,
+        "redirects": 3,
+        "disambiguation_pages": 1,
+        "empty_pages": 2,
+        "other_models": 1,
+    }
+    assert not tally.bad
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "expected"),
+    [
+        ("Mercury", "{{disambig}}", True),
+        ("Mercury", "{{ Geodis |x}}", True),
+        ("Merkur", "x\n{{Begriffsklärung}}", True),
+        ("マーキュリー", "{{aimai}}", True),
+        ("Mercury (disambiguation)", "x", True),
+        ("Mercury", "__DISAMBIG__", True),
+        ("Mercury", "A {{disambiguation needed|date=x}} planet {{convert|5|km}}", False),
+        ("Mercury", "{{other uses|Mercury (disambiguation)}} A planet", False),
+    ],
+)
+def test_disambiguation_pages(title: str, text: str, expected: bool) -> None:
+    assert is_disambiguation(title, text) is expected
+
+
+def test_old_schema_takes_namespace_and_database_from_the_head() -> None:
+    head = (
+        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" xml:lang="zh-min-nan"><siteinfo>'
+        '<namespaces><namespace key="0" /><namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
+    )
+    pages = page(1, ns=None) + page(2, ns=None, title="Thó-lūn & x:Page") + page(3, ns=None, title="Re: Title")
+    documents, tally = read((head + pages + FOOT).encode())
+    assert [(document.source, document.language) for document in documents] == [("zh_min_nanwiki", "zh-min-nan")] * 2
+    assert ids(documents) == [1, 3] and tally.counts["other_namespaces"] == 1
+
+
+def test_a_damaged_head_has_defaults() -> None:
+    site = parse_siteinfo("<mediawi")
+    assert (site.database, site.language) == ("wikipedia", "en")
+
+
+def test_a_corrupt_stream_costs_only_itself() -> None:
+    streams = [multistream([HEAD])] + [multistream([page(number)]) for number in range(6)]
+    streams[3] = streams[3][:40] + bytes(value ^ 0xFF for value in streams[3][40:80]) + streams[3][80:]
+    for num_ranges in (1, 2, 5):
+        documents, tally = read(b"".join(streams), "dump.xml.bz2", num_ranges)
+        assert ids(documents) == [0, 1, 3, 4, 5]
+        assert tally.bad == {"corrupt_bz2_stream": 1}
+    assert f"byte {sum(map(len, streams[:3]))}" in tally.examples["corrupt_bz2_stream"][0]
+
+
+def test_a_file_that_ends_early() -> None:
+    whole = (HEAD + page(1) + page(2)).encode()
+    documents, tally = read(whole[:-40])
+    assert ids(documents) == [1] and tally.bad == {"cut_off_page": 1}
+    documents, tally = read(gzip.compress(whole)[:-60], "dump.xml.gz")
+    assert tally.bad["corrupt_file"] == 1
+    documents, tally = read(multistream([HEAD + page(1), page(2)])[:-20], "dump.xml.bz2")
+    assert ids(documents) == [1] and tally.bad["corrupt_bz2_stream"] == 1
+
+
+def test_a_broken_page_costs_only_itself() -> None:
+    pages = [page(1), page(2).replace("</title>", ""), page(3)[:60], page(4), page(5, "Bad ?? bytes.")]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
+    assert ids(documents) == [1, 4, 5]
+    assert documents[-1].paragraphs == ["Bad \ufffd\ufffd bytes."]
+    assert tally.bad == {"malformed_page": 1, "cut_off_page": 1, "invalid_utf8": 1}
+
+
+def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
+    documents, tally = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
+    assert ids(documents) == [1, 3] and tally.bad == {"oversized_page": 1}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "windows-1251", "utf-8-sig"])
+def test_encodings_that_the_file_states(encoding: str) -> None:
+    declared = f'<?xml version="1.0" encoding="{encoding}"?>\n' if encoding == "windows-1251" else ""
+    content = (declared + HEAD + page(1, "Это текст.") + page(2) + FOOT).encode(encoding)
+    for num_ranges in (1, 3):
+        documents, tally = read(content, "dump.xml", num_ranges)
+        assert ids(documents) == [1, 2] and documents[0].paragraphs == ["Это текст."] and not tally.bad
+
+
+def real(name: str) -> Path:
+    if not (WIKIPEDIA / name).exists():
+        pytest.skip(f"{name} is not here: it is real data that does not come with the package")
+    return WIKIPEDIA / name
+
+
+def read_file(path: Path, num_ranges: int) -> tuple[list[RawDocument], Tally]:
+    size, tally = path.stat().st_size, Tally()
+    ranges = plan_dump_ranges(str(path), path.name, size, -(-size // num_ranges))
+    return [document for part in ranges for document in read_dump(part, lambda name: open(name, "rb"), tally)], tally
+
+
+def test_a_real_wiki_is_the_same_in_any_split() -> None:
+    path = real("ltgwiki-pages-articles-multistream.xml.bz2")
+    whole, tally = read_file(path, 1)
+    assert tally.counts["pages"] == 2004 and tally.counts["other_namespaces"] == 2004 - 1050 and not tally.bad
+    assert whole == read_file(path, 2)[0] == read_file(path, 7)[0]
+
+
+def test_real_single_and_multistream_hold_the_same_articles() -> None:
+    single, tally = read_file(real("enwiki-pages-articles-excerpt.xml.bz2"), 1)
+    assert tally.counts["single_stream_files"] == 1 and len(single) > 90
+    assert single == read_file(real("enwiki-gensim206-pages-articles-multistream.xml.bz2"), 3)[0]
+    einstein = next(document for document in single if document.title == "Albert Einstein")
+    assert einstein.paragraphs[0].startswith(
+        "Albert Einstein (14 March 1879 – 18 April 1955) was a German-born theoretical physicist."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "bad"),
+    [
+        ("jawiki-truncated-100k.xml.xz", "jawiki", {"cut_off_page": 1}),
+        ("bgwiki-utf16-excerpt.xml.bz2", "bgwiki", {}),
+        ("enwiki-20090902-pages-articles-sample.xml", "enwiki", {}),
+    ],
+)
+def test_real_files_with_a_difficulty(name: str, source: str, bad: dict[str, int]) -> None:
+    documents, tally = read_file(real(name), 3)
+    assert documents and {document.source for document in documents} == {source}
+    assert tally.bad == bad
