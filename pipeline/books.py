@@ -22,16 +22,16 @@ from typing import BinaryIO, Literal, NamedTuple
 from . import gutenberg
 from .gutenberg import Block
 from .records import InputRange, RawDocument
+from .sentences import SENTENCE_ENDS, ends_sentence
 from .tally import Tally
 
 LONGEST_DOCUMENT = 4_000_000
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 24
+LONGEST_BLOCK_LINES = 5000
 WRAP_WIDTH = 100
 
-_SENTENCE_ENDS = tuple(".?!:…。！？।")
-_CLOSERS = " '\"”’»)]_*」』"
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].")
 _HEADING = re.compile(
     r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
@@ -42,13 +42,11 @@ _HEADING = re.compile(
 )
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
-_ENDS_PROSE = tuple(".?!:;,…\"'”’»)]—-*。！？」』।")
-_CJK_LINE_BREAK = re.compile(r"(?<=[\u3001-\u9fff\uff01-\uff60]) (?=[\u3001-\u9fff\uff01-\uff60])")
+_ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
+_CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _SUFFIX = re.compile(r"(?:\.txt)?(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]")
-_NUMERAL_ENDS = frozenset("0123456789ivxlcIVXLC. ")
 LONGEST_HEADING = 120
-MOST_HEADING_WORDS = 15
 
 
 class _Form(NamedTuple):
@@ -93,21 +91,22 @@ def _documents(
 ) -> Iterator[RawDocument]:
     head_text = "\n".join(head)
     name = _SUFFIX.sub("", source.name)
-    if source.format == "gutenberg" or gutenberg.is_gutenberg(head_text):
+    is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head_text)
+    if is_book or source.format == "gutenberg":
         fields = gutenberg.read_header(head_text)
-        book = gutenberg.before_footer(chain(head[gutenberg.num_header_lines(head_text) :], lines))
-        width = _form(head[gutenberg.num_header_lines(head_text) :]).width
-        blocks = gutenberg.without_apparatus(_blocks(book, width))
-        parts = _cut(_prose(blocks, tally))
+        head = head[gutenberg.num_header_lines(head_text) :]
+        width = _form(head).width
+        blocks = _blocks(gutenberg.before_footer(chain(head, lines)), width)
+        parts = _cut(_prose(gutenberg.without_apparatus(blocks), tally))
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
     form = _form(head)
-    everything = chain(head, lines)
+    lines = chain(head, lines)
     if documents == "line":
-        parts = ([line] for line in everything if line.strip())
+        parts = ([line] for line in lines if line.strip())
     elif documents == "blank-line" or (documents == "auto" and form.blocks):
-        parts = (part for block in _blank_line_blocks(everything) for part in _cut(_block_paragraphs(block, form)))
+        parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, form)))
     else:
-        return _numbered(_cut(_prose(_blocks(everything, form.width), tally)), name, "text")
+        return _numbered(_cut(_prose(_blocks(lines, form.width), tally)), name, "text")
     return (
         RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
         for number, part in enumerate(parts)
@@ -164,7 +163,7 @@ def _form(head: list[str]) -> _Form:
     lines = [line.rstrip() for line in head if line.strip()]
     lengths = sorted(map(len, lines)) or [0]
     width = lengths[len(lengths) * 95 // 100]
-    ends = sum(1 for line in lines if _ends_sentence(line))
+    ends = sum(1 for line in lines if ends_sentence(line))
     sentences = ends > 0.6 * len(lines)
     return _Form(width=0 if sentences or width > WRAP_WIDTH else width, blocks=_has_sentence_blocks(head))
 
@@ -176,15 +175,11 @@ def _has_sentence_blocks(head: list[str]) -> bool:
     """
     blocks = list(_blank_line_blocks(head))
     lines = [line for block in blocks for line in block]
-    ended = sum(1 for line in lines if _ends_sentence(line))
+    ended = sum(1 for line in lines if ends_sentence(line))
     several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
     return (
         len(blocks) > 1 and len(lines) >= 3 * len(blocks) and ended >= 0.8 * len(lines) and several <= 0.2 * len(lines)
     )
-
-
-def _ends_sentence(line: str) -> bool:
-    return line.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
 
 
 def _blank_line_blocks(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -226,7 +221,7 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
             yield Block(block, gap)
             block, gap = [], 0
         block.append(line)
-        if not width or heading or (is_short and _ends_sentence(line)):
+        if not width or heading or (is_short and ends_sentence(line)) or len(block) == LONGEST_BLOCK_LINES:
             yield Block(block, gap)
             block, gap = [], 0
     if block:
@@ -250,16 +245,21 @@ def _is_prose(text: str, lines: list[str]) -> bool:
         return False
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
         return False
-    if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text.split()):
+    if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text):
         return False
-    numbered = sum(1 for line in lines if line[-1] in _NUMERAL_ENDS and _PAGE_NUMBER.search(line))
-    return 2 * numbered <= len(lines)
+    return not _has_page_number(lines[-1]) or 2 * sum(map(_has_page_number, lines)) <= len(lines)
 
 
-def _reads_like_a_title(words: list[str]) -> bool:
-    """Whether words without a full stop behind them are a heading, not a sentence that a stray blank line cut."""
+def _has_page_number(line: str) -> bool:
+    return _PAGE_NUMBER.search(line[-12:]) is not None
+
+
+def _reads_like_a_title(text: str) -> bool:
+    """Whether a text without a full stop behind it is a heading, not a sentence that a stray blank line cut."""
+    words = text.split()
     capitals = sum(1 for word in words if word[0].isupper())
-    return len(words) <= MOST_HEADING_WORDS and (len(words) <= 6 or 3 * capitals > len(words))
+    # Some scripts have neither capitals nor full stops: there only the length tells.
+    return len(text) < LONGEST_HEADING and (len(words) <= 6 or 3 * capitals > len(words))
 
 
 def _joined(lines: list[str]) -> str:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 _MARK = re.compile(
     r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
-    r"|^\W*start of (?:the|this) project gutenberg|^this e-?text file is presented by project gutenberg",
+    r"|^[^\w\n]*start of (?:the|this) project gutenberg|^this e-?text file is presented by project gutenberg",
     re.IGNORECASE | re.MULTILINE,
 )
 _START = re.compile(
-    r"^\W*(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*"
+    r"^[^\w\n]*(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*"
     r"|\*+ +small print! for .*\*)$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -43,7 +43,7 @@ _CONTENTS = re.compile(
 )
 
 _MARKS_IN_TEXT = re.compile(
-    r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]*\]"
+    r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
     r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|[A-Z]|\*{1,3})\](?!\w)|\{\d{1,4}\}",
     re.IGNORECASE,
 )

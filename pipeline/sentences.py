@@ -18,6 +18,8 @@ LONGEST_CALL = 20_000
 # Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
                    "\ud800-\udfff\ufeff\ufff9-\ufffc]")  # fmt: skip
+SENTENCE_ENDS = tuple(".?!…。！？।॥۔؟։።។။")
+_CLOSERS = " '\"”’»)]}_*」』）】"
 _SENTENCE_END = re.compile(r"[.?!。！？।]['\"”’)\]」』]* ?")
 
 # Wikimedia's codes for projects that sentencex does not know by that name.
@@ -68,6 +70,9 @@ JOINS = (
          "전권을 맡겨 달라.\"|고 요청하였다."),
 )  # fmt: skip
 
+# sentencex leaves a quotation mark that opens a sentence at the end of the one before.
+_LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
+
 
 def normalise(text: str) -> str:
     """Return `text` on one line: any Unicode whitespace becomes a single space, and characters that print nothing
@@ -79,6 +84,15 @@ def normalise(text: str) -> str:
     if text.isprintable():
         return " ".join(text.split()) if "  " in text else text.strip()
     return " ".join(_JUNK.sub("", text).split())
+
+
+def ends_sentence(line: str) -> bool:
+    """Whether `line` ends with the punctuation of a sentence, in any script, closing quotes and brackets aside.
+
+    >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
+    (True, True, False)
+    """
+    return line.rstrip(_CLOSERS).endswith(SENTENCE_ENDS)
 
 
 def split_sentences(paragraphs: list[str], language: str) -> list[str]:
@@ -128,13 +142,16 @@ def _calls(text: str) -> list[str]:
 
 
 def _join(pieces: list[str], pattern: re.Pattern[str]) -> list[str]:
-    """Put together the neighbours that `pattern` says are one sentence."""
+    """Put together the neighbours that `pattern` says are one sentence, and give an opening quote to what it opens."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
         # Nearly all boundaries end here, without the regular expression: a capital letter starts a sentence.
-        if piece[0].isupper() and len(before) > 8 and not before[-3].isdigit():
+        if piece[0].isupper() and before[-1] == " " and len(before) > 8 and not before[-3].isdigit():
             joined.append(piece)
+        elif before[-2:] in _LOST_QUOTES:
+            joined[-1] = before[:-1]
+            joined.append(before[-1] + piece)
         elif pattern.search(f"{before[-20:].rstrip()}\n{piece[:20]}"):
             joined[-1] = before + piece
         else:

@@ -8,13 +8,13 @@ Wikipedia it leaves out 33 % of the lines, which hold 1.9 % of the words.
 import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .errors import UserError
 from .records import InputRange, RawDocument
+from .sentences import ends_sentence
 from .tally import Tally
 
 RANGE_BYTES = 1 << 24
@@ -25,11 +25,10 @@ BUFFER_BYTES = 1 << 20
 SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
-_SENTENCE_ENDS = tuple(".?!…。！？।")
-_CLOSERS = " \"'”’)]»」』）"
 _MARKUP_STARTS = tuple("|!{}<#*=")
-_WIKIMEDIA_HOST = re.compile(
-    r"([a-z-]+)\.(?:m\.)?(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)\.org"
+_WIKIMEDIA_ADDRESS = re.compile(
+    r"https?://([a-z-]+)\.(?:m\.)?"
+    r"(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)\.org(?![\w.-])"
 )
 # The one Wikipedia whose database kept the name of an older code.
 _DATABASE_CODES = {"be-tarask": "be-x-old"}
@@ -94,8 +93,7 @@ def is_prose_line(line: str) -> bool:
     line = line.strip()
     if len(line) < SHORTEST_UNENDED_LINE_BYTES:
         size = len(line.encode("utf-8", "surrogatepass"))
-        ended = line.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
-        if size < (SHORTEST_LINE_BYTES if ended else SHORTEST_UNENDED_LINE_BYTES):
+        if size < (SHORTEST_LINE_BYTES if ends_sentence(line) else SHORTEST_UNENDED_LINE_BYTES):
             return False
     return not line.startswith(_MARKUP_STARTS)
 
@@ -105,13 +103,13 @@ class _Wiki(NamedTuple):
     language: str
 
 
-def wiki_of(url: str | None) -> _Wiki | None:
+def wiki_of(url: str) -> _Wiki | None:
     """Return database name and language of the wiki that an address belongs to; None where it is no wiki's.
 
     >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
     _Wiki(database='zh_yuewiki', language='zh-yue')
     """
-    match = _WIKIMEDIA_HOST.fullmatch((urlsplit(url).hostname or "") if url else "")
+    match = _WIKIMEDIA_ADDRESS.match(url)
     if match is None:
         return None
     language, project = match.groups()
@@ -147,11 +145,11 @@ def _documents(
         if not paragraphs:
             tally.count("rows_without_prose")
             continue
-        wiki = wiki_of(url) or _Wiki("parquet", "")
+        wiki = wiki_of(str(url)) or _Wiki("parquet", "")
         yield RawDocument(
             id=f"{stem}#{number}" if row_id is None else str(row_id),
             source=wiki.database,
-            title=title or "",
+            title="" if title is None else str(title),
             language=wiki.language,
             paragraphs=paragraphs,
         )

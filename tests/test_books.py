@@ -1,5 +1,6 @@
 import gzip
 import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -252,6 +253,14 @@ def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
     assert all(word in source for word in words)
 
 
+@pytest.mark.parametrize(
+    "unit", ["\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - ", "a 1\n"]
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    text = "Project Gutenberg's Book, by A. Writer\n\n" + unit * (400_000 // len(unit)) + "\nIt is the end.\n"
+    assert {document.source for document in read(text)} <= {"gutenberg"}
+
+
 def test_marks_of_plain_text() -> None:
     assert plain("He _was_ there,[12] =indeed=, in snake_case; a = b. [Picture: him]") == (
         "He was there, indeed, in snake_case; a = b. "
@@ -263,6 +272,22 @@ def test_header_fields() -> None:
     assert read_header("Title: Faust\r\nLanguage: German\r\n") == {"title": "Faust", "language": "de"}
     assert read_header("Language: Klingon") == {"language": ""}
     assert read_header("no header") == {}
+
+
+def test_a_paragraph_in_a_script_without_full_stops_is_prose() -> None:
+    thai = "ประเทศไทยเป็นรัฐชาติอันตั้งอยู่ในภูมิภาคเอเชียตะวันออกเฉียงใต้ " * 3
+    assert read(f"{thai}\n\nบทที่หนึ่ง\n\n{thai}")[0].paragraphs == [thai.strip()] * 2
+
+
+def test_the_books_of_the_quickstart_are_prose() -> None:
+    folder = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "corpus" / "books"
+    files = sorted(folder.iterdir())
+    assert len(files) > 10
+    for file in files:
+        (document,) = read(file.read_bytes(), name=file.name)
+        assert document.source == ("gutenberg" if "Project Gutenberg" in file.read_text("utf-8-sig")[:200] else "text")
+        assert 15_000 < sum(map(len, document.paragraphs)) < 120_000
+        assert not [text for text in document.paragraphs if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)]
 
 
 def _real(name: str) -> Callable[[str], BinaryIO]:

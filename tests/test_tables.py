@@ -107,11 +107,12 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
         ("https://be-tarask.wikipedia.org/wiki/A", ("be_x_oldwiki", "be-tarask")),
         ("https://fr.wiktionary.org/wiki/a", ("frwiktionary", "fr")),
         ("https://example.org/en.wikipedia.org", None),
+        ("https://en.wikipedia.org.example.com/wiki/A", None),
+        ("http://[bad", None),
         ("", None),
-        (None, None),
     ],
 )
-def test_wiki_of_an_address(url: str | None, expected: tuple[str, str] | None) -> None:
+def test_wiki_of_an_address(url: str, expected: tuple[str, str] | None) -> None:
     assert wiki_of(url) == expected
 
 
