@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
 from .config import ModelConfig
+from .heads import BertForPreTraining
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
@@ -80,6 +82,16 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
         else:
             target.copy_(weights[name])
     return missing
+
+
+def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) -> BertForPreTraining:
+    """Return the model in `directory` with its pre-training heads, on the CPU, in training mode.
+
+    `changes` to the fields of its `ModelConfig` must leave the shape as it is; dropout for instance.
+    """
+    model = BertForPreTraining(replace(read_config(directory), **changes or {}))
+    load_weights(model, directory)
+    return model
 
 
 def read_tokenizer(directory: str) -> dict[str, bytes]:

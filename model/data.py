@@ -11,11 +11,12 @@ Everything is columnar: a row group becomes flat NumPy arrays, and a batch is ma
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from hashlib import blake2b
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import fsspec
 import numpy as np
@@ -51,6 +52,8 @@ class InstanceDirectory:
     vocab_size: int
     tokenizer: str
     """Fingerprint of the tokenizer that made the token ids."""
+    fingerprint: str
+    """Of the manifest, and so of all that is in the directory."""
 
     @cached_property
     def num_rows(self) -> int:
@@ -103,12 +106,13 @@ class Batch(NamedTuple):
     masked_ids_M: Tensor
     next_sentence_label_B: Tensor | None
 
+    def pin(self) -> "Batch":
+        """Copy the batch to pinned memory, from where a GPU fetches it without waiting."""
+        return Batch(*cast(Any, (None if x is None else x.pin_memory() for x in self)))
+
     def to(self, device: torch.device) -> "Batch":
-        """Copy the batch to `device`; to a GPU through pinned memory, without waiting."""
-        if device.type == "cpu":
-            return self
-        moved = (None if x is None else x.pin_memory().to(device, non_blocking=True) for x in self)
-        return Batch(*cast(Any, moved))
+        """Copy the batch to `device`."""
+        return Batch(*cast(Any, (None if x is None else x.to(device, non_blocking=True) for x in self)))
 
 
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
@@ -117,7 +121,8 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     Raises `UserError` where the directory is unfinished, a shard is missing or cut off, or the split is empty.
     """
     path = str(path).rstrip("/")
-    names = sorted(shard["name"] for shard in _read_manifest(path)["shards"] if shard["name"].startswith(f"{split}-"))
+    manifest = _read_manifest(path)
+    names = sorted(entry["name"] for entry in json.loads(manifest)["shards"] if entry["name"].startswith(f"{split}-"))
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
     groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
@@ -127,13 +132,13 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     if len(set(notes.values())) > 1:
         odd = next(name for name in names if notes[name] != notes[names[0]])
         raise UserError(f"{odd} and {names[0]} in {path} were built with other settings; build the directory again.")
-    return InstanceDirectory(path, groups, *notes[names[0]])
+    return InstanceDirectory(path, groups, *notes[names[0]], blake2b(manifest, digest_size=16).hexdigest())
 
 
-def _read_manifest(path: str) -> dict[str, Any]:
+def _read_manifest(path: str) -> bytes:
     try:
-        with fsspec.open(f"{path}/manifest.json", "rt", encoding="utf-8") as file:
-            return json.load(cast(Any, file))
+        with fsspec.open(f"{path}/manifest.json", "rb") as file:
+            return cast(BinaryIO, file).read()
     except FileNotFoundError:
         raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
 
@@ -196,6 +201,11 @@ def _check_rows(rows: Rows, directory: InstanceDirectory, where: str) -> None:
         raise UserError(f"{where} holds a row of {longest} tokens, but was built for {directory.max_length}.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
         raise UserError(f"{where} masks a position beyond the end of its row; delete it and build again.")
+
+
+def read_split(directory: InstanceDirectory) -> Rows:
+    """Read all rows of a directory's split, in the order of its files; meant for validation."""
+    return concatenate([read_group(directory, group) for group in directory.row_groups])
 
 
 def select(rows: Rows, index: np.ndarray) -> Rows:
@@ -289,24 +299,29 @@ class Sequence:
         return concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
 
 
-def make_batches(rows: Rows, batch_size: int, *, left_to_right: bool = False, multiple: int = 1) -> list[Batch]:
+def make_batches(rows: Rows, batch_size: int, objective: str = "mlm+nsp", multiple: int = 1) -> list[Batch]:
     """Cut `rows`, sorted by length so that little is padded, into batches of at most `batch_size`.
 
-    Rows are padded to a multiple of `multiple` tokens. With `left_to_right` the masks are undone and each token but
-    the first is to be predicted from those before it.
+    Rows are padded to a multiple of `multiple` tokens. `objective` is as in `PretrainConfig`: only ``mlm+nsp`` has
+    next-sentence labels; for ``ltr`` the masks are undone and each token but the first is to be predicted from those
+    before it.
     """
+    return [_make_batch(select(rows, part), objective, multiple) for part in by_length(rows, batch_size)]
+
+
+def by_length(rows: Rows, batch_size: int) -> list[np.ndarray]:
+    """Return the indices of the rows of each batch, longest rows first."""
     order = np.argsort(-rows.lengths, kind="stable")
-    chosen = (select(rows, order[first : first + batch_size]) for first in range(0, len(rows), batch_size))
-    return [_make_batch(part, left_to_right, multiple) for part in chosen]
+    return [order[first : first + batch_size] for first in range(0, len(rows), batch_size)]
 
 
-def _make_batch(rows: Rows, left_to_right: bool, multiple: int) -> Batch:
+def _make_batch(rows: Rows, objective: str, multiple: int) -> Batch:
     num_rows, max_length = len(rows), -(-int(rows.lengths.max()) // multiple) * multiple
     column = np.arange(max_length)
     mask = column < rows.lengths[:, None]
-    flat_ids = rows.unmasked_ids() if left_to_right else rows.input_ids
+    left_to_right = objective == "ltr"
     ids = np.zeros(mask.shape, np.int64)
-    ids[mask] = flat_ids
+    ids[mask] = rows.unmasked_ids() if left_to_right else rows.input_ids
     types = ((column >= rows.segment_b_start[:, None]) & mask).astype(np.int64)
     if left_to_right:
         targets = mask.copy()
@@ -317,11 +332,11 @@ def _make_batch(rows: Rows, left_to_right: bool, multiple: int) -> Batch:
         labels = rows.masked_ids.astype(np.int64)
     tensor = torch.from_numpy
     padding = (None, None) if mask.all() else (tensor(mask), tensor(np.flatnonzero(mask)))
-    nsp = tensor(rows.next_sentence_label.astype(np.int64))
+    nsp = tensor(rows.next_sentence_label.astype(np.int64)) if objective == "mlm+nsp" else None
     return Batch(tensor(ids), tensor(types), *padding, tensor(predicted), tensor(labels), nsp)
 
 
-def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Iterator[T]:
+def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Generator[T, None, None]:
     """Yield ``make(item)`` for each of `items` in order, made by one thread up to `depth` items ahead."""
     pending: deque[Any] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="loader")

@@ -1,5 +1,7 @@
 """Parity of the encoder and its heads with transformers: forward, losses and gradients, in both directions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,8 @@ def make_models(shape: dict, **changes) -> tuple[BertForPreTraining, transformer
     config = ModelConfig(**shape, max_position_embeddings=24, **changes)
     ours = BertForPreTraining(config)
     initialise(ours, config, torch.Generator().manual_seed(1))
-    peer = transformers.BertForPreTraining(transformers.BertConfig(**config.to_hf() | {"attn_implementation": "eager"}))
+    shared: dict[str, Any] = config.to_hf() | {"attn_implementation": "eager"}
+    peer = transformers.BertForPreTraining(transformers.BertConfig(**shared))
     weights = ours.state_dict()
     for name, weight in weights.items():  # biases too must differ from their initial value to be compared
         weight.add_(torch.linspace(-0.05, 0.05, weight.numel()).view(weight.shape))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -110,7 +111,7 @@ def test_batches_hold_what_the_rows_hold(sequence):
 
 def test_left_to_right_predicts_each_token_from_those_before(sequence):
     rows = sequence.rows(0, 6)
-    (batch,) = data.make_batches(rows, 6, left_to_right=True)
+    (batch,) = data.make_batches(rows, 6, "ltr")
     flat = batch.input_ids_BL.reshape(-1)
     torch.testing.assert_close(flat[batch.masked_index_M + 1], batch.masked_ids_M)
     assert len(batch.masked_ids_M) == rows.lengths.sum() - 6
@@ -146,7 +147,7 @@ def test_mistakes_are_named(tmp_path):
         data.open_instances(str(path), "test")
     path = write_instances(tmp_path / "narrow")
     directory = data.open_instances(str(path))
-    wrong = data.InstanceDirectory(directory.path, directory.row_groups, directory.max_length, 20, "")
+    wrong = replace(directory, vocab_size=20)
     with pytest.raises(UserError, match=r"holds token \d+, but its vocabulary has 20 tokens"):
         data.read_group(wrong, directory.row_groups[0])
 

@@ -1,0 +1,50 @@
+"""BERT's optimiser and learning rate (google-research/bert ``optimization.py``)."""
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+BETAS = (0.9, 0.999)
+EPS = 1e-6
+MAX_GRADIENT_NORM = 1.0
+# From this many steps on 0.9**step and 0.999**step are 0 in fp32, and adding 1 to it in fp32 changes nothing.
+NO_CORRECTION_STEP = 2.0**24
+
+
+def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False) -> AdamW:
+    """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused kernel.
+
+    BERT's Adam does not correct its averages for their start at 0. PyTorch's has no such option, but the correction
+    fades with the number of steps, so the count starts where it is gone.
+    """
+    decayed, free = [], []
+    for name, parameter in model.named_parameters():
+        (free if name.endswith("bias") or "LayerNorm" in name else decayed).append(parameter)
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+    optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
+    if not bias_correction:
+        for parameter in decayed + free:
+            state = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[parameter] = {"step": torch.tensor(NO_CORRECTION_STEP, device=parameter.device), **state}
+    return optimizer
+
+
+def set_learning_rate(optimizer: AdamW, rate: float) -> None:
+    """Use `rate` from the next update on."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def learning_rate(step: int, peak: float, warmup_steps: int, num_steps: int) -> float:
+    """Return the rate of the update with index `step`: linear from 0 to `peak`, then along a line to 0 at the end.
+
+    Both lines are measured from step 0, as in google-research/bert, so that the very peak is cut off.
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * (1 - step / num_steps)
+
+
+def default_warmup(num_steps: int) -> int:
+    """Return a tenth of the steps, at most 10,000; for the paper's 1,000,000 steps that is its own number."""
+    return min(10_000, num_steps // 10)

@@ -1,0 +1,308 @@
+"""Pre-training: one loop from instances to an encoder, exact and resumable.
+
+Each update takes the next `batch_size` rows of the endless sequence (see `data`), in micro-batches of rows of similar
+length, on any number of ranks. Losses are divided by the counts of the whole global batch before the backward pass,
+so that neither micro-batches nor ranks change the result but by rounding. Dropout is seeded by (seed, step, rank,
+micro-batch), so that a checkpoint needs no random state, and a resumed run has the same weights to the last bit (CPU).
+"""
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+
+from ..pipeline.errors import UserError
+from ..pipeline.seeding import stable_hash
+from .config import PretrainConfig
+from .data import Batch, by_length, make_batches, prefetch, select
+from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
+from .heads import BertForPreTraining
+from .logs import Clock, RunLog
+from .optim import MAX_GRADIENT_NORM, learning_rate, set_learning_rate
+from .run import SUMMARY, claim, latest_checkpoint, read_summary, save_best, save_checkpoint, write_json
+from .setup import Setup, State, identity, join_ranks, open_directories, set_up, start
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+class Window(NamedTuple):
+    """The rows of one update: this rank's batches, and counts of the whole global batch."""
+
+    batches: list[Batch]
+    num_predicted: int
+    num_rows: int
+    num_tokens: int
+    num_padded: int
+    """Tokens and padding, on all ranks if each had as much padding as this one."""
+
+
+class Update(NamedTuple):
+    """What an update leaves to be looked at; on a GPU it may not be computed yet."""
+
+    step: int
+    sums: torch.Tensor
+    """`evaluate.batch_sums` over the global batch, and the number of ranks that were asked to stop."""
+    micro_losses: torch.Tensor
+    """The loss of each of this rank's micro-batches."""
+    gradient_norm: torch.Tensor
+
+
+@dataclass
+class Run:
+    """A run in progress."""
+
+    setup: Setup
+    model: BertForPreTraining
+    optimizer: AdamW
+    state: State
+    log: RunLog | None
+    """None on all ranks but the first, which alone writes."""
+
+
+def pretrain(
+    config: PretrainConfig,
+    instances: list[str],
+    output: str | Path,
+    progress: Progress | None = None,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Train an encoder on one directory of `instances`, or on two one after the other, into `output`.
+
+    The same call goes on with an interrupted run; `resume` insists that there is one, `overwrite` starts anew. Returns
+    the summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` after SIGINT or SIGTERM, when
+    everything is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the validation metrics ``initial``,
+    ``final`` and ``best`` (see `evaluate.metrics`). `progress` is called after each update (on a GPU after every
+    tenth) with ``step``, ``steps``, ``loss``, ``mlm_accuracy``, ``nsp_accuracy``, ``learning_rate``,
+    ``tokens_per_second``, ``data_wait`` (share of the time) and ``seconds_left``.
+
+    Raises `UserError` for instances that do not fit together or the model, another run's directory, a loss that is
+    not finite, and a checkpoint that cannot be written.
+    """
+    output = Path(output)
+    directories = open_directories(config, instances)
+    with join_ranks(config) as ranks:
+        if ranks.rank == 0:
+            claim(output, identity(config, directories), overwrite)
+        ranks.sum(torch.zeros(1, device=ranks.device))  # the other ranks wait for the claim
+        summary = read_summary(output)
+        if summary:
+            return {**summary, "status": "already finished"}
+        checkpoint = latest_checkpoint(output)
+        if resume and not checkpoint:
+            raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
+        setup = set_up(config, directories, output, ranks)
+        model, optimizer, state = start(setup, checkpoint)
+        with RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
+            return _train(Run(setup, model, optimizer, state, log), progress or (lambda numbers: None))
+
+
+def _train(run: Run, progress: Progress) -> dict[str, Any]:
+    setup, state, config = run.setup, run.state, run.setup.config
+    if config.compile or (config.compile is None and setup.ranks.device.type == "cuda"):
+        run.model.compile()
+    if state.initial is None:
+        state.initial = _evaluate(run)
+    windows = prefetch(lambda step: _make_window(setup, step), range(state.step, config.steps))
+    unsettled: list[Update] = []
+    clock = Clock()
+    with _stop_signals() as stop_asked, closing(windows):
+        while state.step < config.steps:
+            with clock.waiting():
+                window = next(windows)
+            unsettled.append(_update(run, window, stop_asked.is_set()))
+            state.step += 1
+            state.num_rows += window.num_rows
+            state.num_tokens += window.num_tokens
+            clock.count(window.num_tokens, window.num_padded)
+
+            ends, logs = state.step == config.steps, state.step % setup.log_every == 0
+            evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
+            if not (ends or logs or evaluates or saves or state.step % setup.settle_every == 0):
+                continue
+            stops, gradient_norm = _settle(run, unsettled)
+            progress(_live_numbers(run, clock))
+            if logs or ends:
+                _write_log(run, clock, gradient_norm)
+            if evaluates or ends:
+                _evaluate(run)
+            if saves or ends or stops:
+                _save(run)
+            if stops and not ends:
+                return _summary(run, "interrupted")
+    return _finish(run, clock)
+
+
+def _make_window(setup: Setup, step: int) -> Window:
+    sequence, first = setup.stretch(step)
+    rows = sequence.rows(first, first + setup.config.batch_size)
+    on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
+    batches = make_batches(select(rows, setup.own_rows()), setup.micro_batch_size, objective, 8 if on_gpu else 1)
+    num_tokens = int(rows.lengths.sum())
+    num_predicted = num_tokens - len(rows) if objective == "ltr" else int(rows.num_masked.sum())
+    num_padded = sum(batch.input_ids_BL.numel() for batch in batches) * setup.ranks.num_ranks
+    batches = [batch.pin() for batch in batches] if on_gpu else batches
+    return Window(batches, num_predicted, len(rows), num_tokens, num_padded)
+
+
+def _update(run: Run, window: Window, stop_asked: bool) -> Update:
+    """Compute the gradient of the global batch and change the weights once."""
+    setup, step = run.setup, run.state.step
+    rank, _, device = setup.ranks
+    sums = torch.zeros(NUM_SUMS + 1, dtype=torch.float64, device=device)
+    sums[-1] = stop_asked
+    micro_losses = []
+    for index, batch in enumerate(window.batches):
+        torch.manual_seed(stable_hash(setup.config.seed, "dropout", step, rank, index) >> 1)
+        with torch.autocast(device.type, torch.bfloat16, enabled=setup.use_bf16):
+            parts = run.model(*batch.to(device))
+        loss = parts.mlm_loss / window.num_predicted + parts.nsp_loss / window.num_rows
+        loss.backward()
+        micro_losses.append(loss.detach())
+        sums[:-1] += batch_sums(batch, parts)
+    parameters = list(run.model.parameters())
+    for gradient in (parameter.grad for parameter in parameters):
+        if gradient is not None:
+            setup.ranks.sum(gradient)
+    gradient_norm = clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+    set_learning_rate(run.optimizer, _rate(setup, step))
+    run.optimizer.step()
+    run.optimizer.zero_grad()
+    return Update(step, setup.ranks.sum(sums), torch.stack(micro_losses), gradient_norm)
+
+
+def _rate(setup: Setup, step: int) -> float:
+    return learning_rate(step, setup.config.learning_rate, setup.warmup_steps, setup.config.steps)
+
+
+def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
+    """Add up what the last updates left; return whether to stop, and the last norm of the gradient.
+
+    Raises `UserError` naming shards and rows where a loss or a gradient is not finite.
+    """
+    stops, norm = False, 0.0
+    for update in unsettled:
+        *sums, num_stops = update.sums.tolist()
+        norm = update.gradient_norm.item()
+        if not (math.isfinite(sums[0] + sums[1]) and math.isfinite(norm)):
+            _refuse(run.setup, update)
+        run.state.sums = [old + new for old, new in zip(run.state.sums, sums, strict=True)]
+        stops = stops or num_stops > 0
+    unsettled.clear()
+    return stops, norm
+
+
+def _refuse(setup: Setup, update: Update) -> None:
+    sequence, first = setup.stretch(update.step)
+    own = setup.own_rows()
+    lengths = select(sequence.rows(first, first + setup.config.batch_size), own)
+    bad = (~update.micro_losses.isfinite()).nonzero().flatten().tolist()
+    groups = by_length(lengths, setup.micro_batch_size)
+    rows = own[groups[bad[0]]] if bad else own
+    places = sorted(sequence.locate(first + int(row)) for row in rows)
+    named = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
+    what = "loss" if bad else "gradient"
+    raise UserError(
+        f"The {what} is not finite at step {update.step + 1}, on rows among {named} of {sequence.directory.path}; "
+        "lower --learning-rate or look at these rows. The last checkpoint stays."
+    )
+
+
+def _evaluate(run: Run) -> dict[str, float]:
+    """Evaluate on the validation split, log it, and keep the model if it is the best so far."""
+    setup, state = run.setup, run.state
+    values = metrics(setup.ranks.sum(sum_losses(run.model, setup.validation, setup.ranks.device)))
+    state.final = values
+    if run.log:
+        run.log.metrics(state.step, "validation", values)
+    if state.step and (state.best is None or values["loss"] < state.best["loss"]):
+        state.best = {"step": state.step, **values}
+        if run.log:
+            save_best(setup.output, _model_files(run), state.best)
+    return values
+
+
+def _save(run: Run) -> None:
+    if run.log:
+        run.log.flush()
+        config = run.setup.config
+        save_checkpoint(run.setup.output, _model_files(run), run.optimizer.state_dict(), asdict(run.state), config.keep)
+
+
+def _model_files(run: Run) -> dict[str, Any]:
+    shape = run.model.config.to_hf()
+    return {"weights": run.model.state_dict(), "config": shape, "tokenizer": run.setup.tokenizer}
+
+
+def _live_numbers(run: Run, clock: Clock) -> dict[str, Any]:
+    config, step = run.setup.config, run.state.step
+    return {
+        "step": step,
+        "steps": config.steps,
+        **metrics(torch.tensor(run.state.sums)),
+        "learning_rate": _rate(run.setup, step - 1),
+        **clock.rates(),
+        "seconds_left": clock.elapsed() / clock.num_steps * (config.steps - step),
+    }
+
+
+def _write_log(run: Run, clock: Clock, gradient_norm: float) -> None:
+    if run.log:
+        run.log.metrics(run.state.step, "train", _live_numbers(run, clock) | {"gradient_norm": gradient_norm})
+        run.log.speed(run.state.step, clock.rates())
+    run.state.sums = [0.0] * NUM_SUMS
+    clock.begin_interval()
+
+
+def _finish(run: Run, clock: Clock) -> dict[str, Any]:
+    summary = _summary(run, "finished")
+    if run.log:
+        seconds = clock.elapsed()
+        timings = {"seconds": seconds, "steps": clock.num_steps}
+        timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
+        write_json(run.setup.output / "timings.json", timings)
+        write_json(run.setup.output / SUMMARY, summary)
+    return summary
+
+
+def _summary(run: Run, status: str) -> dict[str, Any]:
+    state = run.state
+    return {
+        "status": status,
+        "step": state.step,
+        "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+        "tokens": state.num_tokens,
+        "rows": state.num_rows,
+        "initial": state.initial,
+        "final": state.final,
+        "best": state.best,
+    }
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, so that the update under way is finished and saved; twice ends at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(number, previous[signal.Signals(number)])
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

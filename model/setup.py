@@ -1,0 +1,194 @@
+"""What pre-training needs before its first step: ranks, instances that fit together, model, optimiser, state."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.optim import AdamW
+
+from ..pipeline.errors import UserError
+from ..pipeline.seeding import stable_hash
+from .bert import initialise
+from .checkpoint import load_weights, read_config, read_model, read_tokenizer
+from .config import ModelConfig, PretrainConfig
+from .data import Batch, InstanceDirectory, Sequence, open_instances, read_split, select
+from .evaluate import NUM_SUMS, evaluation_batches, find_device
+from .heads import BertForPreTraining
+from .optim import default_warmup, make_optimizer
+from .run import read_state
+
+# How the work is done, not what it is: these may change when a run is resumed.
+FREE_OPTIONS = ("micro_batch_size", "evaluate_every", "checkpoint_every", "keep", "compile", "device")
+MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
+
+
+class Ranks(NamedTuple):
+    """This process among those that train together (one unless started by torchrun), and its device."""
+
+    rank: int
+    num_ranks: int
+    device: torch.device
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum of `values` over all ranks; works in place."""
+        if self.num_ranks > 1:
+            dist.all_reduce(values)
+        return values
+
+
+@dataclass
+class State:
+    """What a run remembers besides weights and optimiser; saved with each checkpoint."""
+
+    step: int = 0
+    num_tokens: int = 0
+    num_rows: int = 0
+    sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
+    """As `evaluate.batch_sums` gives them, since the last line of the log."""
+    initial: dict[str, float] | None = None
+    best: dict[str, float] | None = None
+    final: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that stays the same while a run lasts."""
+
+    config: PretrainConfig
+    output: Path
+    ranks: Ranks
+    phases: list[Sequence]
+    phase_ends: list[int]
+    micro_batch_size: int
+    warmup_steps: int
+    log_every: int
+    settle_every: int
+    use_bf16: bool
+    validation: list[Batch]
+    tokenizer: dict[str, bytes]
+
+    def stretch(self, step: int) -> tuple[Sequence, int]:
+        """Return the sequence that the update with index `step` draws from, and the position of its first row."""
+        phase = next(phase for phase, end in enumerate(self.phase_ends) if step < end)
+        phase_start = self.phase_ends[phase - 1] if phase else 0
+        return self.phases[phase], (step - phase_start) * self.config.batch_size
+
+    def own_rows(self) -> np.ndarray:
+        """Return the indices of this rank's rows in a global batch."""
+        size, (rank, num_ranks, _) = self.config.batch_size, self.ranks
+        return np.arange(size * rank // num_ranks, size * (rank + 1) // num_ranks)
+
+
+@contextmanager
+def join_ranks(config: PretrainConfig) -> Iterator[Ranks]:
+    """Join the processes that torchrun started, or go alone."""
+    device = find_device(config.device)
+    num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if config.batch_size < num_ranks:
+        raise UserError(f"--batch-size is {config.batch_size}, but {num_ranks} processes need a row each.")
+    if num_ranks == 1:
+        yield Ranks(0, 1, device)
+        return
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(dist.get_rank(), num_ranks, device)
+    finally:
+        dist.destroy_process_group()
+
+
+def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
+    """Open one or two directories; raises `UserError` where they do not fit each other or the checkpoint."""
+    if len(instances) not in (1, 2):
+        raise UserError(f"Pre-training takes one directory of instances or two, but got {len(instances)}.")
+    directories = [open_instances(path) for path in instances]
+    if len({directory.tokenizer for directory in directories}) > 1:
+        raise UserError(f"{instances[1]} was built with another vocabulary than {instances[0]}.")
+    if not config.checkpoint:
+        return directories
+    num_positions = read_config(config.checkpoint).max_position_embeddings
+    for directory in directories:
+        if directory.max_length > num_positions:
+            limit = f"the model in {config.checkpoint} has {num_positions} positions"
+            raise UserError(f"{directory.path} holds rows of up to {directory.max_length} tokens, but {limit}.")
+    if read_tokenizer(config.checkpoint)["vocab.txt"] != read_tokenizer(instances[0])["vocab.txt"]:
+        raise UserError(f"{instances[0]} was built with another vocabulary than {config.checkpoint} has.")
+    return directories
+
+
+def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
+    """Return, as plain JSON values, what makes a run this one and no other."""
+    fields = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
+    fields["instances"] = [directory.fingerprint for directory in directories]
+    return json.loads(json.dumps(fields))
+
+
+def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output: Path, ranks: Ranks) -> Setup:
+    """Resolve the defaults that depend on the device and the instances, and read the validation split."""
+    longest = max(directory.max_length for directory in directories)
+    first_end = round(config.steps * config.phase_shares[0])
+    on_gpu = ranks.device.type == "cuda"
+    has_bf16 = on_gpu and torch.cuda.is_bf16_supported()
+    held_out = read_split(open_instances(directories[-1].path, "validation"))
+    part = select(held_out, np.arange(ranks.rank, len(held_out), ranks.num_ranks))
+    return Setup(
+        config=config,
+        output=output,
+        ranks=ranks,
+        phases=[Sequence(directory, config.seed) for directory in directories],
+        phase_ends=[config.steps] if len(directories) == 1 else [first_end, config.steps],
+        micro_batch_size=config.micro_batch_size or max(1, MICRO_BATCH_TOKENS[ranks.device.type] // longest),
+        warmup_steps=default_warmup(config.steps) if config.warmup_steps is None else config.warmup_steps,
+        log_every=max(1, min(100, config.steps // 200)),
+        # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
+        settle_every=10 if on_gpu else 1,
+        use_bf16=config.precision == "bf16" or (config.precision == "auto" and has_bf16),
+        validation=evaluation_batches(part, config.objective),
+        tokenizer=read_tokenizer(directories[0].path),
+    )
+
+
+def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, State]:
+    """Return model, optimiser and state: new, from another model's weights, or where the run was interrupted."""
+    config = setup.config
+    model = read_model(config.checkpoint, _changes(config)) if config.checkpoint else _new_model(setup)
+    if checkpoint:
+        load_weights(model, checkpoint)
+    model.to(setup.ranks.device).train()
+    optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
+    if not checkpoint:
+        return model, optimizer, State()
+    optimizer_state, state = read_state(checkpoint)
+    optimizer.load_state_dict(optimizer_state)
+    return model, optimizer, State(**state)
+
+
+def _changes(config: PretrainConfig) -> dict[str, Any]:
+    rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
+    return rates | {"is_decoder": config.objective == "ltr"}
+
+
+def _new_model(setup: Setup) -> BertForPreTraining:
+    config, directories = setup.config, [phase.directory for phase in setup.phases]
+    shape = ModelConfig.named(
+        config.model,
+        vocab_size=directories[0].vocab_size,
+        max_position_embeddings=max(512, *(directory.max_length for directory in directories)),
+        num_hidden_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        num_attention_heads=config.num_heads,
+        intermediate_size=config.intermediate_size,
+        **_changes(config),
+    )
+    model = BertForPreTraining(shape)
+    initialise(model, shape, torch.Generator().manual_seed(stable_hash(config.seed, "initial weights") >> 1))
+    return model

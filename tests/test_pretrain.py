@@ -1,0 +1,276 @@
+"""The training loop: exact resume, accumulation, ranks, left-to-right, mistakes, and the export."""
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from clozeworks.model import data
+from clozeworks.model import pretrain as loop
+from clozeworks.model.checkpoint import read_model
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.data import open_instances, read_split
+from clozeworks.model.pretrain import pretrain
+from clozeworks.pipeline.errors import UserError
+from instances_fixture import write_instances
+from safetensors.torch import load_file
+
+SHORT: dict[str, Any] = {
+    "model": "tiny",
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "steps": 12,
+    "batch_size": 12,
+    "learning_rate": 5e-3,
+    "checkpoint_every": 5,
+    "evaluate_every": 4,
+}
+
+
+def make_config(**changes: Any) -> PretrainConfig:
+    return PretrainConfig(**SHORT | changes)
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("instances")))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class KilledError(Exception):
+    pass
+
+
+def kill_at(step: int):
+    def progress(numbers: dict) -> None:
+        if numbers["step"] == step:
+            raise KilledError
+
+    return progress
+
+
+def read_metrics(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model.safetensors")
+
+
+def assert_same_weights(one: Path, two: Path, atol: float = 0.0) -> None:
+    mine, other = weights(one), weights(two)
+    assert mine.keys() == other.keys()
+    for name in mine:
+        torch.testing.assert_close(mine[name], other[name], rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("step", [1, 5, 11])
+def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step):
+    config = make_config()
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = pretrain(config, [instances], whole)
+    with pytest.raises(KilledError):
+        pretrain(config, [instances], broken, kill_at(step))
+    steps = []
+    assert pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"])) == expected
+    assert steps[0] == 5 * (step // 5) + 1 if step != 5 else steps[0] == 1  # killed at 5 before its checkpoint
+    assert_same_weights(whole, broken)
+    for name in ("metrics.csv", "summary.json", "run.json", "config.json"):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
+    states = [run / "checkpoints" / "step-0000012" / "training_state" / "optimizer.pt" for run in (whole, broken)]
+    one, two = (torch.load(path, weights_only=True)["state"] for path in states)
+    assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
+    assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
+
+
+def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
+    config = make_config(steps=2)
+    first = pretrain(config, [instances], tmp_path)
+    assert first["status"] == "finished"
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert pretrain(config, [instances], tmp_path) == {**first, "status": "already finished"}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_path):
+    config = make_config(steps=2)
+    pretrain(config, [instances], tmp_path / "run")
+    changed = make_config(steps=3, keep=2)
+    with pytest.raises(UserError, match=r"holds a run with steps 2 \(now 3\); give another"):
+        pretrain(changed, [instances], tmp_path / "run")
+    assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="is not empty and holds no run"):
+        pretrain(config, [instances], tmp_path / "full")
+    with pytest.raises(UserError, match="no checkpoint to resume"):
+        pretrain(config, [instances], tmp_path / "new", resume=True)
+
+
+def test_micro_batches_do_not_change_the_result(instances, tmp_path):
+    for micro_batch_size in (12, 3):
+        config = make_config(dropout=0.0, micro_batch_size=micro_batch_size)
+        pretrain(config, [instances], tmp_path / str(micro_batch_size))
+    assert_same_weights(tmp_path / "12", tmp_path / "3", atol=1e-5)
+
+
+def test_two_processes_equal_one(instances, tmp_path, monkeypatch):
+    changes = {"dropout": 0.0, "device": "cpu"}
+    config = make_config(**changes)
+    pretrain(config, [instances], tmp_path / "one")
+    code = (
+        "from clozeworks.model.config import PretrainConfig\n"
+        "from clozeworks.model.pretrain import pretrain\n"
+        f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})"
+    )
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
+    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
+    for name, value in (ranks | {"RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    pretrain(config, [instances], tmp_path / "two")
+    assert second.wait(60) == 0
+    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-5)
+    one, two = (read_metrics(tmp_path / name) for name in ("one", "two"))
+    assert [row["step"] for row in one] == [row["step"] for row in two]
+    for mine, other in zip(one, two, strict=True):
+        assert float(mine["mlm_loss"]) == pytest.approx(float(other["mlm_loss"]), abs=1e-4)
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def test_a_signal_saves_and_leaves(instances, tmp_path):
+    def interrupt(numbers: dict) -> None:
+        if numbers["step"] == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    config = make_config()
+    stopped = pretrain(config, [instances], tmp_path / "run", interrupt)
+    assert (stopped["status"], stopped["step"]) == ("interrupted", 4)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    pretrain(config, [instances], tmp_path / "run", resume=True)
+    pretrain(config, [instances], tmp_path / "whole")
+    assert_same_weights(tmp_path / "run", tmp_path / "whole")
+
+
+def test_it_learns_and_the_run_is_a_hugging_face_model(instances, tmp_path):
+    config = make_config(steps=60, evaluate_every=30, dropout=0.0)
+    live = []
+    summary = pretrain(config, [instances], tmp_path, live.append)
+    assert summary["final"]["mlm_loss"] < 0.9 * summary["initial"]["mlm_loss"]
+    assert summary["tokens"] > 60 * 12 * 5 and summary["rows"] == 720
+    assert {"step", "steps", "loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"} <= live[-1].keys()
+    assert live[-1]["seconds_left"] == 0 and live[-1]["tokens_per_second"] > 0
+    rows = read_metrics(tmp_path)
+    assert [int(row["step"]) for row in rows if row["split"] == "validation"] == [0, 30, 60]
+    assert list((tmp_path / "logs").glob("events*"))
+
+    loaded: Any = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    peer, report = loaded
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    rows = read_split(open_instances(instances, "validation"))
+    (batch,) = data.make_batches(rows, len(rows))
+    assert batch.attention_mask_BL is not None and batch.token_index_T is not None
+    arguments = {"token_type_ids": batch.token_type_ids_BL, "attention_mask": batch.attention_mask_BL.long()}
+    ours = read_model(tmp_path).eval()
+    with torch.no_grad():
+        logits = ours.mlm_logits(ours.bert(*batch[:4]), batch.token_index_T)
+        theirs = peer.eval()(batch.input_ids_BL, **arguments)
+    expected = theirs.prediction_logits.flatten(0, 1)[batch.token_index_T]
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer("w9 [MASK]")["input_ids"] == [2, 9, 4, 3]
+    masked = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        again = masked(batch.input_ids_BL, **arguments).logits
+    torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
+
+
+def test_left_to_right_learns_without_masks_or_next_sentences(instances, tmp_path):
+    config = make_config(steps=60, objective="ltr", dropout=0.0, learning_rate=2e-2)
+    summary = pretrain(config, [instances], tmp_path)
+    # Each token is the one before it plus one: the left context says nearly all.
+    assert summary["final"]["mlm_loss"] < 0.6 * summary["initial"]["mlm_loss"]
+    assert "nsp_loss" not in summary["final"]
+    assert json.loads((tmp_path / "config.json").read_text())["is_decoder"] is True
+
+
+def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
+    longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
+    config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
+    seen = {}
+    original = loop._make_window
+
+    def watch(setup, step):
+        seen[step] = setup.stretch(step)
+        return original(setup, step)
+
+    monkeypatch.setattr(loop, "_make_window", watch)
+    pretrain(config, [instances, longer], tmp_path / "run")
+    assert [sequence.directory.max_length for sequence, _ in seen.values()] == [24] * 9 + [40] * 3
+    assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]
+
+
+def test_continues_from_the_weights_of_another_model(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path / "first")
+    config: dict[str, Any] = {"steps": 1, "batch_size": 4, "warmup_steps": 1, "checkpoint": str(tmp_path / "first")}
+    summary = pretrain(PretrainConfig(**config), [instances], tmp_path / "second")
+    # The first update has learning rate 0, so that the weights are still those of the first run.
+    assert_same_weights(tmp_path / "first", tmp_path / "second")
+    assert summary["initial"]["mlm_loss"] == pytest.approx(summary["final"]["mlm_loss"])
+    other = str(write_instances(tmp_path / "other", vocab_size=70))
+    with pytest.raises(UserError, match="another vocabulary"):
+        pretrain(PretrainConfig(**config), [other], tmp_path / "third")
+    with pytest.raises(UserError, match="another vocabulary"):
+        pretrain(make_config(), [instances, other], tmp_path / "third")
+    with pytest.raises(UserError, match="shape cannot be changed"):
+        PretrainConfig(**config, num_layers=3)
+
+
+def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
+    config = make_config(learning_rate=1e30, warmup_steps=0)
+    with pytest.raises(UserError, match=r"not finite at step \d+, on rows among train-0000\d-of-00002.parquet row \d+"):
+        pretrain(config, [instances], tmp_path)
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_mistakes_in_the_options_are_named(instances, monkeypatch):
+    with pytest.raises(UserError, match="--batch-size is 0"):
+        PretrainConfig(batch_size=0)
+    with pytest.raises(UserError, match="--warmup-steps is 20"):
+        PretrainConfig(warmup_steps=20, steps=10)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="--device is cuda"):
+        pretrain(PretrainConfig(device="cuda"), [instances], "nowhere")
+
+
+def test_training_loads_no_beam_and_says_nothing(instances, tmp_path):
+    code = (
+        "import sys\n"
+        "from clozeworks.model.config import PretrainConfig\n"
+        "from clozeworks.model.pretrain import pretrain\n"
+        f"pretrain(PretrainConfig(**{SHORT | {'steps': 2}!r}), [{instances!r}], {str(tmp_path)!r})\n"
+        "sys.exit('apache_beam' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
