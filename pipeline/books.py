@@ -9,6 +9,8 @@ What a document is, in a text file, is for ``--documents`` to say:
 - ``auto``: ``blank-line`` where the file has the form of google-research's ``sample_text.txt`` (blocks of several
   lines, nearly all of which end a sentence, parted by blank lines), else ``file``. Never ``line``.
 
+A Project Gutenberg file is a book unless ``blank-line`` or ``line`` is asked for.
+
 Files are streamed. A document longer than `LONGEST_DOCUMENT` characters is no book but many, and is cut there between
 two paragraphs, so that memory is bounded.
 """

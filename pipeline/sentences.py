@@ -2,7 +2,7 @@
 
 sentencex (MIT, by Wikimedia) cuts too often at a few places that are frequent in real text. A small table, `JOINS`,
 says what belongs together there; it only ever joins, so nothing is lost. Measured on one core of an AMD EPYC:
-English 50 MB/s, Korean 33 MB/s from paragraphs to sentences.
+English 50 MB/s, Korean 33 MB/s from paragraphs to sentences (sentencex alone: 95 and 69).
 """
 
 import re
@@ -56,11 +56,13 @@ _JA_NEW_SENTENCE = (
     "にもかか|かつて|かれ|やがて|やっと|やはり"
 )
 
+_LOWER_CASE = "".join(char for char in map(chr, range(0x590)) if char.islower())
+
 JOINS = (
     Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
     Join("*", "", r"[,;:)\]}、，；：」』）】]", "the entries 2 −2 8 −92...|, is the double of the first"),
     Join("*", r"^\W*\d+\W*", "", "2.|Only a number is no sentence."),
-    Join("*", r"(?:[?!]|\.\.|…)['\"”’)\]]*", r"[^\W\d_A-Z\u1100-\uffff]", "CERN's site info.cern.ch!|shows it."),
+    Join("*", r"(?:[?!]|\.\.|…)['\"”’)\]]*", f"[{_LOWER_CASE}]", "CERN's site info.cern.ch!|shows it."),
     Join("en", r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir)\.", r"\d",
          "Duration approx.|24 mins."),
     Join("ja", _QUOTE_END, f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って", "彼は「そうだ。」|と言った。"),

@@ -62,6 +62,8 @@ def test_each_rule_joins_its_example(rule: Join) -> None:
         ("en", ['"Is it so?" he asked.', '"It is!"', "They left."]),
         ("en", ["“You know nothing,” I interrupted.", "“You never did.”"]),
         ("en", ["'Go!' said he.", "'Tis late."]),
+        ("ru", ["Да!", "Нет."]),
+        ("hi", ["वाह!", "यह अच्छा है।"]),
         ("ko", ["그는 1990. 10. 3. 에 태어났다.", "그리고 갔다."]),
         ("ko", ["그는 “나는 모른다.”라고 말했다.", "이는 사실이다."]),
         ("ja", ["彼は「そうだ。」と言った。", "それから行った。"]),
