@@ -26,13 +26,17 @@ MIN_WHOLE_WORD_BUDGET = 0.9
 # Deviations are judged at 4 standard errors: one false alarm in 16,000 checks; intervals shown are of 95 %.
 Z_JUDGED, Z_SHOWN = 4.0, 1.96
 NUM_TOP_TOKENS = 30
+TOKENS_AT_ONCE = 1 << 20
 
 Verdict = Literal["ok", "bad", "info"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: what was `measured` and `asked`, for people, and the plain `value` and 95 % `interval`."""
+    """One line of the audit: what was `measured` and `asked`, for people; the plain `value` and its 95 % `interval`.
+
+    `tolerance` is how far `value` may be from one half, where it is an area under the curve.
+    """
 
     name: str
     measured: str
@@ -40,6 +44,7 @@ class Check:
     verdict: Verdict
     value: float
     interval: tuple[float, float] | None = None
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Audit:
 
 
 def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Audit:
-    """Measure the shards that `manifest` lists in `directory`, a row group at a time.
+    """Measure the shards that `manifest` lists in `directory`, a slice at a time.
 
     Raises `UserError` for a shard that is missing, cut off or not of the instances' schema.
     """
@@ -77,7 +82,7 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
     measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
     for shard in manifest["shards"]:
         path = storage.join(directory, shard["name"])
-        for table in _row_groups(path):
+        for table in _tables(path, max(1, TOKENS_AT_ONCE // config.max_length)):
             try:
                 measures.add(shard["name"], read_rows(table))
             except (ValueError, IndexError, KeyError) as error:
@@ -107,11 +112,12 @@ def _config_of(manifest: Mapping[str, Any]) -> BuildConfig:
     return BuildConfig(**{**asked, "mask_split": tuple(asked.get("mask_split", (80, 10, 10)))})
 
 
-def _row_groups(path: str) -> Iterator[pa.Table]:
+def _tables(path: str, num_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of a shard, up to `num_rows` at a time."""
     try:
         with storage.open_input(path) as source, pq.ParquetFile(source) as file:
-            for index in range(file.num_row_groups):
-                yield file.read_row_group(index, use_threads=False)
+            for batch in file.iter_batches(num_rows, use_threads=False):
+                yield pa.Table.from_batches([batch])
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"{path} cannot be read ({error}); build the instances again.") from error
 
@@ -192,7 +198,7 @@ def _is_next_check(measures: Measures) -> Check:
     if judged and deviating:
         measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
     name = "pairs in order" if measures.config.pairing == "sop" else "IsNext"
-    asked = f"50% ± {IS_NEXT_TOLERANCE:.1%} of {ROWS_FOR_EXACT:,} rows or more, below by chance"
+    asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     return Check(name, measured, asked if judged else "not asked", verdict, share, (low, high))
 
 
@@ -212,7 +218,8 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, pairing: str)
     half = min(Z_SHOWN * error, 0.5)
     asked = f"0.50 ± {tolerance}" if judged else "not asked"
     verdict: Verdict = "info" if not judged else "ok" if within else "bad"
-    return Check(name, f"{auc:.3f}", asked, verdict, auc, (max(auc - half, 0.0), min(auc + half, 1.0)))
+    interval = (max(auc - half, 0.0), min(auc + half, 1.0))
+    return Check(name, f"{auc:.3f}", asked, verdict, auc, interval, tolerance if judged else None)
 
 
 def _mask_checks(measures: Measures) -> Iterator[Check]:

@@ -1,6 +1,6 @@
-"""Measure instances from their rows alone, a row group at a time: counts and histograms that add up.
+"""Measure instances from their rows alone, a slice at a time: counts and histograms that add up.
 
-Everything is a sum, so that a corpus of any size is measured in the memory of one row group; what a share needs for
+Everything is a sum, so that a corpus of any size is measured in the memory of one slice of it; what a share needs for
 its confidence interval is summed too.
 """
 
@@ -22,7 +22,7 @@ MAX_ROW_HASHES = 20_000_000
 
 @dataclass(frozen=True)
 class Rows:
-    """One row group, flat: `ids` as stored, `restored` with the original tokens in the masked places.
+    """Some rows of a shard, flat: `ids` as stored, `restored` with the original tokens in the masked places.
 
     `positions` are flat indices; `structural` (bool [num_tokens]) marks where [CLS] and [SEP] belong.
     """
@@ -46,7 +46,7 @@ class Rows:
 
 
 def read_rows(table: pa.Table) -> Rows:
-    """Return a row group's columns as flat arrays.
+    """Return the columns of a table of instances as flat arrays.
 
     Positions outside of their row are counted in `num_misplaced` and read as the row's first token; a `segment_b_start`
     outside of its row is read as its length.
@@ -92,7 +92,7 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Measures:
-    """What was counted over all row groups so far.
+    """What was counted over all rows so far.
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label` holds histograms
     int64 [2, values] of a measure of the row by label; `squares` the sums over rows that cluster-robust intervals
@@ -120,7 +120,7 @@ class Measures:
         self._hash_weights = rng_for(0, "row hashes").integers(1, 2**63, width, dtype=np.uint64)
 
     def add(self, shard: str, rows: Rows) -> None:
-        """Count one row group of the named shard."""
+        """Count some rows of the named shard."""
         self._add_counts(shard, rows)
         self._add_labels(rows)
         self._add_special_tokens(rows)

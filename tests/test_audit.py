@@ -36,7 +36,7 @@ def corpus_of(num_documents: int, seed: int = 0) -> Corpus:
     return Corpus(token_ids, offsets, np.append(0, np.cumsum(sizes)))
 
 
-def build(directory: Path, num_documents: int = 400, **options) -> dict:
+def build(directory: Path, num_documents: int = 250, **options) -> dict:
     """Write a shard of two passes, as the stage does, and return its manifest."""
     config = BuildConfig(**{"duplicates": 2, **options})
     corpus, counts = corpus_of(num_documents), Counter()
