@@ -17,6 +17,7 @@ NUM_TOKENS_SHOWN = 20
 CHART_WIDTH, CHART_HEIGHT = 520, 200
 LEFT, BOTTOM = 56, 26
 
+LABELS = {"sop": ("in order", "swapped"), "none": ("one segment", "–")}
 MARKS = {"ok": ("✓", "holds"), "bad": ("✕", "fails"), "info": ("·", "for information")}
 HEADLINES = {
     "rows": "rows",
@@ -359,10 +360,10 @@ def _example(row: Mapping[str, Any], vocabulary: Vocabulary, labels: tuple[str, 
     text += separator.format(words[b_start - 1].strip())
     if b_start < len(ids):
         text += f'<span class="seg-b">{"".join(words[b_start:-1])}</span>' + separator.format(words[-1].strip())
-    head = (
-        f'<span class="label">{labels[row["next_sentence_label"]]}</span><span>{len(ids)} tokens</span><span>{len(originals)} to predict</span>'
-        f"<span>documents {row['document_a']} and {row['document_b']}</span>"
-    )
+    facts = [f"{len(ids)} tokens", f"{len(originals)} to predict", f"A of document {row['document_a']}"]
+    facts += [f"B of document {row['document_b']}"] if b_start < len(ids) else []
+    head = f'<span class="label">{labels[row["next_sentence_label"]]}</span>'
+    head += "".join(f"<span>{fact}</span>" for fact in facts)
     return f'<div class="row"><div class="head">{head}</div><p>{text}</p></div>'
 
 
