@@ -24,8 +24,8 @@ _MAX_DEPTH = 40
 
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 
-# Neither may a text bring marks of its own, nor an entity smuggle them in.
-_CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127, 0xAD, 0xFFFC])
+# A text may not bring marks of its own, nor may an entity smuggle them in.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
 
 
 def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collection[str] = ()) -> list[str]:
@@ -44,8 +44,7 @@ def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collec
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
     """
-    text = "\n" + markup.translate(_CONTROLS)
-    text = _resolve_tags(text)
+    text = _resolve_tags("\n" + _CONTROLS.sub("", markup))
     text = _Structures(text, language, frozenset(namespaces)).render()
     text = _render_lines(text)
     return [paragraph for block in text.split(PARAGRAPH_BREAK) if (paragraph := repair_paragraph(block))]
@@ -55,29 +54,14 @@ def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collec
 
 _TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
 _DROPPED_ELEMENTS = {
-    **dict.fromkeys(("ref", "templatestyles", "indicator", "noinclude", "rt", "rp", "section"), REMOVED),
+    **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
     **dict.fromkeys(("references", "gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), PARAGRAPH_BREAK),
     **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK),
     **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
 }
-_BREAKING_TAGS = frozenset(
-    (
-        "p",
-        "div",
-        "center",
-        "blockquote",
-        "poem",
-        "hr",
-        "li",
-        "dd",
-        "dt",
-        "tr",
-        "td",
-        "th",
-        *(f"h{n}" for n in range(1, 7)),
-    )
-)
+_BREAKING_TAGS = {"p", "div", "center", "blockquote", "poem", "hr", "li", "dd", "dt", "tr", "td", "th"}
+_BREAKING_TAGS |= {f"h{level}" for level in range(1, 7)}
 _CLOSING_TAGS = {name: re.compile(rf"</(?i:{name})\s{{0,50}}+>") for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")}
 _SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _EXPONENT = re.compile(r"[-−+]?[0-9]+")
@@ -190,7 +174,7 @@ class _Structures:
         while index < stop:
             close = closer.get(index)
             if close is None:
-                out += _drop_unmatched(parts, index), parts[index + 1]
+                out.append(self._unmatched(index))
                 index += 2
                 continue
             token = parts[index]
@@ -227,8 +211,7 @@ class _Structures:
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
         target, pipe, label = parts[index + 1].partition("|")
-        namespace, colon, _ = target.partition(":")
-        if colon and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces:
+        if self._is_dropped(target):
             return REMOVED
         if depth >= _MAX_DEPTH:
             return MISSING
@@ -241,9 +224,22 @@ class _Structures:
             return f"{target} {label}"
         if pipe and (label := label.rpartition("|")[2]):
             return label
-        if colon and not target.startswith(":") and _INTERLANGUAGE.match(target):
+        if _INTERLANGUAGE.match(target):
             return REMOVED
-        return target.strip(":#") if target[:1] in ":#" else target
+        return target.lstrip(":#")
+
+    def _is_dropped(self, target: str) -> bool:
+        """Return whether a link leads to a file or a category."""
+        namespace, colon, _ = target.partition(":")
+        return bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
+
+    def _unmatched(self, index: int) -> str:
+        """Render a token without its counterpart, and the text after it, less the line of what it opened in vain."""
+        token, following = self.parts[index], self.parts[index + 1]
+        begins_line = self.parts[index - 1].endswith("\n")
+        if token.endswith("{|") or (begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))):
+            following = following[following.find("\n") :] if "\n" in following else ""
+        return "\n" + following if token.startswith("\n") else following
 
 
 def _match_structures(parts: list[str]) -> dict[int, int]:
@@ -283,15 +279,6 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     return closer
 
 
-def _drop_unmatched(parts: list[str], index: int) -> str:
-    """Return what stands for a token without its counterpart; what it opened loses the rest of its line."""
-    token = parts[index]
-    following = parts[index + 1]
-    if token.endswith("{|") or (token == "{{" and parts[index - 1].endswith("\n")):
-        parts[index + 1] = following[following.find("\n") :] if "\n" in following else ""
-    return "\n" if token.startswith("\n") else ""
-
-
 # --- 3. lines and inline markup --------------------------------------------------------------------------------------
 
 # Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of broken tables.
@@ -299,8 +286,8 @@ _DROPPED_LINE = re.compile(r"\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# An apostrophe and the start of italics; only the odd number in its line tells it from bold: l'''Odissea''.
-_ELISION = re.compile(r"'''(?<=\w''')(?!')")
+# What may be an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
+_ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
@@ -324,15 +311,26 @@ def _render_lines(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    return html.unescape(match[0]).translate(_CONTROLS) if "&" in match[0] else match[0]
+    return _CONTROLS.sub("", html.unescape(match[0])) if "&" in match[0] else match[0]
 
 
 def _without_emphasis(text: str) -> str:
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        if line.count("'''") % 2:
-            lines[index] = _ELISION.sub("'", line, count=1)
+        if line.count("'''") % 2 and _has_elision(line):
+            elision = next((found for pattern in _ELISIONS if (found := pattern.search(line))), None)
+            if elision:
+                lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
     return "\n".join(lines).replace("'''''", "").replace("'''", "").replace("''", "")
+
+
+def _has_elision(line: str) -> bool:
+    """Return whether both bold and italics are unbalanced, MediaWiki's sign that a bold mark is none."""
+    num_both = line.count("'''''")
+    rest = line.replace("'''''", "")
+    num_bold = rest.count("'''")
+    num_italic = rest.replace("'''", "").count("''")
+    return (num_bold + num_both) % 2 == (num_italic + num_both) % 2 == 1
 
 
 def _variant(match: re.Match[str]) -> str:

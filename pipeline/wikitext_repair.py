@@ -17,14 +17,18 @@ GAP = "\ufffc"
 
 _LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?[a-zA-Z][^<>]{0,300}+>|</?ref\b", re.IGNORECASE)
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
+_SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
+_MISSING_MARK = re.compile(MISSING)
 _MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
-_ADJACENT_MARKS = re.compile(r"[\x01-\x03](?:\s*+[\x01-\x03])++")
-_PARENTHESIS = re.compile(r"[\x20\xa0]?[(（]([^()（）]{0,600}+)[)）]")
-_SILENT_HOLE = re.compile(r"\s*+[\x01\x03]\Z|[\x01\x03]")
+_ADJACENT_MARKS = re.compile(r"[\x01-\x03](?: ?[\x01-\x03])++")
+_PARENTHESIS = re.compile(r"( ?[(（])([^()（）]{0,600}+)([)）])")
+_SILENT_HOLE = re.compile(r" ?[\x01\x03]\Z|[\x01\x03]")
 _SEPARATOR = re.compile(r"([;,；，、])")
-_EMPTY_START = re.compile(r"([(（])\s*+[\x01-\x03][\s;,:；，、：]*+(?:(?:or|and)\s)?")
-_EMPTY_ITEM = re.compile(r"[;,；，、]\s*+[\x01-\x03](?=\s*+[;,)；，、）]|\s*+\.(?:\s|$))")
-_BEFORE_PUNCTUATION = re.compile(r"\s*+[\x01\x03]\s*+(?=[,.;:!?)])")
+_EMPTY_START = re.compile(r"([(（]) ?[\x01-\x03][ ;,:；，、：]*+(?:(?:or|and) )?")
+_EMPTY_ITEM = re.compile(r"[;,；，、] ?[\x01-\x03](?= ?[;,)；，、）]| ?\.(?: |$))")
+_BEFORE_PUNCTUATION = re.compile(r" ?[\x01\x03] ?(?=[,.;:!?)])")
+# "the sound /p/ is": a pronunciation that no name precedes is what the sentence is about.
+_SPOKEN_OF = re.compile(f"(?<=[a-z] ){PRONUNCIATION}(?= [a-z])(?<=.{{60}})")
 _LABEL = re.compile(r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE)
 _DASHES = "–—-"
 _OPENING_QUOTES = '「『“„«‘"'
@@ -32,39 +36,39 @@ _OPENING_QUOTES = '「『“„«‘"'
 
 def repair_paragraph(block: str) -> str:
     """Return the block as one line of clean text, empty where it holds no words."""
-    if _HOLE.search(block):
-        block = _mend(block)
     paragraph = " ".join(block.split())
+    if _HOLE.search(paragraph):
+        paragraph = " ".join(_mend(paragraph).split())
     if _LEFTOVER.search(paragraph):
         paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
     return paragraph if any(map(str.isalpha, paragraph)) else ""
 
 
-def _mend(block: str) -> str:
-    """Close the holes at the marks of removals, or put a `GAP` where words are missing."""
-    # The greatest need of adjacent marks counts: MISSING, then PRONUNCIATION, then REMOVED.
-    block = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), block)
+def _mend(text: str) -> str:
+    """Close the holes at the marks of removals, or put a `GAP` where words are missing; `text` is single-spaced."""
+    # The greatest need of adjacent marks counts.
+    text = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), text)
+    # From the inside out; deeper nesting is not met in prose.
     for _ in range(2):
-        block = _PARENTHESIS.sub(_mend_parenthesis, block)
-    block = _EMPTY_START.sub(r"\1", block)
-    block = _EMPTY_ITEM.sub("", block)
-    block = _BEFORE_PUNCTUATION.sub("", block).replace(REMOVED, "").replace(PRONUNCIATION, "")
-    return _MISSING_MARK.sub(_gap, block) if MISSING in block else block
+        text = _PARENTHESIS.sub(_mend_parenthesis, text)
+    text = _EMPTY_START.sub(r"\1", text)
+    text = _EMPTY_ITEM.sub("", text)
+    text = _BEFORE_PUNCTUATION.sub("", text)
+    text = _SPOKEN_OF.sub(GAP, text)
+    return _MISSING_MARK.sub(_gap, _SILENT_MARK.sub("", text))
 
 
 def _mend_parenthesis(match: re.Match[str]) -> str:
     """Leave out what a removal emptied in a parenthesis: "(IPA: ; born 1950)" becomes "(born 1950)"."""
-    inside = match[1]
+    before, inside, after = match.groups()
     if not _HOLE.search(inside):
         return match[0]
-    separators_and_items = ["", *_SEPARATOR.split(inside)]
     kept = ""
-    for separator, item in zip(separators_and_items[::2], separators_and_items[1::2], strict=True):
+    parts = ["", *_SEPARATOR.split(inside)]
+    for separator, item in zip(parts[::2], parts[1::2], strict=True):
         if not _is_emptied(item):
             kept += (separator if kept else "") + _SILENT_HOLE.sub("", item)
-    kept = kept.strip()
-    opening, closing = match[0].index(inside), len(inside)
-    return f"{match[0][:opening]}{kept}{match[0][opening + closing :]}" if kept else ""
+    return f"{before}{kept.strip()}{after}" if kept.strip() else ""
 
 
 def _is_emptied(item: str) -> bool:
@@ -77,9 +81,6 @@ def _is_emptied(item: str) -> bool:
     if PRONUNCIATION in item and rest.islower() and len(rest.split()) <= 2:
         return True
     return _LABEL.fullmatch(rest) is not None
-
-
-_MISSING_MARK = re.compile(MISSING)
 
 
 def _gap(match: re.Match[str]) -> str:

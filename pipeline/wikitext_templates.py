@@ -12,6 +12,7 @@ from .wiki_names import (
     DIGIT_GROUPING,
     FIRST_ARGUMENT_TEMPLATES,
     LANGUAGES,
+    LAST_ARGUMENT_TEMPLATES,
     LITERALS,
     PRONUNCIATIONS,
     RANGE_WORDS,
@@ -31,6 +32,7 @@ Renderer = Callable[[Arguments, str], str | None]
 """Makes words of arguments and the wiki's language; "" where there is nothing to show, None where it cannot tell."""
 
 _SHOWN_ARGUMENT = {**dict.fromkeys(FIRST_ARGUMENT_TEMPLATES, "1"), **dict.fromkeys(SECOND_ARGUMENT_TEMPLATES, "2")}
+_LABEL_ARGUMENTS = ("lt", "label", "text")
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -38,6 +40,8 @@ _MONTHS = (
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*([\w -]{1,40}?)\s*=", re.ASCII)
+_SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
+_SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{2,12})-([a-z]{2,3})(?:-[a-z-]{1,20})?")
 
@@ -64,7 +68,7 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
 def template_name(head: str) -> str:
     """Return the name that stands before the first pipe, lower-cased, without the template namespace."""
     name = head.replace("_", " ").replace(REMOVED, "").strip().lower()
-    return name.removeprefix("template:").removeprefix("subst:").strip()
+    return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
 
 
 def mark_of_silent(name: str) -> str | None:
@@ -107,7 +111,7 @@ def render_template(body: str, language: str) -> str:
 
 def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
     if name in _SHOWN_ARGUMENT:
-        return arguments.get(_SHOWN_ARGUMENT[name]) or arguments.get("text") or arguments.get("1", "")
+        return next((arguments[key] for key in (*_LABEL_ARGUMENTS, _SHOWN_ARGUMENT[name]) if arguments.get(key)), "")
     if name in _RENDERERS:
         return _RENDERERS[name](arguments, language)
     if name in SHIP_PREFIXES:
@@ -160,7 +164,7 @@ def _convert(arguments: Arguments, language: str) -> str | None:
             words += RANGE_WORDS[following.lower()]
             position += 2
             continue
-        words += f" {UNITS.get(following.lower(), following)}" if following else ""
+        words += f" {_unit(following)}" if following else ""
         compound = arguments.get(str(position + 3), "")
         if compound.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
             return words
@@ -179,7 +183,14 @@ def _value(arguments: Arguments, language: str) -> str | None:
     if arguments.get("e"):
         words += f" × 10^{arguments['e']}"
     unit = arguments.get("u") or arguments.get("ul") or ""
-    return f"{words} {UNITS.get(unit.lower(), unit)}".strip()
+    return f"{words} {_unit(unit)}".strip()
+
+
+def _unit(code: str) -> str:
+    scaled = _SCALED_UNIT.fullmatch(code)
+    if scaled:
+        return f"{_SCALES[scaled[1]]} {_unit(scaled[2])}"
+    return UNITS.get(code.lower(), code)
 
 
 def _fraction(arguments: Arguments, language: str) -> str | None:
@@ -197,7 +208,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
     if not month:
         return year or None
     if not (month.isdecimal() and 1 <= int(month) <= 12):
-        return f"{month} {year}" if not day else f"{day} {month} {year}"
+        return f"{year} {month} {day}".rstrip()
     if language not in ("en", "simple"):
         return None
     name = _MONTHS[int(month) - 1]
@@ -234,8 +245,17 @@ def _currency(sign: str) -> Renderer:
     return lambda arguments, language: sign + format_number(arguments.get("1", ""), language)
 
 
-def _transliteration(arguments: Arguments, language: str) -> str | None:
-    return next((arguments[key] for key in ("3", "2", "1") if arguments.get(key)), "")
+def _last_argument(arguments: Arguments, language: str) -> str | None:
+    """Text after a language code, a size, or the title of a page that another wiki has (``transl|ar|ALA|Allāh``)."""
+    keys = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
+    return next((arguments[key] for key in keys if arguments.get(key)), "")
+
+
+def _century(arguments: Arguments, language: str) -> str | None:
+    """Words of French ``s-|XIX|e``; in other languages the template means something else."""
+    if language != "fr" or not arguments.get("1"):
+        return None
+    return f"{arguments['1']}{arguments.get('2') or 'e'} siècle"
 
 
 def _nihongo(arguments: Arguments, language: str) -> str | None:
@@ -292,15 +312,16 @@ _RENDERERS: dict[str, Renderer] = {
     **dict.fromkeys(("hlist", "cslist"), _joined(", ")),
     **dict.fromkeys(("nihongo",), _nihongo),
     **dict.fromkeys(
-        ("quote", "blockquote", "cquote", "quotation", "bquote", "quote box-", "verse translation-"), _quotation
+        ("quote", "blockquote", "cquote", "quotation", "bquote", "poemquote", "centered pull quote"), _quotation
     ),
     **dict.fromkeys(("citation bloc", "zitat", "cita", "citazione", "цитата", "quotation2"), _quotation),
-    **dict.fromkeys(("transl", "transliteration"), _transliteration),
+    **dict.fromkeys(LAST_ARGUMENT_TEMPLATES, _last_argument),
+    **dict.fromkeys(("s", "s-"), _century),
     **dict.fromkeys(("langx", "lang-x"), _language_text),
     **dict.fromkeys(("audio",), _audio),
     **dict.fromkeys(("読み仮名", "読み仮名 ruby不使用"), _reading),
     "angbr": lambda arguments, language: f"⟨{arguments.get('1', '')}⟩",
-    "e": lambda arguments, language: f" × 10^{arguments.get('1', '')}",
+    "e": lambda arguments, language: f" × 10^{arguments['1']}" if arguments.get("1") else None,
     "music": lambda arguments, language: {"flat": "♭", "sharp": "♯", "natural": "♮"}.get(arguments.get("1", "")),
     "math": lambda arguments, language: arguments.get("1"),
     "ship": lambda arguments, language: _ship(arguments.get("1", ""), {"1": arguments.get("2", "")}),

@@ -19,6 +19,8 @@ def clean(markup: str, language: str = "en") -> str:
         ("'''Ada''' was a ''mathematician''.", "Ada was a mathematician."),
         ("'''''Both''''' and l'''Odissea'' di Omero", "Both and l'Odissea di Omero"),
         ("'''A''' (plural ''As'')", "A (plural As)"),
+        ("'''Omero''' scrisse l'''Odissea''.", "Omero scrisse l'Odissea."),
+        ("'''Bold''' and '''unclosed", "Bold and unclosed"),
         ("A [[town]] in [[France|the south]] and [[mill]]s.", "A town in the south and mills."),
         ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", "See Category:Towns, History, ville."),
         ("[http://x.org The site] and [//y.org] here.", "The site and here."),
@@ -59,6 +61,7 @@ def test_renders_inline_markup(markup: str, text: str) -> None:
         "{{Main|History}}",
         "| row of a broken table",
         "{{unclosed box",
+        "[[File:a.jpg|thumb|unclosed",
         "{{DEFAULTSORT:Town}}",
     ],
 )
@@ -81,6 +84,11 @@ def test_drops_what_is_no_prose(block: str) -> None:
         ("lang-de|Brot", "German: Brot"),
         ("lang-grc-gre|Ἀριστοτέλης", "Ancient Greek: Ἀριστοτέλης"),
         ("nowrap|1 2", "1 2"),
+        ("convert|2|e6acre|km2", "2 million acres"),
+        ("transl|ar|ALA|Allāh", "Allāh"),
+        ("не переведено 5|Имя|Надпись|en|Name", "Надпись"),
+        ("ill|Target|de|Ziel|lt=Label", "Label"),
+        ("citation needed span|text=The claim|date=x", "The claim"),
         ("abbr|BC|Before Christ", "BC"),
         ("sfrac|3|4", "3/4"),
         ("frac|2|3|4", "2 3/4"),
@@ -104,6 +112,7 @@ def test_renders_templates_in_words(template: str, text: str) -> None:
 def test_numbers_and_dates_follow_the_language() -> None:
     assert clean("Es sind {{formatnum:12345.5}} Orte.", "de") == "Es sind 12.345,5 Orte."
     assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == f"Il est né le {GAP} ici."
+    assert clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr") == "Au XIXe siècle, le 1 janvier 1900."
     assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
 
 
@@ -138,6 +147,9 @@ def test_marks_where_words_are_missing() -> None:
     assert clean("It lies {{unknown|5}} north.") == f"It lies {GAP} north."
     assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
     assert clean("{{Infobox}} The town") == "The town"
+    assert clean("In most of the accents that are spoken in the country today, the sound {{IPA|p}} is voiceless.") == (
+        f"In most of the accents that are spoken in the country today, the sound {GAP} is voiceless."
+    )
     assert GAP not in clean("A character \ufffc in the source & an entity &#xFFFC;.")
 
 
@@ -268,7 +280,21 @@ HOSTILE = [
         "_",
         "{{template:",
     ),
-    *("\n{{a\n", "[[File:", "(a; {{IPA}}, ", "{{lang-de|", "<a ", "a '' ", "{{formatnum:1", "}}", "]]", "{{x}}\n \n"),
+    *(
+        "\n{{a\n",
+        "[[File:",
+        "(a; {{IPA}}, ",
+        "{{lang-de|",
+        "<a ",
+        "a '' ",
+        "{{formatnum:1",
+        "}}",
+        "]]",
+        "{{x}}\n \n",
+        " ",
+        "{{sfn}} , ",
+        "(" + "x" * 70 + "{{x}}",
+    ),
 ]
 
 
