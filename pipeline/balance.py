@@ -48,12 +48,12 @@ def match_neighbours(order: np.ndarray, document: np.ndarray) -> tuple[np.ndarra
 
 
 def match_across_documents(
-    items: np.ndarray, document: np.ndarray, rng: np.random.Generator
+    items: np.ndarray, document: np.ndarray, lengths: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Match as many of `items` (indices into `document`) as can be with an item of another document.
+    """Match as many of `items` (indices into `document` and `lengths`) as can be with an item of another document.
 
-    Returns the left and the right item of each match, and the items left over: an odd one, or the surplus of a
-    document that holds more than half, in both cases the last ones.
+    Returns the left and the right item of each match, in each document in order of length, and the items left over:
+    an odd one, or the surplus of a document that holds more than half, in both cases the last of `items`.
     """
     if not len(items):
         return items, items, items
@@ -64,7 +64,7 @@ def match_across_documents(
     rest = np.flatnonzero(belongs)[belongs.sum() - max(surplus, len(items) % 2) :]
     kept = np.delete(items, rest)
     keys = rng.permutation(len(counts))
-    kept = kept[np.argsort(keys[document[kept]], kind="stable")]
+    kept = kept[np.lexsort((lengths[kept], keys[document[kept]]))]
     half = len(kept) // 2
     # Sorted by document, none of which holds more than half: half a length apart, the documents differ.
     return kept[:half], kept[half:], items[rest]
@@ -91,7 +91,7 @@ def exchange(
     order = rng.permutation(np.flatnonzero(not_next))
     order = order[np.argsort(lengths[order], kind="stable")]
     left, right, rest = match_neighbours(order, document)
-    more_left, more_right, rest = match_across_documents(rest, document, rng)
+    more_left, more_right, rest = match_across_documents(rng.permutation(rest), document, lengths, rng)
     left, right = np.concatenate([left, more_left]), np.concatenate([right, more_right])
     source[left], source[right] = right, left
     if len(rest):

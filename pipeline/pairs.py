@@ -143,7 +143,7 @@ def _pair_singles(
     singles = rng.permutation(np.flatnonzero((chunks.stop - chunks.first == 1) & (lengths <= longest)))
     # The longest come last: those left over are to be split in two.
     singles = singles[np.argsort(lengths[singles], kind="stable")]
-    left, right, _ = match_across_documents(singles, segments.document[chunks.first], rng)
+    left, right, _ = match_across_documents(singles, segments.document[chunks.first], lengths, rng)
     return left, right
 
 

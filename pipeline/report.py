@@ -18,14 +18,15 @@ CHART_WIDTH, CHART_HEIGHT = 520, 200
 LEFT, BOTTOM = 56, 26
 
 LABELS = {"sop": ("in order", "swapped"), "none": ("one segment", "–")}
-MARKS = {"ok": ("✓", "holds"), "bad": ("✕", "fails"), "info": ("·", "for information")}
-HEADLINES = {
-    "rows": "rows",
-    "tokens": "tokens",
-    "IsNext": "IsNext",
-    "pairs in order": "in order",
-    "masked share": "masked",
-}
+MARKS = {"ok": ("✓", "holds", "good"), "bad": ("✕", "fails", "bad"), "info": ("·", "for information", "soft")}
+HEADLINES = (
+    "rows",
+    "tokens",
+    "IsNext",
+    "pairs in order",
+    "masked share",
+    "padding that rows of fixed length would need",
+)
 
 STYLE = """
 :root { color-scheme: light dark;
@@ -63,7 +64,7 @@ th { text-align: left; color: var(--soft); font-weight: 500; font-size: 13px; }
 th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 tr:last-child td { border-bottom: 0; } td { font-variant-numeric: tabular-nums; }
 td.mark { width: 24px; font-weight: 700; } tr.info td { color: var(--soft); }
-tr.failed td:not(.asked) { color: var(--bad); font-weight: 600; }
+td.bad { font-weight: 600; }
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
 .band { fill: var(--grid); } .gridline { stroke: var(--grid); } .axis { stroke: var(--soft); }
 .bar-a { fill: var(--a); } .bar-b { fill: var(--b); } .bar-m { fill: var(--mask); }
@@ -161,17 +162,16 @@ def _check_table(audits: Sequence[tuple[str, Audit]]) -> str:
 
 def _check_line(name: str, checks: Sequence[Check | None]) -> str:
     verdicts = {check.verdict for check in checks if check}
-    style = "failed" if "bad" in verdicts else "ok" if "ok" in verdicts else "info"
-    cells = [f"<td>{escape(name)}</td>"]
+    cells = [f'<td class="{"bad" if "bad" in verdicts else ""}">{escape(name)}</td>']
     for check in checks:
         if check is None:
             cells.append("<td></td><td></td><td></td>")
             continue
-        sign, meaning = MARKS[check.verdict]
-        colour = {"ok": "good", "bad": "bad", "info": "soft"}[check.verdict]
-        cells.append(f'<td class="mark {colour}" title="{meaning}">{sign}</td><td>{escape(check.measured)}</td>')
-        cells.append(f'<td class="asked soft">{escape(check.asked)}</td>')
-    return f'<tr class="{style}">{"".join(cells)}</tr>'
+        sign, meaning, colour = MARKS[check.verdict]
+        cells.append(f'<td class="mark {colour}" title="{meaning}">{sign}</td>')
+        cells.append(f'<td class="{"bad" if check.verdict == "bad" else ""}">{escape(check.measured)}</td>')
+        cells.append(f'<td class="soft">{escape(check.asked)}</td>')
+    return f'<tr class="{"info" if verdicts == {"info"} else ""}">{"".join(cells)}</tr>'
 
 
 def _charts(audits: Sequence[tuple[str, Audit]]) -> Iterator[str]:
