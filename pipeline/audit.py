@@ -151,7 +151,7 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     counts, config = measures.counts, measures.config
     yield _exact("rows", counts["rows"], num_rows)
     yield _none("rows over the length limit", counts["rows_too_long"])
-    yield _none("positions outside of their row", counts["misplaced"])
+    yield _none("positions outside of their row or order", counts["misplaced"])
     yield _info("tokens", counts["tokens"], f"{counts['tokens']:,}")
     mean = counts["tokens"] / max(counts["rows"], 1)
     yield _info("mean row length", mean, f"{mean:.1f} of {config.max_length}")
@@ -164,6 +164,7 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
 
 def _label_checks(measures: Measures) -> Iterator[Check]:
     counts, pairing = measures.counts, measures.config.pairing
+    yield _none("labels other than 0 and 1", counts["other_labels"])
     if pairing == "none":
         yield _none("rows with a segment B", counts["rows"] - counts["without_b"])
         return

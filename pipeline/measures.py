@@ -48,8 +48,8 @@ class Rows:
 def read_rows(table: pa.Table) -> Rows:
     """Return the columns of a table of instances as flat arrays.
 
-    Positions outside of their row are counted in `num_misplaced` and read as the row's first token; a `segment_b_start`
-    outside of its row is read as its length.
+    Positions outside of their row are read as the row's first token, a `segment_b_start` outside of it as its length;
+    both are counted in `num_misplaced`, with the positions that do not ascend.
     """
     ids, offsets = _flat(table, "input_ids")
     in_row, mask_offsets = _flat(table, "masked_lm_positions")
@@ -78,7 +78,7 @@ def read_rows(table: pa.Table) -> Rows:
         other_document=table["document_a"].to_numpy() != table["document_b"].to_numpy(),
         duplicate=table["duplicate"].to_numpy(),
         structural=structural,
-        num_misplaced=int(misplaced.sum() + (segment_b_start != stored_start).sum()),
+        num_misplaced=int(misplaced.sum() + (segment_b_start != stored_start).sum() + (np.diff(positions) <= 0).sum()),
     )
 
 
@@ -137,7 +137,8 @@ class Measures:
             unknown_tokens=int((rows.restored == self.vocabulary.unk_id).sum()),
             rows_too_long=int((lengths > self.config.max_length).sum()),
             misplaced=rows.num_misplaced,
-            not_next=int(rows.label.sum()),
+            other_labels=int((rows.label > 1).sum()),
+            not_next=int((rows.label == 1).sum()),
             not_next_same_document=int((~rows.other_document & (rows.label == 1)).sum()),
             is_next_other_document=int((rows.other_document & (rows.label == 0)).sum()),
             without_b=int((rows.segment_b_start == lengths).sum()),
@@ -146,7 +147,7 @@ class Measures:
             own = rows.label[rows.duplicate == duplicate]
             seen = self.passes.setdefault((shard, duplicate), [0, 0])
             seen[0] += len(own)
-            seen[1] += int(own.sum())
+            seen[1] += int((own == 1).sum())
 
     def _add_labels(self, rows: Rows) -> None:
         lengths = rows.lengths

@@ -142,6 +142,15 @@ def position_beyond_row(rows):
     rows[0]["masked_lm_positions"][-1] = len(rows[0]["input_ids"])
 
 
+def positions_out_of_order(rows):
+    rows[0]["masked_lm_positions"].reverse()
+    rows[0]["masked_lm_ids"].reverse()
+
+
+def label_of_another_kind(rows):
+    rows[0]["next_sentence_label"] = 2
+
+
 def longer_not_next(rows):
     """Cut IsNext rows only, as filling NotNext pairs to the brim does."""
     for row in rows:
@@ -175,7 +184,9 @@ def drop_rows(rows):
         (first_token_pad, "masks on [CLS] or [SEP]"),
         (special_in_text, "special tokens in the text"),
         (wrong_first_token, "rows without [CLS] and [SEP] in their places"),
-        (position_beyond_row, "positions outside of their row"),
+        (position_beyond_row, "positions outside of their row or order"),
+        (positions_out_of_order, "positions outside of their row or order"),
+        (label_of_another_kind, "labels other than 0 and 1"),
         (longer_not_next, "AUC of row length for the label"),
         (longer_not_next, "AUC of B ending a sentence for the label"),
         (repeat_rows, "rows that occur twice, masks and all"),
