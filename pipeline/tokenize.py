@@ -15,20 +15,19 @@ across one. Everything else, other white space and control characters too, stays
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
 from .schemas import WORD_COUNTS
-
-Strings = pa.StringArray | pa.LargeStringArray | pa.ChunkedArray
 
 MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece makes [UNK] of a longer word, whatever it is made of."""
@@ -39,7 +38,8 @@ SLICE_BYTES = 8 << 20
 CACHE_BYTES = 128 << 20
 """About the memory that the chunks kept from one call to the next may take; they are forgotten when beyond it."""
 
-_BYTES_PER_CACHED_CHUNK = 130  # a `bytes` object and its place in a dict, besides the text itself
+_BYTES_PER_ENTRY = 130  # of a dict, with a string, besides its characters
+_WORDS_PER_TEXT = 500
 
 _NO_LETTER = "\n"  # which normalisation leaves in no word
 
@@ -83,7 +83,7 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
     return tokenizer
 
 
-class WordSplitter:
+class Speller:
     """Normalise chunks of text and split them into the words that WordPiece sees."""
 
     def __init__(self, normalization: Normalization) -> None:
@@ -91,13 +91,10 @@ class WordSplitter:
         self._normalizer, self._pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
         self._letters = _Letters(self._split)
 
-    def words(self, chunk: bytes) -> list[str]:
-        """Return the words in a `chunk` of UTF-8, in order; none where it is white space or control characters."""
-        text = chunk.decode().lstrip(" ")
-        word = text.translate(self._letters)
-        if _NO_LETTER in word:
-            return self._split(text)
-        return [word] if word else []
+    def spell(self, chunk: str) -> str:
+        """Return the words in a `chunk`, single spaces between them; "" where it has none."""
+        word = chunk.translate(self._letters)
+        return " ".join(self._split(chunk)) if _NO_LETTER in word else word
 
     def _split(self, text: str) -> list[str]:
         return [word for word, _ in self._pre_tokenizer.pre_tokenize_str(self._normalizer.normalize_str(text))]
@@ -129,14 +126,16 @@ class DictionaryTokenizer:
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
         self._tokens, self._normalization = tuple(tokens), normalization
-        self._splitter = WordSplitter(normalization)
-        self._model = bert_tokenizer(tokens, normalization).model
+        self._speller = Speller(normalization)
+        self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
+        self._wordpiece.pre_tokenizer = WhitespaceSplit()  # spellings are normalised and split already
+        self._continues = np.array([token.startswith("##") for token in tokens])
         self._forget()
 
     def __reduce__(self) -> tuple[type, tuple]:
         return DictionaryTokenizer, (self._tokens, self._normalization)
 
-    def encode(self, sentences: Strings) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, sentences: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, one after the other, and where each sentence begins.
 
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
@@ -145,63 +144,71 @@ class DictionaryTokenizer:
         ids, offsets, num_ids = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0
         for text, starts in _slices(sentences):
             cuts = cut_points(text, starts)
-            chunks = _chunks(text, cuts).dictionary_encode()
-            of_chunks = self._ids_of(chunks.dictionary.to_pylist()).take(chunks.indices)
+            chunks, places = _distinct_chunks(text, cuts)
+            of_chunks = self._ids_of(chunks).take(places)
             first_ids = of_chunks.offsets.to_numpy()[np.searchsorted(cuts, starts[1:])]
             ids.append(of_chunks.values.to_numpy())
             offsets.append(first_ids.astype(np.int64) + num_ids)
             num_ids += len(ids[-1])
         return np.concatenate(ids), np.concatenate(offsets)
 
-    def _ids_of(self, chunks: list[bytes]) -> pa.ListArray:
-        """Return the token ids of each of some distinct `chunks`, remembering the new ones."""
+    def _ids_of(self, chunks: list[str]) -> pa.ListArray:
+        """Return the token ids of each of the `chunks`, remembering those not seen before."""
         if self._num_bytes > CACHE_BYTES:
             self._forget()
         entries = list(map(self._entries.get, chunks))
         if None in entries:
-            new_ids: list[list[int]] = []
-            for place, chunk in enumerate(chunks):
-                if entries[place] is None:
-                    entries[place] = self._entries[chunk] = self._entry(chunk, new_ids)
-            self._ids = pa.concat_arrays([self._ids, pa.array(new_ids, pa.list_(pa.int32()))])
+            self._remember([chunk for chunk, entry in zip(chunks, entries, strict=True) if entry is None])
+            entries = list(map(self._entries.get, chunks))
         return self._ids.take(pa.array(entries, pa.int32()))
 
-    def _entry(self, chunk: bytes, new_ids: list[list[int]]) -> int:
-        """Return the place in the cached ids of a `chunk` not seen before; where new, put its ids on `new_ids`."""
-        words = self._splitter.words(chunk)
-        self._num_bytes += len(chunk) + _BYTES_PER_CACHED_CHUNK
-        # "The", " The" and "the" are one word, whose ids need to be found and kept only once.
-        spelling = " ".join(words)
-        entry = self._spellings.get(spelling)
-        if entry is None:
-            entry = self._spellings[spelling] = len(self._ids) + len(new_ids)
-            new_ids.append([token.id for word in words for token in self._model.tokenize(word)])
-            self._num_bytes += len(chunk) + _BYTES_PER_CACHED_CHUNK
-        return entry
+    def _remember(self, chunks: list[str]) -> None:
+        # "The" and "the" are one spelling, whose ids need to be found and kept only once.
+        num_known = len(self._spellings)
+        for chunk in chunks:
+            self._entries[chunk] = self._spellings.setdefault(self._speller.spell(chunk), len(self._spellings))
+        spellings = list(islice(self._spellings, num_known, None))
+        self._ids = pa.concat_arrays([self._ids, self._tokenize(spellings)])
+        num_entries = len(chunks) + len(spellings)
+        self._num_bytes += num_entries * _BYTES_PER_ENTRY + sum(map(len, chunks)) + sum(map(len, spellings))
+
+    def _tokenize(self, spellings: list[str]) -> pa.ListArray:
+        """Return the token ids of all words of each spelling."""
+        # Many words at a time, as one text: the objects that `tokenizers` makes for each text cost more than the work.
+        words = [word for word in " ".join(spellings).split(" ") if word]
+        texts = [" ".join(words[i : i + _WORDS_PER_TEXT]) for i in range(0, len(words), _WORDS_PER_TEXT)]
+        encodings = self._wordpiece.encode_batch_fast(texts)
+        ids = np.array([token_id for encoding in encodings for token_id in encoding.ids], np.int32)
+        # A word begins at each piece without "##": no word but "#" itself has a "#" in it.
+        first_ids = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
+        num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
+        offsets = first_ids[np.cumsum([0, *num_words])]
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
 
     def _forget(self) -> None:
-        self._entries: dict[bytes, int] = {}
+        self._entries: dict[str, int] = {}
         self._spellings: dict[str, int] = {}
         self._ids = pa.array([], pa.list_(pa.int32()))
         self._num_bytes = 0
 
 
-def count_words(sentences: Strings, normalization: Normalization) -> pa.Table:
+def count_words(sentences: pa.Array | pa.ChunkedArray, normalization: Normalization) -> pa.Table:
     """Count the normalised words of `sentences`, as WordPiece sees them.
 
     Returns a table of schema `WORD_COUNTS`, most frequent word first, equal counts in the order of their bytes.
     """
-    chunk_counts: Counter[bytes] = Counter()
+    chunk_counts: Counter[str] = Counter()
     for text, starts in _slices(sentences):
-        chunks = _chunks(text, cut_points(text, starts)).dictionary_encode()
-        counts = np.bincount(chunks.indices.to_numpy(), minlength=len(chunks.dictionary))
-        for chunk, count in zip(chunks.dictionary.to_pylist(), counts.tolist(), strict=True):
+        chunks, places = _distinct_chunks(text, cut_points(text, starts))
+        counts = np.bincount(places.to_numpy(), minlength=len(chunks))
+        for chunk, count in zip(chunks, counts.tolist(), strict=True):
             chunk_counts[chunk] += count
     word_counts: Counter[str] = Counter()
-    splitter = WordSplitter(normalization)
+    speller = Speller(normalization)
     for chunk, count in chunk_counts.items():
-        for word in splitter.words(chunk):
+        for word in speller.spell(chunk).split(" "):
             word_counts[word] += count
+    del word_counts[""]
     columns = [pa.array(word_counts.keys(), pa.string()), pa.array(word_counts.values(), pa.int64())]
     return merge_counts([pa.Table.from_arrays(columns, schema=WORD_COUNTS)])
 
@@ -234,13 +241,18 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.flatnonzero(marks)
 
 
-def _chunks(text: np.ndarray, cuts: np.ndarray) -> pa.BinaryArray:
-    """Return the chunks between `cuts` as an Arrow array on the same memory."""
+def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.Array]:
+    """Return the distinct chunks between `cuts`, without the space before them, and the place of each chunk in them.
+
+    A chunk is listed twice where it stands both with and without a space.
+    """
     buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
-    return pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
+    encoded = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers).dictionary_encode()
+    chunks = pc.call_function("utf8_ltrim", [encoded.dictionary.cast(pa.string())], pc.TrimOptions(" "))
+    return chunks.to_pylist(), encoded.indices
 
 
-def _slices(sentences: Strings) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _slices(sentences: pa.Array | pa.ChunkedArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield about `SLICE_BYTES` at a time of the text, uint8, and where in it sentences begin, with the end."""
     for array in sentences.chunks if isinstance(sentences, pa.ChunkedArray) else [sentences]:
         array = array.fill_null("")

@@ -15,13 +15,16 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
 
+from . import storage
 from .errors import UserError
 from .tokenize import MAX_WORD_CHARACTERS, Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
 LANGUAGES_WITH_ACCENTS = frozenset(
-    "ko ja vi th lo km my bo dz dv hi mr ne sa bn as gu pa or ta te kn ml si".split(),
+    "ko ja vi th lo km my bo dz dv si hi mr ne sa bn as gu pa or ta te kn ml".split()  # noqa: SIM905
 )
 """Languages that "strip accents" would destroy: it decomposes by NFD and drops all nonspacing marks (Mn).
 
@@ -131,12 +134,21 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     }
 
 
+def read_vocabulary(path: str) -> Vocabulary:
+    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own."""
+    present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
+    files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
+    if not present and path.endswith((".txt", ".json")) and storage.exists(path):
+        files = {"vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)}
+    return load_vocabulary(files, path)
+
+
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     """Read a vocabulary from the contents of its files, by their names; `where` they are is for messages.
 
-    Takes ``tokenizer.json``, or else ``vocab.txt``, beside which ``tokenizer_config.json`` tells the normalisation; where
-    that is missing, the tokens do (without any upper case or accent, they can only be meant for such text). Raises
-    `UserError` if there is neither, or if it is no WordPiece vocabulary with BERT's special tokens.
+    Takes ``tokenizer.json``, or else ``vocab.txt``, beside which ``tokenizer_config.json`` tells the normalisation;
+    where that is missing, the tokens do (without any upper case or accent, they can only be meant for such text).
+    Raises `UserError` if there is neither, or if it is no WordPiece vocabulary with BERT's special tokens.
     """
     if "tokenizer.json" in files:
         return _from_tokenizer_json(files["tokenizer.json"], f"{where}/tokenizer.json")
@@ -154,8 +166,8 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's normalisation).
 
-    Returns plain values: counts of words and tokens, `tokens_per_word` (the fertility) and `unknown_share` (of [UNK] among
-    the tokens), how many ordinary tokens do not occur, the longest of those that do, and the rarest with their counts.
+    Returns plain values: counts of words and tokens, `tokens_per_word` (the fertility) and `unknown_share` (of [UNK]
+    among the tokens), how many ordinary tokens do not occur, the longest that do, and the rarest with their counts.
     """
     model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
     ids, num_pieces = array("i"), array("i")

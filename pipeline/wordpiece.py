@@ -57,7 +57,7 @@ def special_tokens(num_unused: int) -> list[str]:
 
 
 def learn_wordpiece(
-    words: pa.StringArray | pa.ChunkedArray,
+    words: pa.Array | pa.ChunkedArray,
     counts: np.ndarray,
     *,
     size: int,
@@ -118,22 +118,24 @@ class _Spelled(NamedTuple):
     num_words_left_out: int
 
 
-def _select_words(words: pa.StringArray | pa.ChunkedArray, counts: np.ndarray) -> tuple[pa.Array, np.ndarray, int]:
+def _select_words(words: pa.Array | pa.ChunkedArray, counts: np.ndarray) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and how many were left out for their length."""
     table = pa.table({"word": words, "count": counts})
-    lengths = pc.utf8_length(table["word"])
-    fitting = table.filter(pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, MAX_WORD_CHARACTERS)))
+    fitting = table.filter(pa.array(_num_characters(words) <= MAX_WORD_CHARACTERS))
     num_long = table.num_rows - fitting.num_rows
     if fitting.num_rows > MAX_WORDS:
-        order = pc.sort_indices(fitting, [("count", "descending"), ("word", "ascending")])
-        fitting = fitting.take(order[:MAX_WORDS])
+        fitting = fitting.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, MAX_WORDS)
     return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
 
 
-def _spell(words: pa.StringArray, counts: np.ndarray, limit_alphabet: int) -> _Spelled:
+def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
+
+
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int) -> _Spelled:
     """Choose the alphabet, the most frequent characters, and spell all words that need no other."""
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
-    word_of = np.repeat(np.arange(len(words)), pc.utf8_length(words).to_numpy())
+    word_of = np.repeat(np.arange(len(words)), _num_characters(words))
     char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
     by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[: np.count_nonzero(char_counts)]
     alphabet, left_out = np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
@@ -160,7 +162,6 @@ class _Merger:
 
     def __init__(self, spelled: _Spelled, min_frequency: int) -> None:
         self.pieces = list(spelled.pieces)
-        self._index = {piece: index for index, piece in enumerate(self.pieces)}
         self._min_frequency = min_frequency
         self._weights = spelled.weights
         # One place more than characters stands for "no neighbour", so that no look-up needs a special case.
@@ -178,8 +179,6 @@ class _Merger:
         """Merge the most frequent pair everywhere; return False if none is left of the minimum frequency."""
         while self._heap:
             bound, left, right = heappop(self._heap)
-            if (left, right) not in self._positions:
-                continue
             positions = self._remaining(left, right)
             if self._count(positions) == -bound:
                 del self._positions[left, right]
@@ -224,16 +223,11 @@ class _Merger:
         before = self._previous[positions]
         # Where two joined pieces meet, their pair is found from the left one, and must not be counted twice.
         before = before[(before != self._end) & (self._symbols[before] != _JUST_MERGED)]
-        self._symbols[positions] = self._piece_index(left, right)
+        # Always a new piece: within its bounds the merges before were those of the text alone, so that no other two
+        # pieces ever spell the same.
+        self._symbols[positions] = len(self.pieces)
+        self.pieces.append(_Piece(self.pieces[left].text + self.pieces[right].text, self.pieces[left].continues))
         self._add_pairs(np.concatenate([before, positions[after != self._end]]))
-
-    def _piece_index(self, left: int, right: int) -> int:
-        """Return the index of the joined piece: a new one, unless other merges have made the same text before."""
-        piece = _Piece(self.pieces[left].text + self.pieces[right].text, self.pieces[left].continues)
-        index = self._index.setdefault(piece, len(self.pieces))
-        if index == len(self.pieces):
-            self.pieces.append(piece)
-        return index
 
     def _add_pairs(self, positions: np.ndarray) -> None:
         """Group newly made pairs by their two pieces; leave out those below the minimum frequency."""
@@ -250,10 +244,5 @@ class _Merger:
         lefts, rights = keys[starts] >> 32, keys[starts] & 0xFFFFFFFF
         rows = (column.tolist() for column in (lefts, rights, starts, stops, counts))
         for left, right, start, stop, count in zip(*rows, strict=True):
-            if (left, right) in self._positions:
-                # The piece was known: other pieces that spell the same text had made this pair before.
-                self._positions[left, right] = np.concatenate([self._positions[left, right], positions[start:stop]])
-                self._push(left, right, self._remaining(left, right))
-            else:
-                self._positions[left, right] = positions[start:stop]
-                heappush(self._heap, (-count, left, right))
+            self._positions[left, right] = positions[start:stop]
+            heappush(self._heap, (-count, left, right))
