@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .audit import Audit, Check
+from .decode import Token, decode_row
 from .vocabulary import Vocabulary
 
 MAX_BARS = 64
@@ -82,7 +83,7 @@ rect:hover { opacity: .7; }
 ruby { ruby-position: over; white-space: nowrap; } rt { font-size: 11px; color: var(--soft); }
 ruby > span { border-radius: 4px; padding: 1px 4px; }
 .mask { background: var(--mask); color: var(--mask-ink); font-size: 12px; } .random { color: var(--random);
-  border: 1.5px solid var(--random); } .keep { color: var(--keep); border-bottom: 2.5px dotted var(--keep); }
+  border: 1.5px solid var(--random); } .kept { color: var(--keep); border-bottom: 2.5px dotted var(--keep); }
 """
 
 
@@ -345,36 +346,39 @@ def _examples(rows: Sequence[Mapping[str, Any]], vocabulary: Vocabulary, labels:
         '<span><i style="background: var(--b)"></i>segment B</span>'
         '<span><ruby><span class="mask">[MASK]</span></ruby> masked</span>'
         '<span><ruby><span class="random">token</span></ruby> replaced at random</span>'
-        '<span><ruby><span class="keep">token</span></ruby> kept, but to be predicted</span></div>'
+        '<span><ruby><span class="kept">token</span></ruby> kept, but to be predicted</span></div>'
     )
     examples = _lines(_example(row, vocabulary, labels) for row in rows)
     return _card("Example rows", "Above each token to predict stands the original.", legend + examples)
 
 
 def _example(row: Mapping[str, Any], vocabulary: Vocabulary, labels: tuple[str, str]) -> str:
-    ids, b_start = row["input_ids"], row["segment_b_start"]
-    originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
-    words = [_token(token_id, originals.get(position), vocabulary) for position, token_id in enumerate(ids)]
-    separator = '<span class="sep"> {} </span>'
-    text = separator.format(words[0].strip()) + f'<span class="seg-a">{"".join(words[1 : b_start - 1])}</span>'
-    text += separator.format(words[b_start - 1].strip())
-    if b_start < len(ids):
-        text += f'<span class="seg-b">{"".join(words[b_start:-1])}</span>' + separator.format(words[-1].strip())
-    facts = [f"{len(ids)} tokens", f"{len(originals)} to predict", f"A of document {row['document_a']}"]
-    facts += [f"B of document {row['document_b']}"] if b_start < len(ids) else []
+    tokens = decode_row(row, vocabulary)
+    text = ""
+    for segment in ("a", "b"):
+        words = "".join(_token(token) for token in tokens if token.segment == segment and token.role != "special")
+        specials = [
+            f'<span class="sep"> {t.text} </span>' for t in tokens if t.segment == segment and t.role == "special"
+        ]
+        # [CLS] opens the first segment; a [SEP] closes each.
+        text += "".join(specials[:-1]) + (f'<span class="seg-{segment}">{words}</span>' if words else "")
+        text += "".join(specials[-1:])
+    facts = [f"{len(tokens)} tokens", f"{len(row['masked_lm_ids'])} to predict", f"A of document {row['document_a']}"]
+    facts += [f"B of document {row['document_b']}"] if row["segment_b_start"] < len(tokens) else []
     head = f'<span class="label">{labels[row["next_sentence_label"]]}</span>'
     head += "".join(f"<span>{fact}</span>" for fact in facts)
     return f'<div class="row"><div class="head">{head}</div><p>{text}</p></div>'
 
 
-def _token(token_id: int, original_id: int | None, vocabulary: Vocabulary) -> str:
+def _token(token: Token) -> str:
     """Return one token as HTML, with a space before it where it starts a word."""
-    token = vocabulary.tokens[token_id]
-    if original_id is None:
-        return escape(token[2:]) if vocabulary.continues[token_id] else f" {escape(token)}"
-    original = vocabulary.tokens[original_id]
-    style = "mask" if token_id == vocabulary.mask_id else "keep" if token_id == original_id else "random"
-    above = "" if style == "keep" else f"<rt>{escape(original)}</rt>"
-    space = "" if vocabulary.continues[original_id] else " "
-    shown = f'<span class="{style}" title="{escape(original)}">{escape(token)}</span>'
+    space = "" if _continues(token.original) else " "
+    if token.role in ("a", "b"):
+        return space + escape(token.text.removeprefix("##") if _continues(token.text) else token.text)
+    above = "" if token.role == "kept" else f"<rt>{escape(token.original)}</rt>"
+    shown = f'<span class="{token.role}" title="{escape(token.original)}">{escape(token.text)}</span>'
     return f"{space}<ruby>{shown}{above}</ruby>"
+
+
+def _continues(piece: str) -> bool:
+    return piece.startswith("##") and len(piece) > 2

@@ -86,7 +86,7 @@ def test_examples_show_what_was_masked():
     html = render_report(AUDIT, [ROW], VOCABULARY)
     assert '<span class="mask" title="cloze">[MASK]</span><rt>cloze</rt>' in html
     assert '<span class="random" title="&amp;">&lt;/script&gt;</span><rt>&amp;</rt>' in html
-    assert '<span class="keep" title="a">a</span></ruby>' in html
+    assert '<span class="kept" title="a">a</span></ruby>' in html
     assert "NotNext" in html
 
 
