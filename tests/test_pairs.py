@@ -134,6 +134,22 @@ def test_balanced_holds_on_any_corpus(documents, seed, max_length):
     check_balanced(corpus, pairs, max_length - 3)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(LENGTHS, max_size=8), st.sampled_from(["bert", "sop", "none"]), st.sampled_from([8, 32, 128]))
+def test_other_pairings_hold_on_any_corpus(documents, pairing, max_length):
+    corpus = corpus_of(documents)
+    if pairing == "bert" and np.count_nonzero(corpus.document_lengths()) < 2:
+        return
+    pairs = pairs_of(corpus, pairing=pairing, max_length=max_length)
+    assert (pairs.a_length >= 1).all()
+    assert ((pairs.b_length >= 1) == (pairing != "none")).all()
+    assert (pairs.a_length + pairs.b_length <= max_length - (2 if pairing == "none" else 3)).all()
+    used = times_used(corpus, pairs)
+    if pairing != "bert":
+        assert used.max(initial=0) <= 1
+        assert len(used) - used.sum() == pairs.tokens_cut
+
+
 def test_every_sentence_is_used_once_in_every_duplicate_and_duplicates_differ():
     corpus = generate("articles", 200)
     first, second = pairs_of(corpus, 0), pairs_of(corpus, 1)
