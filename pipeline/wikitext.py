@@ -22,6 +22,10 @@ from .wikitext_templates import PARAGRAPH_BREAK, can_render, mark_of_silent, ren
 # MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
 _MAX_DEPTH = 40
 
+_MIN_CHARACTERS = 40
+"""A paragraph without the end of a sentence is text only if it is as long as this."""
+_SENTENCE_END = re.compile(r"[.!?…。！？।؟۔։።]")
+
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 
 # A text may not bring marks of its own, nor may an entity smuggle them in.
@@ -39,15 +43,23 @@ def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collec
         namespaces: lower-cased names of the wiki's own file and category namespaces; those of many languages are known.
 
     Returns:
-        Paragraphs; a `GAP` stands where a template or formula was that the sentence needs.
+        Paragraphs; a `GAP` stands where a template or formula was that the sentence needs. Labels without a sentence,
+        as stand above lists, are left out.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
     """
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup))
     text = _Structures(text, language, frozenset(namespaces)).render()
-    text = _render_lines(text)
-    return [paragraph for block in text.split(PARAGRAPH_BREAK) if (paragraph := repair_paragraph(block))]
+    paragraphs = map(repair_paragraph, _render_lines(text).split(PARAGRAPH_BREAK))
+    return [paragraph for paragraph in paragraphs if _is_passage(paragraph)]
+
+
+def _is_passage(paragraph: str) -> bool:
+    """Return whether a paragraph is more than a label: "Novels:", a cell of a table, a caption."""
+    if len(paragraph) < _MIN_CHARACTERS and not _SENTENCE_END.search(paragraph):
+        return False
+    return any(map(str.isalpha, paragraph))
 
 
 # --- 1. tags ---------------------------------------------------------------------------------------------------------

@@ -35,13 +35,13 @@ _OPENING_QUOTES = '「『“„«‘"'
 
 
 def repair_paragraph(block: str) -> str:
-    """Return the block as one line of clean text, empty where it holds no words."""
+    """Return the block as one line of clean text, which may be empty."""
     paragraph = " ".join(block.split())
     if _HOLE.search(paragraph):
         paragraph = " ".join(_mend(paragraph).split())
     if _LEFTOVER.search(paragraph):
         paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
-    return paragraph if any(map(str.isalpha, paragraph)) else ""
+    return paragraph
 
 
 def _mend(text: str) -> str:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 
 def clean(markup: str, language: str = "en") -> str:
-    return "\n".join(wikitext_to_paragraphs(markup, language))
+    """Return the paragraphs, one a line; the last may be short of a sentence."""
+    sentence = " This makes it a passage."
+    return "\n".join(wikitext_to_paragraphs(markup + sentence, language)).replace(sentence, "").strip()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def clean(markup: str, language: str = "en") -> str:
         ("-{zh-hans:计算机;zh-hant:電腦}- 好", "计算机 好"),
         ("__NOTOC__ Text here.", "Text here."),
         ("One line\nand its second.\n\nNext.", "One line and its second.\nNext."),
-        ("One<br/>two<p>three</p>", "One two\nthree"),
+        ("One<br/>two.<p>Three.</p>", "One two.\nThree."),
     ],
 )
 def test_renders_inline_markup(markup: str, text: str) -> None:
@@ -154,7 +156,11 @@ def test_marks_where_words_are_missing() -> None:
 
 
 def test_wiki_namespaces_come_from_the_dump() -> None:
-    assert wikitext_to_paragraphs("[[Pildid:a|b]] Tekst", "xx", ["pildid"]) == ["Tekst"]
+    assert wikitext_to_paragraphs("[[Pildid:a|b]] Tekst.", "xx", ["pildid"]) == ["Tekst."]
+
+
+def test_labels_are_no_passages() -> None:
+    assert wikitext_to_paragraphs("Novels:\n* One\n\nConnecticut\n\nIt is one. ") == ["It is one."]
 
 
 def test_broken_markup_costs_little() -> None:
