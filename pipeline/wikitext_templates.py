@@ -39,7 +39,7 @@ _MONTHS = (
 )
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
-_NAMED = re.compile(r"\s*([\w -]{1,40}?)\s*=", re.ASCII)
+_NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")

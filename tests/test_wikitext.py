@@ -319,8 +319,11 @@ def test_takes_linear_time(piece: str) -> None:
     assert seconds(240_000) < 10 * seconds(60_000) + 0.02
 
 
-def test_deep_nesting_is_bounded() -> None:
+def test_deep_nesting_and_long_arguments_are_bounded() -> None:
     rng = random.Random(0)
+    start = time.process_time()
+    wikitext_to_paragraphs("{{nowrap|" + " " * 200_000 + "é=}}")
+    assert time.process_time() - start < 2
     for opening, closing in [("{{nowrap|x", "}}"), ("[[a|", "]]"), ("{{lang|fr|", "}}")]:
         depth = 20_000 + rng.randrange(10)
         start = time.process_time()
