@@ -28,9 +28,21 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
     config = make_config(FinetuneConfig, values)
     with live_line() as report:
         summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
-    return Made("finetune", output, _rows(task, summary))
+    return Made("finetune", output, _rows(summary))
 
 
-def _rows(task: str, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = [(name.replace("_", " "), str(value)) for name, value in summary.items()]
-    return [("task", task), *rows]
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    best, metric = summary["best"], summary["metric"]
+    held_out = ", held out from the training examples" if summary["held_out"] else ""
+    return [
+        ("task", summary["task"]),
+        ("examples", f"{summary['train_examples']:,} to train on, {summary['dev_examples']:,} dev{held_out}"),
+        ("runs", f"{summary['runs']}, {metric} {summary['lowest']:.3f} to {summary['highest']:.3f}"),
+        ("best run", f"learning rate {best['learning_rate']}, seed {best['seed']}"),
+        *((f"dev {name}", f"{score:.3f}{_baseline(summary, name)}") for name, score in best["scores"].items()),
+    ]
+
+
+def _baseline(summary: dict[str, Any], name: str) -> str:
+    baseline = summary["baseline"].get(name)
+    return "" if baseline is None else f" ({baseline:.3f} for always the same answer)"

@@ -12,7 +12,9 @@ from .options import config_options, make_config
 
 @click.command()
 @click.argument("instances", nargs=-1, required=True, metavar="INSTANCES...")
-@click.option("--output", required=True, metavar="RUN", help="Directory of the run: the model, its logs and checkpoints.")
+@click.option(
+    "--output", required=True, metavar="RUN", help="Directory of the run: the model, its logs and checkpoints."
+)
 @click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
 @click.option("--resume", is_flag=True, help="Insist that there is a run to go on with (it goes on by itself anyway).")
 @config_options(PretrainConfig)
@@ -30,13 +32,14 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    before, after = summary["validation_before"], summary["validation_after"]
     names = {
         "mlm_loss": "masked-LM loss, held out",
         "mlm_accuracy": "masked-LM accuracy, held out",
         "nsp_accuracy": "NSP accuracy, held out",
     }
+    before, after = summary["initial"], summary["final"]
     measured = [
         (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
     ]
-    return [("steps", f"{summary['steps']:,}"), ("parameters", f"{summary['parameters']:,}"), *measured]
+    sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
+    return [("status", summary["status"]), *sizes, *measured]

@@ -30,7 +30,10 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     learned, held_out = report["learned_from"], report["validation"]
     missing = learned["num_missing"]
     return [
-        ("tokens", f"{report['num_tokens']:,}" + (f" ({missing:,} fewer than asked: the corpus is small)" if missing else "")),
+        (
+            "tokens",
+            f"{report['num_tokens']:,}" + (f" ({missing:,} fewer than asked: the corpus is small)" if missing else ""),
+        ),
         ("learned from", f"{learned['num_words']:,} distinct words"),
         ("tokens per word, held out", f"{held_out['tokens_per_word']:.3f}"),
         ("unknown tokens, held out", f"{held_out['unknown_share']:.3%}"),

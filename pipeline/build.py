@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import storage
+from .chunks import Corpus
 from .config import BuildConfig, RunOptions
 from .errors import UserError
 from .instances import build_instances, parquet_options
-from .chunks import Corpus
 from .runner import Unit, run_units
 from .schemas import instances_schema
 from .seeding import rng_for
@@ -27,10 +27,9 @@ from .shards import SPLITS, shard_paths, write_parquet
 from .stage import StageDirectory, gather_tallies, input_fingerprint, library_versions, open_stage, read_manifest
 from .tally import Tally
 from .tokenize import DictionaryTokenizer
-from .vocabulary import Vocabulary, load_vocabulary, vocabulary_files
+from .vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 
 ROW_GROUP_ROWS = 1 << 14
-VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> dict[str, Any]:
@@ -61,15 +60,6 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     described = {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)}
     manifest = {**head, **tally.to_record(), "tokenizer": described, "shards": shards}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
-
-
-def read_vocabulary(path: str) -> Vocabulary:
-    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own."""
-    present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
-    files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
-    if not present and path.endswith((".txt", ".json")) and storage.exists(path):
-        files = {"vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)}
-    return load_vocabulary(files, path)
 
 
 # On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.

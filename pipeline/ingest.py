@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from . import storage
 from .config import IngestConfig, RunOptions
@@ -137,7 +136,8 @@ def scatter_ranges(
     file_name = f".work/scattered/{name}.arrow"
     with directory.write(file_name) as file:
         _write_buckets(file, table, buckets, num_buckets)
-    text_bytes = np.bincount(buckets + 1, weights=_text_bytes(table), minlength=num_buckets + 1)
+    sizes = [len("".join(document["sentences"]).encode()) for document in documents]
+    text_bytes = np.bincount(buckets + 1, weights=sizes, minlength=num_buckets + 1)
     num_documents = np.bincount(buckets + 1, minlength=num_buckets + 1)
     return {
         "file": {"name": file_name},
@@ -185,13 +185,6 @@ def _validation_candidates(hashes: np.ndarray, share: float) -> tuple[list[int],
     lowest = np.unique(hashes)[:MIN_VALIDATION_DOCUMENTS]
     candidates = (hashes < np.uint64(int(share * ALL_HASHES))) | np.isin(hashes, lowest)
     return lowest.tolist(), candidates
-
-
-def _text_bytes(table: pa.Table) -> np.ndarray:
-    sentences = table["sentences"].combine_chunks()
-    lengths = pc.binary_length(sentences.flatten()).to_numpy(zero_copy_only=False)
-    parents = pc.list_parent_indices(sentences).to_numpy(zero_copy_only=False)
-    return np.bincount(parents, weights=lengths, minlength=table.num_rows)
 
 
 def _write_buckets(file: Any, table: pa.Table, buckets: np.ndarray, num_buckets: int) -> None:
@@ -242,8 +235,7 @@ def _gather_unit(gathering: Gathering) -> Unit:
 def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:
     """Write one shard from the scattered files; return the record."""
     tables = [_read_buckets(directory.file(name), gathering) for name in gathering.scattered]
-    table = pa.concat_tables(tables)
-    table = table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending"), ("doc_id", "ascending")]))
+    table = pa.concat_tables(tables).sort_by([("hash", "ascending"), ("doc_id", "ascending")])
     tally = Tally()
     table = _drop_repeated_ids(table, tally).select(DOCUMENTS.names).cast(DOCUMENTS)
     if table.num_rows < 2:
@@ -262,12 +254,11 @@ def _read_buckets(path: str, gathering: Gathering) -> pa.Table:
     """Read the documents of a shard from one scattered file: its buckets, and its share of the candidates."""
     with storage.open_input(path) as file, pa.ipc.open_file(file) as reader:
         candidates = pa.Table.from_batches([reader.get_batch(0)])
-        below = pc.less(candidates["validation_hash"], pa.scalar(gathering.validation_below, pa.uint64()))
+        is_validation = candidates["validation_hash"].to_numpy() < np.uint64(gathering.validation_below)
         if gathering.split == "validation":
-            return candidates.filter(below)
+            return candidates.filter(pa.array(is_validation))
         buckets = _bucket_of(candidates["hash"].to_numpy(), gathering.num_buckets)
-        here = np.isin(buckets, np.asarray(gathering.buckets))
-        returned = candidates.filter(pc.and_(pc.invert(below), pa.array(here)))
+        returned = candidates.filter(pa.array(~is_validation & np.isin(buckets, np.asarray(gathering.buckets))))
         return pa.concat_tables([returned, pa.Table.from_batches(_batches(reader, gathering.buckets), SCATTERED)])
 
 
@@ -277,9 +268,7 @@ def _batches(reader: Any, buckets: range) -> Iterator[pa.RecordBatch]:
 
 def _drop_repeated_ids(table: pa.Table, tally: Tally) -> pa.Table:
     """Keep the first of the rows with the same doc_id, which stand beside each other."""
-    ids = table["doc_id"].combine_chunks()
-    if len(ids) < 2:
-        return table
-    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(ids[1:], ids[:-1])])
-    tally.count("repeated_ids", len(ids) - pc.sum(is_first).as_py())
-    return table.filter(is_first)
+    ids = table["doc_id"].to_pylist()
+    is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
+    tally.count("repeated_ids", len(ids) - sum(is_first))
+    return table.filter(pa.array(is_first, pa.bool_()))

@@ -4,7 +4,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
@@ -43,11 +44,7 @@ def noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
     os.close(handle)
     try:
         yield terminal, path
-    except BaseException:
-        raise
-    else:
-        with suppress(OSError):
-            os.unlink(path)
+        Path(path).unlink(missing_ok=True)
     finally:
         os.dup2(terminal.fileno(), 2)
         terminal.close()

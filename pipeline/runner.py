@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import apache_beam as beam
@@ -150,7 +151,7 @@ def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:
             "--runner=DirectRunner",
             f"--direct_num_workers={workers}",
             f"--direct_running_mode={mode}",
-            f"--update_compatibility_version={beam.version.__version__}",
+            f"--update_compatibility_version={version('apache-beam')}",
             *flags,
         ]
     return PipelineOptions(flags)

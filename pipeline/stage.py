@@ -104,15 +104,20 @@ def library_versions(*names: str) -> dict[str, str]:
 
 def read_manifest(directory: str, stage: str) -> dict[str, Any]:
     """Return the manifest of a finished directory of `stage`; raise `UserError` where there is none."""
-    path = storage.join(directory, MANIFEST)
-    if not storage.exists(path):
-        if storage.exists(storage.join(directory, WORK)):
-            raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
-        raise UserError(f"{directory} holds no {MANIFEST}: give a directory that `clozeworks {stage}` wrote.")
-    manifest = json.loads(storage.read_bytes(path))
+    manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if manifest["stage"] != stage:
         raise UserError(f"{directory} was written by `clozeworks {manifest['stage']}`, not by `clozeworks {stage}`.")
     return manifest
+
+
+def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> dict[str, Any]:
+    """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, where there is none."""
+    path = storage.join(directory, MANIFEST)
+    if storage.exists(path):
+        return json.loads(storage.read_bytes(path))
+    if storage.exists(storage.join(directory, WORK)):
+        raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
+    raise UserError(f"{directory} holds no {MANIFEST}: give a directory that {writer} wrote.")
 
 
 def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:

@@ -93,7 +93,8 @@ def _count(
     paths = {split: shard_paths(documents, corpus, split) for split in ("train", "validation")}
     count = partial(count_shard, normalization=normalization, num_buckets=min(len(paths["train"]), MAX_BUCKETS))
     units = [
-        Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=path) for path in sum(paths.values(), [])
+        Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=path)
+        for path in (*paths["train"], *paths["validation"])
     ]
     records = run_units(directory, "count", units, count, options)
     names = {unit.payload: record["file"]["name"] for unit, record in zip(units, records, strict=True)}

@@ -24,7 +24,7 @@ def write_instances(
     max_length: int = 24,
     seed: int = 0,
 ) -> Path:
-    """Write random sentence pairs in which each token but the first of a segment is the one before it plus one."""
+    """Write sentence pairs that a small model learns at once: a segment repeats two words (see `make_row`)."""
     path.mkdir(parents=True, exist_ok=True)
     write_tokenizer(path, vocab_size)
     sizes = {f"train-{i:05d}-of-{shards:05d}.parquet": [rows_per_group + i] * duplicates for i in range(shards)}
@@ -45,13 +45,13 @@ def write_instances(
 
 
 def make_row(rng: np.random.Generator, vocab_size: int, max_length: int, duplicate: int, row: int) -> dict:
-    """Return one instance; IsNext where B goes on counting where A stopped."""
+    """Return one instance; each segment repeats a word and the next one, and IsNext has the same two in both."""
     length_a, length_b = (int(rng.integers(1, (max_length - 3) // 2 + 1)) for _ in range(2))
     label = int(rng.integers(2))
     first_a = int(rng.integers(vocab_size))
-    first_b = int(rng.integers(vocab_size)) if label else first_a + length_a
+    first_b = int(rng.integers(vocab_size)) if label else first_a
     a, b = (
-        [len(SPECIALS) + (first + i) % (vocab_size - len(SPECIALS)) for i in range(n)]
+        [len(SPECIALS) + (first + i % 2) % (vocab_size - len(SPECIALS)) for i in range(n)]
         for first, n in ((first_a, length_a), (first_b, length_b))
     )
     ids = [CLS, *a, SEP, *b, SEP]

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
-
 from clozeworks.cli.main import commands, main
 from clozeworks.pipeline.config import BuildConfig
 
-COMMANDS = {name: command for name, command in commands.commands.items()}
+COMMANDS = commands.commands
 
 
 def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.runner import RunError, Unit, abandon, pipeline_options, run_units

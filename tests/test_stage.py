@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError

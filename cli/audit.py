@@ -1,0 +1,85 @@
+"""``clozeworks audit``."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .made import Made
+
+if TYPE_CHECKING:
+    from ..pipeline.audit import Audit
+
+NUM_EXAMPLES = 8
+MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
+
+
+@click.command()
+@click.argument("instances")
+@click.argument("other", required=False)
+@click.option("--report", metavar="FILE.html", help="Write a page with plots and example instances to this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
+@click.pass_context
+def audit(ctx: click.Context, instances: str, other: str | None, report: str | None, as_json: bool) -> Made | None:
+    """Measure INSTANCES against what was asked of them; exit with 1 where something is out of tolerance.
+
+    A second directory, OTHER, is set beside the first.
+    """
+    audits = {directory: _measure(directory) for directory in (instances, other) if directory}
+    if report:
+        _write_report(report, audits)
+    if as_json:
+        click.echo(json.dumps({directory: measured.to_json() for directory, measured in audits.items()}, indent=1))
+    else:
+        _print(audits)
+    failed = [check for measured in audits.values() for check in measured.failed]
+    if failed:
+        click.echo(f"Out of tolerance: {', '.join(sorted({check.name for check in failed}))}.", err=True)
+        ctx.exit(1)
+    num_checks = sum(check.verdict == "ok" for check in audits[instances].checks)
+    rows = [("checks", f"{num_checks} of {num_checks} within tolerance"), *([("report", report)] if report else [])]
+    return None if as_json else Made("audit", instances, rows)
+
+
+def _measure(directory: str) -> "Audit":
+    from ..pipeline.audit import audit_instances
+    from ..pipeline.stage import read_manifest
+    from ..pipeline.vocabulary import read_vocabulary
+
+    return audit_instances(directory, read_manifest(directory, "build"), read_vocabulary(directory))
+
+
+def _print(audits: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("check", box=None, pad_edge=False, header_style="bold")
+    for directory in audits:
+        table.add_column(directory if len(audits) > 1 else "measured")
+        table.add_column("asked")
+        table.add_column("")
+    by_name: dict[str, dict[str, Any]] = {}
+    for directory, measured in audits.items():
+        for check in measured.checks:
+            by_name.setdefault(check.name, {})[directory] = check
+    for name, checks in by_name.items():
+        cells = [checks.get(directory) for directory in audits]
+        shown = [(cell.measured, cell.asked, MARKS[cell.verdict]) if cell else ("", "", "") for cell in cells]
+        table.add_row(name, *(text for cell in shown for text in cell))
+    Console().print(table)
+
+
+def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
+    from ..pipeline.decode import first_rows
+    from ..pipeline.report import render_report
+    from ..pipeline.stage import read_manifest
+    from ..pipeline.vocabulary import read_vocabulary
+
+    directories = list(audits)
+    first, other = directories[0], directories[-1] if len(directories) > 1 else None
+    rows = list(first_rows(first, read_manifest(first, "build"), "train", NUM_EXAMPLES))
+    page = render_report(
+        audits[first], rows, read_vocabulary(first), audits[other] if other else None, names=(first, other or "")
+    )
+    Path(path).write_text(page, encoding="utf-8")

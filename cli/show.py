@@ -1,0 +1,78 @@
+"""``clozeworks show``."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random": "bold red", "kept": "bold green"}
+
+
+@click.command()
+@click.argument("directory")
+@click.option("-n", "num_rows", default=5, show_default=True, help="Number of documents or instances to show.")
+@click.option("--split", default="train", show_default=True, help="Which split to show: train or validation.")
+def show(directory: str, num_rows: int, split: str) -> None:
+    """Show documents or instances of DIRECTORY as text to read.
+
+    In instances, a masked token stands as [MASK=original], a random one as [random=original], a kept one as
+    [=original]. On a terminal, B has another colour than A.
+    """
+    from rich.console import Console
+
+    from ..pipeline.decode import first_rows
+    from ..pipeline.stage import read_any_manifest
+
+    manifest = read_any_manifest(directory)
+    printers = {"ingest": _document, "build": _instance}
+    if manifest["stage"] not in printers:
+        raise UserError(
+            f"{directory} was written by `clozeworks {manifest['stage']}`; show reads documents and instances."
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    prepare = printers[manifest["stage"]](directory)
+    for row in first_rows(directory, manifest, split, num_rows):
+        for line in prepare(row):
+            console.print(line)
+        console.print()
+
+
+def _document(directory: str) -> Any:
+    from rich.text import Text
+
+    def lines(row: dict[str, Any]) -> list["Text"]:
+        head = Text(f"{row['doc_id']}  {row['title']}  ({len(row['sentences'])} sentences)", "bold")
+        return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
+
+    return lines
+
+
+def _instance(directory: str) -> Any:
+    from rich.text import Text
+
+    from ..pipeline.decode import decode_row
+    from ..pipeline.vocabulary import read_vocabulary
+
+    vocabulary = read_vocabulary(directory)
+
+    def lines(row: dict[str, Any]) -> list["Text"]:
+        label = "NotNext" if row["next_sentence_label"] else "IsNext"
+        documents = f"documents {row['document_a']} and {row['document_b']}"
+        tokens = decode_row(row, vocabulary)
+        head = Text(f"{label}, {documents}, duplicate {row['duplicate']}, {len(tokens)} tokens", "bold")
+        text = Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)
+        return [head, text]
+
+    return lines
+
+
+def _marked(token: Any) -> str:
+    if token.role == "mask":
+        return f"[MASK={token.original}]"
+    if token.role == "random":
+        return f"[{token.text}={token.original}]"
+    return f"[={token.original}]" if token.role == "kept" else token.text

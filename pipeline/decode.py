@@ -1,0 +1,55 @@
+"""Instances as people read them: tokens with what they are in the row."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import pyarrow.parquet as pq
+
+from . import storage
+from .errors import UserError
+from .shards import SPLITS, shard_paths
+from .vocabulary import Vocabulary
+
+Role = Literal["special", "a", "b", "mask", "random", "kept"]
+
+
+class Token(NamedTuple):
+    """A token of a row: the `text` of its piece, its `role`, and what stood there before it was masked."""
+
+    text: str
+    role: Role
+    segment: Literal["a", "b"]
+    original: str
+
+
+def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
+    """Return the tokens of a row of `schemas.instances_schema` (plain Python values by column)."""
+    originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
+    specials = {vocabulary.cls_id, vocabulary.sep_id}
+    tokens = []
+    for place, token_id in enumerate(row["input_ids"]):
+        segment = "b" if place >= row["segment_b_start"] else "a"
+        role: Role = "special" if token_id in specials else segment
+        original = originals.get(place, token_id)
+        if place in originals:
+            role = "mask" if token_id == vocabulary.mask_id else "kept" if token_id == original else "random"
+        tokens.append(Token(vocabulary.tokens[token_id], role, segment, vocabulary.tokens[original]))
+    return tokens
+
+
+def first_rows(directory: str, manifest: Mapping[str, Any], split: str, num_rows: int) -> Iterator[dict[str, Any]]:
+    """Yield the first rows of a split as plain Python values; shards are shuffled, so that they are a random sample.
+
+    Raise `UserError` where the manifest lists no such split.
+    """
+    paths = shard_paths(directory, dict(manifest), split)
+    if not paths:
+        raise UserError(f"{directory} has no split {split!r}; there are {', '.join(SPLITS)}.")
+    return islice((row for path in paths for row in _rows(path)), num_rows)
+
+
+def _rows(path: str) -> Iterator[dict[str, Any]]:
+    with storage.open_input(path) as file:
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=16):
+            yield from batch.to_pylist()

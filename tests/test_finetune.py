@@ -1,0 +1,324 @@
+"""Fine-tuning end to end: what is learned and written, resume, determinism, prediction, and mistakes."""
+
+import csv
+import io
+import json
+import math
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model import finetune as trainer
+from clozeworks.model.finetune import batch_rows, finetune
+from clozeworks.model.finetune_config import FinetuneConfig
+from clozeworks.model.predict import evaluate_task, predict
+from clozeworks.pipeline.errors import UserError
+from safetensors.torch import load_file, save_file
+
+GLUE_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "glue"
+QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "epochs": 4, "device": "cpu", "precision": "fp32"}
+
+
+def sentences(num_rows: int, seed: int) -> list[tuple[str, str]]:
+    """Return texts with their class: which of two words they hold."""
+    draw = random.Random(seed)
+    rows = []
+    for index in range(num_rows):
+        words = [draw.choice(["the", "film", "was", "very", "a", "book"]) for _ in range(draw.randint(1, 9))]
+        words.insert(draw.randint(0, len(words)), ("bad", "good")[index % 2])
+        rows.append((" ".join(words), str(index % 2)))
+    return rows
+
+
+def write_table(path: Path, rows: list[tuple[str, ...]], header: str = "sentence\tlabel") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_table(folder / "train.tsv", sentences(160, 1))
+    write_table(folder / "dev.tsv", sentences(40, 2))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, checkpoint, data) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
+    output, live = tmp_path_factory.mktemp("run") / "sst2", []
+    config = FinetuneConfig(**QUICK, learning_rates=(1e-7, 2e-3), seeds=2)
+    return output, finetune("sst2", data, checkpoint, output, config, live.append), live
+
+
+def results(output: Path) -> list[dict[str, str]]:
+    with (output / "results.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_best_of_all_runs_is_kept(trained, data):
+    output, summary, _ = trained
+    lines = results(output)
+    assert [(line["learning_rate"], line["seed"]) for line in lines] == [
+        ("1e-07", "0"), ("1e-07", "1"), ("0.002", "0"), ("0.002", "1"),
+    ]  # fmt: skip
+    accuracies = [float(line["accuracy"]) for line in lines]
+    assert summary["metric"] == "accuracy"
+    assert summary["highest"] == summary["best"]["scores"]["accuracy"] == max(accuracies) > 0.9
+    assert summary["best"]["learning_rate"] == 2e-3
+    assert summary["best"]["seed"] == (0 if accuracies[2] >= accuracies[3] else 1)
+    assert summary["lowest"] == min(accuracies)
+    assert summary["median"] == pytest.approx(sum(sorted(accuracies)[1:3]) / 2)
+    assert summary["baseline"] == {"accuracy": 0.5}
+    assert summary["degenerate_runs"] == sum(accuracy <= 0.5 for accuracy in accuracies)
+    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (160, 40, False)
+    assert json.loads((output / "summary.json").read_text()) == summary
+    assert evaluate_task(output, data, "cpu") == {"examples": 40, "accuracy": max(accuracies)}
+
+
+def test_progress_tells_stage_step_loss_and_speed(trained):
+    _, _, live = trained
+    assert {numbers["stage"] for numbers in live} == {
+        f"run {index} of 4 (learning rate {rate}, seed {seed})"
+        for index, (rate, seed) in enumerate([("1e-07", 0), ("1e-07", 1), ("0.002", 0), ("0.002", 1)], 1)
+    }
+    last = live[-1]
+    assert last["step"] == last["steps"] == 80
+    assert last["examples_per_second"] > 0
+    assert last["loss"] < live[0]["loss"]
+
+
+def test_transformers_loads_the_model_and_gives_the_same_logits(trained, tmp_path):
+    output, _, _ = trained
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(output).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(output)
+    assert type(model).__name__ == "BertForSequenceClassification"
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    texts = ["the film was very good", "a bad book", "good"]
+    (tmp_path / "new.txt").write_text("\n".join(texts) + "\n")
+    assert predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu") == 3
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    with torch.inference_mode():
+        theirs = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.softmax(-1)
+    ours = torch.tensor([[answer["probabilities"][name] for name in ("negative", "positive")] for answer in answers])
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+    assert [answer["label"] for answer in answers] == ["positive", "negative", "positive"]
+
+
+def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(checkpoint, data, tmp_path, monkeypatch):
+    config = FinetuneConfig(**QUICK | {"epochs": 0.5}, learning_rates=(1e-3, 2e-3))
+    whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
+    train = trainer.train_model
+    calls = []
+
+    def killed_at_the_second(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        train(*arguments)
+
+    monkeypatch.setattr(trainer, "train_model", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        finetune("sst2", data, checkpoint, tmp_path / "resumed", config)
+    assert finetune("sst2", data, checkpoint, tmp_path / "resumed", config) == whole
+    assert len(calls) == 3
+    assert finetune("sst2", data, checkpoint, tmp_path / "resumed", config) == whole
+    assert len(calls) == 3
+    assert len(results(tmp_path / "resumed")) == 2
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "resumed"))
+    assert all(torch.equal(weight, b[name]) for name, weight in a.items())
+    assert not any(torch.equal(weight, load_file(checkpoint / "model.safetensors").get(name, weight + 1))
+                   for name, weight in a.items() if "dense" in name)  # fmt: skip
+
+
+def test_another_configuration_in_the_same_directory_is_refused(trained, checkpoint, data, tmp_path):
+    output = tmp_path / "copy"
+    shutil.copytree(trained[0], output)
+    config = FinetuneConfig(**QUICK | {"batch_size": 16, "epochs": 1}, learning_rates=(1e-7, 2e-3), seeds=2)
+    with pytest.raises(UserError, match=r"holds runs with batch_size 8 \(now 16\), epochs 4 \(now 1\)"):
+        finetune("sst2", data, checkpoint, output, config)
+    finetune("sst2", data, checkpoint, output, FinetuneConfig(**QUICK | {"epochs": 0.1}, learning_rates=(1e-3,)),
+             overwrite=True)  # fmt: skip
+    assert len(results(output)) == 1
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious.txt").write_text("x")
+    with pytest.raises(UserError, match="is not empty and holds no fine-tuning"):
+        finetune("sst2", data, checkpoint, tmp_path / "other", config)
+
+
+def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
+    rows = [(f"{a} b", f"{c} b", "same" if a == c else "other") for a in "bcde" for c in "bcde"] * 4
+    table = write_table(tmp_path / "pairs.tsv", [*rows, ("unseen", "a", "same")], "q\ta\tkind")
+    config = FinetuneConfig(**QUICK | {"epochs": 0.2}, learning_rates=(1e-3,), text="q", text_pair="a", label="kind")
+    summary = finetune("classify", table, checkpoint, tmp_path / "run", config)
+    assert summary["held_out"]
+    assert summary["train_examples"] + summary["dev_examples"] == 65
+    assert set(summary["best"]["scores"]) == {"accuracy", "macro_f1"}
+    new = write_table(tmp_path / "new.tsv", [("b", "c"), ("d", "d")], "q\ta")
+    assert predict(tmp_path / "run", new, tmp_path / "out.tsv", "cpu") == 2
+    with (tmp_path / "out.tsv").open(newline="") as file:
+        lines = list(csv.DictReader(file, delimiter="\t"))
+    for line in lines:
+        assert float(line["other"]) + float(line["same"]) == pytest.approx(1, abs=1e-5)
+        assert line["label"] == max(("other", "same"), key=lambda name: float(line[name]))
+
+
+def test_regression_learns_a_score(checkpoint, tmp_path):
+    rows = [(text, "a", str(4.5 if label == "1" else 0.5)) for text, label in sentences(160, 3)]
+    write_table(tmp_path / "data" / "train.tsv", rows, "sentence1\tsentence2\tscore")
+    write_table(tmp_path / "data" / "dev.tsv", rows[:40], "sentence1\tsentence2\tscore")
+    config = FinetuneConfig(**QUICK | {"epochs": 8}, learning_rates=(2e-3,))
+    summary = finetune("stsb", tmp_path / "data", checkpoint, tmp_path / "run", config)
+    assert summary["best"]["scores"]["pearson"] > 0.8
+    assert summary["baseline"] == {"spearman": 0, "pearson": 0}
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    assert model.config.num_labels == 1
+    (tmp_path / "new.txt").write_text("very good\ta\nvery bad\ta\n")
+    predict(tmp_path / "run", tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
+    good, bad = (json.loads(line)["score"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert good > bad + 1
+
+
+def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
+    header, labels = "sentence1\tsentence2\tgold_label", ["neutral", "entailment", "contradiction"]
+    for name, size in [("train", 12), ("dev_matched", 6), ("dev_mismatched", 9)]:
+        rows = [(f"a {index}", "b", labels[index % 3]) for index in range(size)]
+        write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
+    config = FinetuneConfig(**QUICK | {"epochs": 1}, learning_rates=(1e-3,))
+    finetune("mnli", tmp_path / "data", checkpoint, tmp_path / "run", config)
+    assert results(tmp_path / "run")[0].keys() >= {"accuracy", "mismatched_accuracy"}
+    measured = evaluate_task(tmp_path / "run", tmp_path / "data", "cpu")
+    assert (measured["examples"], measured["mismatched_examples"]) == (6, 9)
+
+
+def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatch, capsys):
+    stdin = io.TextIOWrapper(io.BytesIO("good\n\n[SEP] bad \u2028 x\n".encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert predict(trained[0], "-", "-", "cpu") == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "label\tnegative\tpositive"
+    assert len(lines) == 4
+
+
+def test_predictions_keep_the_order_of_their_lines(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("clozeworks.model.predict.EXAMPLES_AT_ONCE", 7)
+    rows = sentences(30, 4)
+    (tmp_path / "all.txt").write_text("".join(f"{text}\n" for text, _ in rows))
+    predict(trained[0], tmp_path / "all.txt", tmp_path / "all.jsonl", "cpu")
+    lines = (tmp_path / "all.jsonl").read_text().splitlines()
+    together = [json.loads(line)["probabilities"]["positive"] for line in lines]
+    for index in (0, 8, 29):
+        (tmp_path / "one.txt").write_text(rows[index][0] + "\n")
+        predict(trained[0], tmp_path / "one.txt", tmp_path / "one.jsonl", "cpu")
+        alone = json.loads((tmp_path / "one.jsonl").read_text())["probabilities"]["positive"]
+        assert together[index] == pytest.approx(alone, abs=1e-6)
+
+
+def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_path):
+    pairs = write_table(tmp_path / "pairs.tsv", [("a", "b")], "sentence1\tsentence2")
+    with pytest.raises(UserError, match=r"pairs.tsv, line 2: there is no column sentence"):
+        predict(trained[0], pairs, tmp_path / "out.tsv", "cpu")
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+    with pytest.raises(UserError, match=r"holds no fine-tuned model: task.json is missing"):
+        predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
+    with pytest.raises(UserError, match="There is no file"):
+        predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
+
+
+@pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
+@pytest.mark.parametrize("task, folder", [("sst2", "SST-2"), ("mrpc", "MRPC")])
+def test_slices_of_the_official_files_end_to_end(task, folder, checkpoint, tmp_path):
+    for name in ("train", "dev", "test"):
+        with (GLUE_DATA / folder / f"{name}.tsv").open("rb") as file:
+            lines = [line for line, _ in zip(file, range(40), strict=False)]
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / "data" / f"{name}.tsv").write_bytes(b"".join(lines))
+    config = FinetuneConfig(**QUICK | {"epochs": 1}, learning_rates=(1e-3,))
+    summary = finetune(task, tmp_path / "data", checkpoint, tmp_path / "run", config)
+    assert (summary["train_examples"], summary["dev_examples"]) == (39, 39)
+    assert predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "out.tsv", "cpu") == 39
+
+
+def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpoint, data, tmp_path):
+    bare = tmp_path / "bare"
+    shutil.copytree(checkpoint, bare)
+    weights = load_file(bare / "model.safetensors")
+    kept = {name.removeprefix("bert."): weight for name, weight in weights.items()
+            if name.startswith("bert.") and "pooler" not in name}  # fmt: skip
+    save_file(kept, bare / "model.safetensors")
+    config = FinetuneConfig(**QUICK | {"epochs": 0.1}, learning_rates=(1e-3,))
+    finetune("sst2", data, bare, tmp_path / "first", config)
+    rows = [(text, ("x", "y", "z")[index % 3]) for index, (text, _) in enumerate(sentences(30, 5))]
+    three = write_table(tmp_path / "three.tsv", rows)
+    finetune("classify", three, tmp_path / "first", tmp_path / "second", config)
+    assert load_file(tmp_path / "second" / "model.safetensors")["classifier.weight"].shape == (3, 32)
+
+
+def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
+    def attempt(directory: Path, **options):
+        config = FinetuneConfig(**QUICK | {"epochs": 0.1} | options, learning_rates=(1e-3,))
+        finetune("sst2", data, directory, tmp_path / "run", config)
+
+    with pytest.raises(UserError, match=r"--max-length is 65, but the model in .* has 64 positions"):
+        attempt(checkpoint, max_length=65)
+    with pytest.raises(UserError, match=r"holds no model: config.json is missing"):
+        attempt(tmp_path / "none")
+    with pytest.raises(UserError, match=r"has 36 tokens, but the model 30"):
+        attempt(make_checkpoint(tmp_path / "small", vocab_size=30))
+    with pytest.raises(UserError, match=r"reads from left to right"):
+        attempt(make_checkpoint(tmp_path / "causal", is_decoder=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
+    write_table(tmp_path / "dev.tsv", sentences(4, 1))
+    with pytest.raises(UserError, match="holds no file with train in its name, only for dev"):
+        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", FinetuneConfig(**QUICK))
+    write_table(tmp_path / "train.tsv", [])
+    with pytest.raises(UserError, match=r"train.tsv holds no rows"):
+        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", FinetuneConfig(**QUICK))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(checkpoint, broken)
+    weights = load_file(broken / "model.safetensors")
+    weights["bert.pooler.dense.bias"][0] = math.nan
+    save_file(weights, broken / "model.safetensors")
+    with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; take a lower one"):
+        finetune("sst2", data, broken, tmp_path / "run", FinetuneConfig(**QUICK, learning_rates=(1e-3,)))
+
+
+def test_batches_hold_every_row_once_an_epoch_and_little_padding():
+    lengths = np.random.default_rng(0).integers(5, 60, 333)
+    batches = batch_rows(lengths, 16, seed=3)
+    epochs = [[next(batches) for _ in range(21)] for _ in range(2)]
+    for epoch in epochs:
+        assert sorted(np.concatenate(epoch)) == list(range(333))
+        assert sorted(len(rows) for rows in epoch) == [13] + [16] * 20
+        padded = sum(len(rows) * lengths[rows].max() for rows in epoch)
+        assert padded < 1.15 * lengths.sum()
+    assert not np.array_equal(np.concatenate(epochs[0]), np.concatenate(epochs[1]))
+    again = batch_rows(lengths, 16, seed=3)
+    assert all(np.array_equal(rows, next(again)) for rows in epochs[0])
+    assert not np.array_equal(next(batch_rows(lengths, 16, seed=4)), epochs[0][0])
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"learning_rates": ()}, "--learning-rates is"), ({"learning_rates": (1e-5, 1e-5)}, "different numbers"),
+    ({"epochs": 0}, "--epochs is 0"), ({"max_length": 3}, "--max-length is 3"), ({"dropout": 1.0}, "--dropout is 1"),
+])  # fmt: skip
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        FinetuneConfig(**options)
