@@ -161,20 +161,24 @@ def find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.nda
     length = np.diff(start, append=len(ids))
     word = ~special[start]
     start, length = start[word], length[word]
-    row = np.searchsorted(row_offsets, start, side="right") - 1
-    return Words(start, length, row, np.searchsorted(row, np.arange(len(row_offsets))))
+    offsets = np.searchsorted(start, row_offsets)
+    return Words(start, length, np.repeat(np.arange(len(row_starts)), np.diff(offsets)), offsets)
 
 
 def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of each row in random order and their lengths, int64 [widest row in words, num_rows].
+    """Return the words of each row in random order and their lengths, int32 [widest row in words, num_rows].
 
     Past the end of a row the words are arbitrary and longer than any row.
     """
     counts = np.diff(words.offsets)
-    order = _random_order(counts, rng).T
-    beyond = np.arange(len(order))[:, None] >= counts
-    order = np.where(beyond, 0, order + words.offsets[:-1])
-    return order, np.where(beyond, np.iinfo(np.int64).max, words.length[order])
+    order = _random_order(counts, rng).astype(np.int32)
+    beyond = np.arange(order.shape[1]) >= counts[:, None]
+    order += words.offsets[:-1, None].astype(np.int32)
+    order[beyond] = 0
+    lengths = words.length.astype(np.int32)[order]
+    lengths[beyond] = np.iinfo(np.int32).max
+    # A word of every row at a time: rows are the inner axis.
+    return np.ascontiguousarray(order.T), np.ascontiguousarray(lengths.T)
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
