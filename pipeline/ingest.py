@@ -34,6 +34,7 @@ from .shards import shard_name, write_parquet
 from .sources import find_inputs, plan_units, range_bytes, read_range
 from .stage import StageDirectory, digest_of, gather_tallies, library_versions, open_stage
 from .tally import Tally
+from .wikitext_repair import GAP
 
 SHARD_TEXT_BYTES = 64 << 20
 BUCKET_INPUT_BYTES = 8 << 20
@@ -151,7 +152,9 @@ def scatter_ranges(
 
 def make_document(raw: RawDocument, language: str, config: IngestConfig, tally: Tally) -> dict[str, Any] | None:
     """Return a row of `schemas.DOCUMENTS`; None (and a count) where the selection leaves the document out."""
-    sentences = split_sentences(raw.paragraphs, language)
+    found = split_sentences(raw.paragraphs, language)
+    sentences = [sentence for sentence in found if GAP not in sentence]
+    tally.count("sentences_with_gaps", len(found) - len(sentences))
     num_characters = sum(map(len, sentences))
     tally.count("documents_read")
     if num_characters < config.min_characters or len(sentences) < config.min_sentences or not sentences:

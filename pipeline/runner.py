@@ -80,6 +80,7 @@ def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> No
 
 
 def _run_pipeline(directory: StageDirectory, phase: str, units: list[Unit], work: Work, options: RunOptions) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers inherit it; the cores are theirs already
     pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
     step = partial(do_unit, directory=directory, phase=phase, work=work)
     _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | phase.capitalize() >> beam.Map(step)

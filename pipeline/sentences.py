@@ -17,7 +17,7 @@ LONGEST_CALL = 20_000
 # hyphens, zero-width spaces, byte order marks and marks of writing direction. The joiners U+200C and U+200D stay:
 # Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
-                   "\ud800-\udfff\ufeff\ufff9-\ufffc]")  # fmt: skip
+                   "\ud800-\udfff\ufeff\ufff9-\ufffb]")  # fmt: skip
 SENTENCE_ENDS = tuple(".?!…。！？।॥۔؟։።។။")
 _CLOSERS = " '\"”’»)]}_*」』）】"
 _SENTENCE_END = re.compile(r"[.?!。！？।]['\"”’)\]」』]* ?")
