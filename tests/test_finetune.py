@@ -25,6 +25,10 @@ GLUE_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "glue"
 QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "epochs": 4, "device": "cpu", "precision": "fp32"}
 
 
+def quick(**changes: Any) -> FinetuneConfig:
+    return FinetuneConfig(**{**QUICK, **changes})
+
+
 def sentences(num_rows: int, seed: int) -> list[tuple[str, str]]:
     """Return texts with their class: which of two words they hold."""
     draw = random.Random(seed)
@@ -58,7 +62,7 @@ def data(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, checkpoint, data) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
     output, live = tmp_path_factory.mktemp("run") / "sst2", []
-    config = FinetuneConfig(**QUICK, learning_rates=(1e-7, 2e-3), seeds=2)
+    config = quick(learning_rates=(1e-7, 2e-3), seeds=2)
     return output, finetune("sst2", data, checkpoint, output, config, live.append), live
 
 
@@ -117,7 +121,7 @@ def test_transformers_loads_the_model_and_gives_the_same_logits(trained, tmp_pat
 
 
 def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(checkpoint, data, tmp_path, monkeypatch):
-    config = FinetuneConfig(**QUICK | {"epochs": 0.5}, learning_rates=(1e-3, 2e-3))
+    config = quick(epochs=0.5, learning_rates=(1e-3, 2e-3))
     whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
     train = trainer.train_model
     calls = []
@@ -145,10 +149,10 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(chec
 def test_another_configuration_in_the_same_directory_is_refused(trained, checkpoint, data, tmp_path):
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
-    config = FinetuneConfig(**QUICK | {"batch_size": 16, "epochs": 1}, learning_rates=(1e-7, 2e-3), seeds=2)
+    config = quick(batch_size=16, epochs=1, learning_rates=(1e-7, 2e-3), seeds=2)
     with pytest.raises(UserError, match=r"holds runs with batch_size 8 \(now 16\), epochs 4 \(now 1\)"):
         finetune("sst2", data, checkpoint, output, config)
-    finetune("sst2", data, checkpoint, output, FinetuneConfig(**QUICK | {"epochs": 0.1}, learning_rates=(1e-3,)),
+    finetune("sst2", data, checkpoint, output, quick(epochs=0.1, learning_rates=(1e-3,)),
              overwrite=True)  # fmt: skip
     assert len(results(output)) == 1
     (tmp_path / "other").mkdir()
@@ -160,7 +164,7 @@ def test_another_configuration_in_the_same_directory_is_refused(trained, checkpo
 def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
     rows = [(f"{a} b", f"{c} b", "same" if a == c else "other") for a in "bcde" for c in "bcde"] * 4
     table = write_table(tmp_path / "pairs.tsv", [*rows, ("unseen", "a", "same")], "q\ta\tkind")
-    config = FinetuneConfig(**QUICK | {"epochs": 0.2}, learning_rates=(1e-3,), text="q", text_pair="a", label="kind")
+    config = quick(epochs=0.2, learning_rates=(1e-3,), text="q", text_pair="a", label="kind")
     summary = finetune("classify", table, checkpoint, tmp_path / "run", config)
     assert summary["held_out"]
     assert summary["train_examples"] + summary["dev_examples"] == 65
@@ -178,7 +182,7 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
     rows = [(text, "a", str(4.5 if label == "1" else 0.5)) for text, label in sentences(160, 3)]
     write_table(tmp_path / "data" / "train.tsv", rows, "sentence1\tsentence2\tscore")
     write_table(tmp_path / "data" / "dev.tsv", rows[:40], "sentence1\tsentence2\tscore")
-    config = FinetuneConfig(**QUICK | {"epochs": 16}, learning_rates=(2e-3,))
+    config = quick(epochs=16, learning_rates=(2e-3,))
     summary = finetune("stsb", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert summary["best"]["scores"]["pearson"] > 0.8
     assert summary["baseline"] == {"spearman": 0, "pearson": 0}
@@ -195,7 +199,7 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     for name, size in [("train", 12), ("dev_matched", 6), ("dev_mismatched", 9)]:
         rows = [(f"a {index}", "b", labels[index % 3]) for index in range(size)]
         write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
-    config = FinetuneConfig(**QUICK | {"epochs": 1}, learning_rates=(1e-3,))
+    config = quick(epochs=1, learning_rates=(1e-3,))
     finetune("mnli", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert results(tmp_path / "run")[0].keys() >= {"accuracy", "mismatched_accuracy"}
     measured = evaluate_task(tmp_path / "run", tmp_path / "data", "cpu")
@@ -244,7 +248,7 @@ def test_slices_of_the_official_files_end_to_end(task, folder, checkpoint, tmp_p
             lines = [line for line, _ in zip(file, range(40), strict=False)]
         (tmp_path / "data").mkdir(exist_ok=True)
         (tmp_path / "data" / f"{name}.tsv").write_bytes(b"".join(lines))
-    config = FinetuneConfig(**QUICK | {"epochs": 1}, learning_rates=(1e-3,))
+    config = quick(epochs=1, learning_rates=(1e-3,))
     summary = finetune(task, tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (39, 39)
     assert predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "out.tsv", "cpu") == 39
@@ -257,7 +261,7 @@ def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpo
     kept = {name.removeprefix("bert."): weight for name, weight in weights.items()
             if name.startswith("bert.") and "pooler" not in name}  # fmt: skip
     save_file(kept, bare / "model.safetensors")
-    config = FinetuneConfig(**QUICK | {"epochs": 0.1}, learning_rates=(1e-3,))
+    config = quick(epochs=0.1, learning_rates=(1e-3,))
     finetune("sst2", data, bare, tmp_path / "first", config)
     rows = [(text, ("x", "y", "z")[index % 3]) for index, (text, _) in enumerate(sentences(30, 5))]
     three = write_table(tmp_path / "three.tsv", rows)
@@ -267,11 +271,13 @@ def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpo
 
 def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
     def attempt(directory: Path, **options):
-        config = FinetuneConfig(**QUICK | {"epochs": 0.1} | options, learning_rates=(1e-3,))
+        config = quick(**{"epochs": 0.1, **options}, learning_rates=(1e-3,))
         finetune("sst2", data, directory, tmp_path / "run", config)
 
     with pytest.raises(UserError, match=r"--max-length is 65, but the model in .* has 64 positions"):
         attempt(checkpoint, max_length=65)
+    with pytest.raises(UserError, match=r"--output is the checkpoint itself"):
+        finetune("sst2", data, checkpoint, checkpoint, quick(), overwrite=True)
     with pytest.raises(UserError, match=r"holds no model: config.json is missing"):
         attempt(tmp_path / "none")
     with pytest.raises(UserError, match=r"has 36 tokens, but the model 30"):
@@ -284,10 +290,10 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
 def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
     write_table(tmp_path / "dev.tsv", sentences(4, 1))
     with pytest.raises(UserError, match="holds no file with train in its name, only for dev"):
-        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", FinetuneConfig(**QUICK))
+        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
     write_table(tmp_path / "train.tsv", [])
     with pytest.raises(UserError, match=r"train.tsv holds no rows"):
-        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", FinetuneConfig(**QUICK))
+        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
@@ -297,7 +303,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     weights["bert.pooler.dense.bias"][0] = math.nan
     save_file(weights, broken / "model.safetensors")
     with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; take a lower one"):
-        finetune("sst2", data, broken, tmp_path / "run", FinetuneConfig(**QUICK, learning_rates=(1e-3,)))
+        finetune("sst2", data, broken, tmp_path / "run", quick(learning_rates=(1e-3,)))
 
 
 def test_batches_hold_every_row_once_an_epoch_and_little_padding():

@@ -12,9 +12,8 @@ SCORES = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_siz
 
 def counts(predictions: np.ndarray, labels: np.ndarray) -> tuple[int, int, int, int]:
     right, positive = predictions == labels, predictions == 1
-    return tuple(
-        int(part.sum()) for part in (right & positive, ~right & positive, right & ~positive, ~right & ~positive)
-    )
+    hits, alarms = int((right & positive).sum()), int((~right & positive).sum())
+    return hits, alarms, int((right & ~positive).sum()), int((~right & ~positive).sum())
 
 
 @given(PAIRS)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,7 @@ def test_every_line_of_the_official_files_is_an_example(name, folder):
     assert (len(train), len(dev), len(test)) == sizes[name]
     num_labels = len(GLUE[name].labels)
     assert {example.target for example in train} == set(range(num_labels)) or name == "stsb"
-    assert all(0 <= example.target <= (num_labels - 1 if num_labels else 5) for example in dev)
+    assert all(0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev)
     assert all(example.text_pair if GLUE[name].text_pair else example.text_pair is None for example in train)
 
 
@@ -199,8 +200,8 @@ def test_pairs_are_cut_as_in_the_release(length_a, length_b, limit):
 def test_rows_equal_those_of_transformers(checkpoint):
     ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
     for text, pair in [("The film was good.", None), ("", None), ("very DULL, unknownword", "a book! b"), ("", "a")]:
-        tokens = [None if part is None else ours.tokens_of([part])[0] for part in (text, pair)]
-        ids, segment_b_start = ours.row(tokens[0], tokens[1], 40)
+        tokens_b = None if pair is None else ours.tokens_of([pair])[0]
+        ids, segment_b_start = ours.row(ours.tokens_of([text])[0], tokens_b, 40)
         expected = theirs(text, pair)
         assert ids.tolist() == expected["input_ids"]
         types = [int(place >= segment_b_start) for place in range(len(ids))]
@@ -297,10 +298,12 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
     )
     ours = BertForSequenceClassification(config, num_classes).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
-    peer_config = transformers.BertConfig(**config.to_hf(), num_labels=num_classes, attn_implementation="eager")
+    shape: dict[str, Any] = {**config.to_hf(), "num_labels": num_classes, "attn_implementation": "eager"}
+    peer_config = transformers.BertConfig(**shape)
     theirs = transformers.BertForSequenceClassification(peer_config).eval()
     theirs.load_state_dict(ours.state_dict())
     batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
+    assert batch.target_B is not None
     labels = batch.target_B if num_classes == 1 else batch.target_B.long()
     expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=labels)
     logits = ours(batch)

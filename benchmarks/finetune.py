@@ -1,0 +1,93 @@
+"""Fine-tune on SST-2 beside `transformers`: the same encoder, sentences, batch size and number of updates, on one core.
+
+    python benchmarks/finetune.py SST-2_FOLDER CHECKPOINT [--updates 20] [--rounds 3]
+
+The peer is ``BertForSequenceClassification`` as its examples train it: random batches padded to their longest row by
+``DataCollatorWithPadding``, PyTorch's fused AdamW, clipping. Rounds are interleaved and the quickest of each counts.
+Seconds are of the processor's time, so that other work on the machine does not count.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+# Before anything starts a thread pool: one core for each side.
+os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
+
+import torch
+import transformers
+from clozeworks.model.finetune import make_model, train_model
+from clozeworks.model.finetune_config import FinetuneConfig
+from clozeworks.model.tasks.catalogue import find_task
+from clozeworks.model.tasks.task import Feature
+from clozeworks.model.tasks.tokenizer import TextTokenizer
+from rich.console import Console
+from rich.table import Table
+
+CONFIG = FinetuneConfig(epochs=1, device="cpu", precision="fp32")
+RATE = 2e-5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    features = read_features(arguments.data, arguments.checkpoint, arguments.updates * CONFIG.batch_size)
+    trainers = {"transformers": train_peer, "clozeworks": train_ours}
+    seconds: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(arguments.rounds):
+        for name, train in trainers.items():
+            seconds[name].append(train(features, arguments.checkpoint))
+    num_tokens = sum(len(feature.input_ids) for feature in features)
+    table = Table("trainer", "examples/s", "ratio", title=f"{len(features)} sentences, {num_tokens} tokens")
+    peer = min(seconds["transformers"])
+    for name, rounds in seconds.items():
+        table.add_row(name, f"{len(features) / min(rounds):.1f}", f"{peer / min(rounds):.2f}")
+    Console().print(table)
+
+
+def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Feature]:
+    task = find_task("sst2", [], CONFIG)
+    examples = list(islice(task.read(folder / "train.tsv", labelled=True), num_features))
+    return task.encode(examples, TextTokenizer(checkpoint))
+
+
+def train_ours(features: list[Feature], checkpoint: Path) -> float:
+    model = make_model(find_task("sst2", [], CONFIG), checkpoint, CONFIG, seed=0)
+    return processor_time(lambda: train_model(model, features, CONFIG, RATE, 0, lambda live: None))
+
+
+def train_peer(features: list[Feature], checkpoint: Path) -> float:
+    model = transformers.BertForSequenceClassification.from_pretrained(checkpoint).train()
+    collate = transformers.DataCollatorWithPadding(transformers.AutoTokenizer.from_pretrained(checkpoint))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=CONFIG.weight_decay, fused=True)
+
+    def train() -> None:
+        for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(CONFIG.batch_size):
+            chosen = [features[row] for row in rows.tolist()]
+            batch = collate([{"input_ids": row.input_ids, "labels": int(row.target or 0)} for row in chosen])
+            model(**batch).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return processor_time(train)
+
+
+def processor_time(work: Callable[[], None]) -> float:
+    """Return the seconds of processor time that `work` takes."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main()

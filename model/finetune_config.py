@@ -1,0 +1,46 @@
+"""The configuration of fine-tuning: one documented field an option.
+
+It makes the command line of ``clozeworks finetune``. This module imports no torch, so that ``--help`` is quick.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..pipeline.config import check, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """How an encoder is fine-tuned on a task; the defaults are the paper's for GLUE (section 4.1)."""
+
+    max_length: int = option(128, "Longest row in tokens, with [CLS] and [SEP]; longer texts are cut at their ends.")
+    batch_size: int = option(32, "Rows in each update of the weights.")
+    epochs: float = option(3.0, "Passes over the training rows.")
+    learning_rates: tuple[float, ...] = option(
+        (5e-5, 4e-5, 3e-5, 2e-5), "Highest learning rates to try, each in its own run; the best on dev is kept."
+    )
+    seeds: int = option(1, "Number of runs with each learning rate, each with its own seed.")
+    seed: int = option(0, "First seed: of the new layer's weights, the order of the rows, and dropout.")
+    warmup_share: float = option(0.1, "Share of the steps over which the learning rate rises; it then falls to 0.")
+    weight_decay: float = option(0.01, "Decay of the weights in each update (not of biases and LayerNorm).")
+    bias_correction: bool = option(False, "Correct Adam's averages for their start at 0, which BERT does not.")
+    dropout: float = option(0.1, "Share of values dropped, in hidden states, in attention and before the new layer.")
+    text: str | None = option(None, "Column of the text, for classify; by default text or sentence.")
+    text_pair: str | None = option(None, "Column of the second text of a pair, for classify; by default there is none.")
+    label: str | None = option(None, "Column of the class or the score, for classify; by default label.")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."
+    )
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
+
+    def __post_init__(self) -> None:
+        check(self.max_length >= 8, "max_length", self.max_length, "must be at least 8")
+        check(self.batch_size >= 1, "batch_size", self.batch_size, "must be at least 1")
+        check(self.epochs > 0, "epochs", self.epochs, "must be above 0")
+        rates = self.learning_rates
+        rates_ok = len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
+        check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
+        check(self.seeds >= 1, "seeds", self.seeds, "must be at least 1")
+        check(0 <= self.warmup_share <= 1, "warmup_share", self.warmup_share, "must lie between 0 and 1")
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")

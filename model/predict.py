@@ -1,0 +1,188 @@
+"""Prediction on new text with a fine-tuned model, and its metrics on labelled files."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import torch
+
+from ..pipeline.errors import UserError
+from .checkpoint import load_weights, read_config
+from .config import ModelConfig
+from .evaluate import find_device
+from .tasks.catalogue import saved_task
+from .tasks.splits import dev_sets, find_splits
+from .tasks.tables import text_lines
+from .tasks.task import Feature, Task, TaskModel, make_batch
+from .tasks.tokenizer import TextTokenizer
+
+TASK = "task.json"
+TOKENS_PER_BATCH = 8192
+ROWS_PER_BATCH = 256
+EXAMPLES_AT_ONCE = 8192
+
+
+class Finetuned(NamedTuple):
+    """A fine-tuned model with its task."""
+
+    task: Task
+    tokenizer: TextTokenizer
+    model: TaskModel
+
+
+def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
+    """Return the model that `finetune` wrote; raises `UserError` where `directory` holds none."""
+    path = Path(directory) / TASK
+    if not path.is_file():
+        raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing; make one by clozeworks finetune.")
+    task, config = saved_task(json.loads(path.read_text(encoding="utf-8"))), read_config(directory)
+    tokenizer, model = TextTokenizer(directory), task.model(config)
+    check_fit(tokenizer, config, task.max_length, directory)
+    load_weights(model, directory)
+    return Finetuned(task, tokenizer, model.to(device).eval())
+
+
+def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path) -> None:
+    """Raise `UserError` where the vocabulary or the length of rows is more than the model has embeddings for."""
+    if tokenizer.vocab_size > config.vocab_size:
+        sizes = f"{tokenizer.vocab_size} tokens, but the model {config.vocab_size}"
+        raise UserError(f"The vocabulary in {directory} has {sizes}; they do not belong together.")
+    if max_length > config.max_position_embeddings:
+        positions = config.max_position_embeddings
+        raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Tell whether matrix products are in bf16 under ``auto``, ``fp32`` or ``bf16``."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bf16"
+
+
+@torch.inference_mode()
+def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto") -> list[np.ndarray]:
+    """Return what the head says of each feature, float32, in their order; dropout is off."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    order = sorted(range(len(features)), key=lambda row: len(features[row].input_ids))
+    outputs: list[np.ndarray] = [np.empty(0)] * len(features)
+    for rows in _batches_of_tokens(order, features):
+        batch = make_batch([features[row] for row in rows]).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(precision, device)):
+            values = model(batch)
+        for row, value in zip(rows, values.float().cpu().numpy(), strict=True):
+            outputs[row] = value
+    model.train(was_training)
+    return outputs
+
+
+def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Iterator[Sequence[int]]:
+    start = 0
+    while start < len(order):
+        # Rows come shortest first, so the batch's longest row is not yet known; the first bounds it from below.
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // len(features[order[start]].input_ids) + 1)
+        yield order[start : start + size]
+        start += size
+
+
+def predict(directory: str | Path, data: str | Path, output: str | Path, device: str = "auto") -> int:
+    """Write a line of predictions for each example in `data`, in order, and return their number.
+
+    `data` is a table with the columns that the model was trained on, or plain text (``.txt``, or ``-`` for standard
+    input): an example a line, a tab between the texts of a pair. A line of `output` is the label and the probability
+    of each class, or the score: JSON for ``.jsonl``, else tab-separated under a line of names; ``-`` is standard
+    output. Raises `UserError` for bad input; no file `output` is then written.
+    """
+    finetuned = load_finetuned(directory, find_device(device))
+    answers = _answers(finetuned, _examples(finetuned.task, str(data)))
+    with _open_output(str(output)) as file:
+        return _write_jsonl(file, answers) if str(output).endswith(".jsonl") else _write_table(file, answers)
+
+
+def _answers(finetuned: Finetuned, examples: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
+        features = finetuned.task.encode(chunk, finetuned.tokenizer)
+        yield from finetuned.task.answers(infer(finetuned.model, features))
+
+
+def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
+    """Return the number of examples and the official metrics on a labelled file, or on the dev files of a folder.
+
+    Metrics of MNLI's second dev set begin with ``mismatched_``. Raises `UserError` for bad input.
+    """
+    finetuned = load_finetuned(directory, find_device(device))
+    scores: dict[str, Any] = {}
+    for prefix, files in _dev_files(Path(data)).items():
+        examples = [example for file in files for example in finetuned.task.read(file, labelled=True)]
+        if not examples:
+            raise UserError(f"{files[0]} holds no rows.")
+        outputs = infer(finetuned.model, finetuned.task.encode(examples, finetuned.tokenizer))
+        scores[f"{prefix}examples"] = len(examples)
+        scores |= {f"{prefix}{name}": value for name, value in finetuned.task.scores(outputs, examples).items()}
+    return scores
+
+
+def _dev_files(data: Path) -> dict[str, list[Path]]:
+    if data.is_file():
+        return {"": [data]}
+    files = dev_sets(find_splits(data))
+    if not files:
+        raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
+    return files
+
+
+def _examples(task: Task, data: str) -> Iterator[Any]:
+    if data == "-":
+        for where, line in text_lines(sys.stdin.buffer, "standard input"):
+            yield task.text_line(line, where)
+    elif data.endswith(".txt"):
+        if not Path(data).is_file():
+            raise UserError(f"There is no file {data}.")
+        with open(data, "rb") as file:
+            for where, line in text_lines(file, data):
+                yield task.text_line(line, where)
+    else:
+        yield from task.read(Path(data), labelled=False)
+
+
+@contextmanager
+def _open_output(output: str) -> Iterator[TextIO]:
+    if output == "-":
+        yield sys.stdout
+        return
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_jsonl(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    num_answers = 0
+    for answer in answers:
+        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        num_answers += 1
+    return num_answers
+
+
+def _write_table(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+    num_answers = 0
+    for num_answers, answer in enumerate(answers, 1):
+        probabilities = answer.pop("probabilities", {})
+        if num_answers == 1:
+            writer.writerow([*answer, *probabilities])
+        values = [*answer.values(), *probabilities.values()]
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    return num_answers

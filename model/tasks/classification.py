@@ -1,0 +1,182 @@
+"""Classification of, and regression on, single texts and pairs: one linear layer on the pooled [CLS].
+
+Shapes: B rows, D hidden size, K classes (1 for regression).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...pipeline.errors import UserError
+from ..bert import BertModel, dropout
+from ..config import ModelConfig
+from ..metrics import Metric
+from .tables import Row, read_rows
+from .task import Batch, Feature, TaskModel
+from .tokenizer import TextTokenizer
+
+
+class Example(NamedTuple):
+    """One text or pair."""
+
+    text: str
+    text_pair: str | None
+    target: float | None
+    """Index of the class, or the score; None where the file holds no labels."""
+
+
+class BertForSequenceClassification(TaskModel):
+    """BERT with a linear layer on the pooled [CLS]; keys and logits as in ``transformers``."""
+
+    def __init__(self, config: ModelConfig, num_classes: int):
+        super().__init__()
+        self.bert = BertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, num_classes)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return logits (B, K)."""
+        hidden_BLD = self.bert(*batch[:4])
+        return self.classifier(dropout(self.bert.pooler(hidden_BLD), self.rate, self.training))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the mean cross-entropy, or the mean squared error where there is one output."""
+        assert batch.target_B is not None
+        if outputs.shape[1] == 1:
+            return F.mse_loss(outputs.squeeze(1), batch.target_B)
+        return F.cross_entropy(outputs, batch.target_B.long())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """A task on a table: which columns hold the texts and the label, and what the labels are.
+
+    A column is a tuple of names, as the forms in which a set is published differ; the first that a file has is taken.
+    """
+
+    name: str
+    text: tuple[str, ...]
+    text_pair: tuple[str, ...] = ()
+    label: tuple[str, ...] = ("label",)
+    labels: tuple[str, ...] = ()
+    """Names of the classes, in order; none for regression."""
+    metrics: tuple[Metric, ...]
+    """The first chooses between runs."""
+    by_index: bool = True
+    """Files may give a class by its index instead of its name."""
+    headerless: tuple[str, ...] | None = None
+    """Columns of a TSV without a first line of names."""
+    max_length: int = 128
+
+    def read(self, path: Path, labelled: bool) -> Iterator[Example]:
+        """Yield the examples in a table; raises `UserError` naming file and line."""
+        for row in read_rows(path, self.headerless):
+            pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
+            target = self._target(row) if labelled else None
+            yield Example(row.text(_column(row, self.text)), pair, target)
+
+    def text_line(self, line: str, where: str) -> Example:
+        """Return the example on a line of plain text; a tab parts the texts of a pair."""
+        if not self.text_pair:
+            return Example(line, None, None)
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise UserError(f"{where}: two texts with a tab between them are needed, but {len(texts)} are there.")
+        return Example(texts[0], texts[1], None)
+
+    def _target(self, row: Row) -> float:
+        column = _column(row, self.label)
+        text = label_text(row.value(column))
+        if not self.labels:
+            return _score(text, f"{row.where}: the score in {column}")
+        if text in self.labels:
+            return self.labels.index(text)
+        if self.by_index and text.isdecimal() and int(text) < len(self.labels):
+            return int(text)
+        known = ", ".join(self.labels[:10]) + (", …" if len(self.labels) > 10 else "")
+        raise UserError(f"{row.where}: the label {text!r} in {column} is none of {known}.")
+
+    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> list[Feature]:
+        """Return the features of the examples, in order."""
+        tokens_a = tokenizer.tokens_of([example.text for example in examples])
+        tokens_b: Sequence[list[int] | None] = [None] * len(examples)
+        if self.text_pair:
+            tokens_b = tokenizer.tokens_of([example.text_pair or "" for example in examples])
+        rows = (tokenizer.row(a, b, self.max_length) for a, b in zip(tokens_a, tokens_b, strict=True))
+        return [Feature(*row, example.target) for row, example in zip(rows, examples, strict=True)]
+
+    def model(self, config: ModelConfig) -> BertForSequenceClassification:
+        """Return the encoder with a new linear layer."""
+        return BertForSequenceClassification(config, len(self.labels) or 1)
+
+    def scores(self, outputs: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+        """Return the metrics by name, the one that chooses between runs first; `outputs` are logits (K,)."""
+        logits = np.stack(outputs)
+        return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> dict[str, float]:
+        """Return the metrics on `examples` of always answering the most frequent class (the mean score) of `train`."""
+        targets = np.array([example.target for example in train])
+        answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
+        return self._measure(np.full(len(examples), answer), examples)
+
+    def _measure(self, predictions: np.ndarray, examples: Sequence[Example]) -> dict[str, float]:
+        targets = np.array([example.target for example in examples], dtype=np.float64)
+        if self.labels:
+            targets = targets.astype(np.int64)
+        return {metric.__name__: metric(predictions, targets) for metric in self.metrics}
+
+    def answers(self, outputs: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+        """Return for each row its label and the probability of each class, or its score."""
+        if not self.labels:
+            return [{"score": float(logits_K[0])} for logits_K in outputs]
+        answers = []
+        for logits_K in outputs:
+            odds = np.exp(logits_K.astype(np.float64) - logits_K.max())
+            probabilities = dict(zip(self.labels, (odds / odds.sum()).tolist(), strict=True))
+            answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
+        return answers
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is kept in ``task.json``."""
+        columns = {"text": list(self.text), "text_pair": list(self.text_pair), "label": list(self.label)}
+        return {"task": self.name, **columns, "labels": list(self.labels), "max_length": self.max_length}
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the architecture and the classes for ``config.json``."""
+        names = self.labels or ("LABEL_0",)
+        return {
+            "architectures": ["BertForSequenceClassification"],
+            "problem_type": "single_label_classification" if self.labels else "regression",
+            "id2label": {str(index): name for index, name in enumerate(names)},
+            "label2id": {name: index for index, name in enumerate(names)},
+        }
+
+
+def label_text(value: Any) -> str:
+    """Return a label as text; whole numbers read as floats are written without the point.
+
+    >>> [label_text(value) for value in ("yes", 3, 3.0, 2.5)]
+    ['yes', '3', '3', '2.5']
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _column(row: Row, names: tuple[str, ...]) -> str:
+    return next((name for name in names if name in row.values), names[0])
+
+
+def _score(text: str, what: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise UserError(f"{what} is {text!r}, not a number.")
+    return score

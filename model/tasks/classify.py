@@ -1,0 +1,82 @@
+"""Classification and regression on a table of the user's own; what the labels are is read from the training file."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+from ...pipeline.errors import UserError
+from ..finetune_config import FinetuneConfig
+from ..metrics import Metric, accuracy, macro_f1, pearson, spearman
+from .classification import Classification, label_text
+from .tables import Row, read_rows
+
+TEXT_COLUMNS = ("text", "sentence")
+LABEL_COLUMN = "label"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classification:
+    """Return the task that the training `files` pose.
+
+    Labels that are words or whole numbers are classes; numbers with fractions make it a regression. Raises
+    `UserError` for missing columns, and for labels that are no sensible classes.
+    """
+    rows = chain.from_iterable(map(read_rows, files))
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{files[0]} holds no rows.")
+    text = config.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
+    label = config.label or LABEL_COLUMN
+    if text not in first.values or label not in first.values:
+        raise UserError(
+            f"{files[0]} has the columns {', '.join(first.values)}; say with --text and --label which ones to use."
+        )
+    labels = _labels(chain([first], rows), label)
+    return Classification(
+        name="classify",
+        text=(text,),
+        text_pair=(config.text_pair,) if config.text_pair else (),
+        label=(label,),
+        labels=labels,
+        by_index=False,
+        metrics=classify_metrics(labels),
+        max_length=config.max_length,
+    )
+
+
+def classify_metrics(labels: tuple[str, ...]) -> tuple[Metric, ...]:
+    """Return the metrics for these classes, or for regression where there are none."""
+    return (accuracy, macro_f1) if labels else (spearman, pearson)
+
+
+def _labels(rows: Iterable[Row], column: str) -> tuple[str, ...]:
+    """Return the names of the classes, in order; none where the labels are scores."""
+    counts: Counter[str] = Counter()
+    first = None
+    for row in rows:
+        value = row.value(column)
+        text = label_text(value)
+        if value is None or not text:
+            raise UserError(f"{row.where}: the label in {column} is empty.")
+        first = first or text
+        if _is_number(text) != _is_number(first):
+            raise UserError(f"{row.where}: the label {text!r} in {column} follows {first!r}; words and numbers mix.")
+        counts[text] += 1
+    if all(map(_is_number, counts)):
+        is_score = any(not float(text).is_integer() for text in counts)
+        return () if is_score else _checked(sorted(counts, key=lambda text: (float(text), text)), counts, column)
+    return _checked(sorted(counts), counts, column)
+
+
+def _checked(labels: list[str], counts: Counter[str], column: str) -> tuple[str, ...]:
+    if len(labels) < 2:
+        raise UserError(f"All {counts.total()} rows have {labels[0]!r} in {column}; a class alone cannot be learned.")
+    if len(labels) > max(2, counts.total() / 2):
+        raise UserError(f"{column} holds {len(labels)} labels in {counts.total()} rows; is it the column of the label?")
+    return tuple(labels)
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None

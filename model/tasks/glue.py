@@ -1,0 +1,78 @@
+"""The tasks of GLUE (arXiv 1804.07461): the columns and labels of the official TSV files, and the official metrics.
+
+The names of columns after the first are those of the data set ``nyu-mll/glue``, whose files (Parquet, or exported as
+CSV or JSON Lines) are read too; the classes are named and numbered as there.
+"""
+
+from ..metrics import accuracy, f1, matthews, pearson, spearman
+from .classification import Classification
+
+_TASKS = (
+    Classification(
+        name="cola",
+        text=("sentence",),
+        labels=("unacceptable", "acceptable"),
+        metrics=(matthews,),
+        headerless=("source", "label", "star", "sentence"),
+    ),
+    Classification(
+        name="sst2",
+        text=("sentence",),
+        labels=("negative", "positive"),
+        metrics=(accuracy,),
+    ),
+    Classification(
+        name="mrpc",
+        text=("#1 String", "sentence1"),
+        text_pair=("#2 String", "sentence2"),
+        label=("Quality", "label"),
+        labels=("not_equivalent", "equivalent"),
+        metrics=(f1, accuracy),
+    ),
+    Classification(
+        name="qqp",
+        text=("question1",),
+        text_pair=("question2",),
+        label=("is_duplicate", "label"),
+        labels=("not_duplicate", "duplicate"),
+        metrics=(f1, accuracy),
+    ),
+    Classification(
+        name="stsb",
+        text=("sentence1",),
+        text_pair=("sentence2",),
+        label=("score", "label"),
+        metrics=(spearman, pearson),
+    ),
+    Classification(
+        name="mnli",
+        text=("sentence1", "premise"),
+        text_pair=("sentence2", "hypothesis"),
+        label=("gold_label", "label"),
+        labels=("entailment", "neutral", "contradiction"),
+        metrics=(accuracy,),
+    ),
+    Classification(
+        name="qnli",
+        text=("question",),
+        text_pair=("sentence",),
+        labels=("entailment", "not_entailment"),
+        metrics=(accuracy,),
+    ),
+    Classification(
+        name="rte",
+        text=("sentence1",),
+        text_pair=("sentence2",),
+        labels=("entailment", "not_entailment"),
+        metrics=(accuracy,),
+    ),
+    Classification(
+        name="wnli",
+        text=("sentence1",),
+        text_pair=("sentence2",),
+        labels=("not_entailment", "entailment"),
+        metrics=(accuracy,),
+    ),
+)
+
+GLUE = {task.name: task for task in _TASKS}

@@ -1,0 +1,83 @@
+"""Which of a task's files is for training, which for development and test."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ...pipeline.errors import UserError
+from ...pipeline.seeding import stable_hash
+from .tables import SUFFIXES
+
+T = TypeVar("T")
+
+HELD_OUT_SHARE = 0.1
+_WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
+
+
+def find_splits(data: str | Path) -> dict[str, list[Path]]:
+    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` that `data` holds.
+
+    In a folder the names tell: the word itself (``dev.tsv``) goes before a name of several words that has it
+    (``dev_ids.tsv``, ``validation-00000-of-00001.parquet``), and that before one that only holds it
+    (``wnut17train.csv``). Several files of the same rank are one split, in the order of their names. A single file is
+    for training, whatever its name. Raises `UserError` where there are no files.
+    """
+    path = Path(data)
+    if path.is_file():
+        return {"train": [path]}
+    if not path.is_dir():
+        raise UserError(f"There is no file or folder {data}.")
+    ranked: dict[str, dict[int, list[Path]]] = {}
+    for file in sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file()):
+        if split := _split_of(file):
+            ranked.setdefault(split, {}).setdefault(_rank(file, split), []).append(file)
+    if not ranked:
+        raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(SUFFIXES)}).")
+    return {split: files[min(files)] for split, files in ranked.items()}
+
+
+def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
+    """Return the dev files of `find_splits` by what stands before the names of their metrics.
+
+    That is nothing, and ``mismatched_`` for the second dev set of MNLI.
+    """
+    prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
+    return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
+
+
+def _split_of(file: Path) -> str | None:
+    stem = file.stem.lower()
+    found = [split for split in _WORDS if _rank(file, split) < 3]
+    if not found:
+        return None
+    split = min(found, key=lambda split: _rank(file, split))
+    if sum(_rank(file, other) == _rank(file, split) for other in found) > 1:
+        raise UserError(f"{file} names more than one of train, dev and test; rename it.")
+    return f"{split}_mismatched" if "mismatched" in stem else split
+
+
+def _rank(file: Path, split: str) -> int:
+    """Return 0 where the name is the word for `split`, 1 where a word of it is, 2 where it is in a word, else 3."""
+    stem = file.stem.lower()
+    words = _WORDS[split.removesuffix("_mismatched")]
+    if stem.removesuffix("_matched").removesuffix("_mismatched") in words:
+        return 0
+    if any(word in re.split("[^a-z]+", stem) for word in words):
+        return 1
+    return 2 if any(word in stem for word in words) else 3
+
+
+def hold_out(examples: Sequence[T], key: Callable[[T], str]) -> tuple[list[T], list[T]]:
+    """Return (train, dev): a tenth of the examples is held out by the hash of their `key` (the text).
+
+    Examples of the same text stay together. Raises `UserError` where nothing would be left for one of the two.
+    """
+    hashes = [stable_hash("dev", key(example)) for example in examples]
+    distinct = sorted(set(hashes))
+    held_out = set(distinct[: max(1, round(HELD_OUT_SHARE * len(distinct)))])
+    train = [example for example, value in zip(examples, hashes, strict=True) if value not in held_out]
+    dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
+    if not train:
+        raise UserError(f"{len(examples)} examples are too few to hold out a tenth of them; give a dev file.")
+    return train, dev

@@ -1,0 +1,135 @@
+"""Rows of the tables that tasks come in: TSV as GLUE has it, CSV, JSON Lines and Parquet."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...pipeline.errors import UserError
+
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_UTF8_BOM = b"\xef\xbb\xbf"
+
+
+class Row(NamedTuple):
+    """One row of a table."""
+
+    where: str
+    """File and line, or row in Parquet, counted from 1: for messages."""
+    values: dict[str, Any]
+    """Values by column: text in TSV and CSV."""
+
+    def text(self, column: str) -> str:
+        """Return the text in `column`; raises `UserError` where there is none."""
+        value = self.value(column)
+        if not isinstance(value, str):
+            raise UserError(f"{self.where}: the column {column} holds {value!r}, not text.")
+        return value
+
+    def value(self, column: str) -> Any:
+        """Return the value in `column`; raises `UserError` where the row has none."""
+        if column not in self.values:
+            raise UserError(f"{self.where}: there is no column {column}, only {', '.join(self.values)}.")
+        return self.values[column]
+
+
+def read_rows(path: Path, headerless: Sequence[str] | None = None) -> Iterator[Row]:
+    """Yield the rows of a table; its suffix says the format.
+
+    TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
+    JSON Lines one object a line. TSV and CSV begin with the columns' names; `headerless` names the columns of a TSV
+    whose first line holds none of these names' last (the text). Raises `UserError` naming file and line.
+    """
+    if not path.is_file():
+        raise UserError(f"There is no file {path}.")
+    match path.suffix:
+        case ".tsv":
+            yield from _tsv_rows(path, headerless)
+        case ".csv":
+            yield from _csv_rows(path)
+        case ".json" | ".jsonl":
+            yield from _json_rows(path)
+        case ".parquet":
+            yield from _parquet_rows(path)
+        case suffix:
+            raise UserError(f"{path} has the suffix {suffix!r}, but a table is one of {', '.join(SUFFIXES)}.")
+
+
+def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF (or CRLF) ends a line."""
+    for number, line in enumerate(file, 1):
+        where = f"{name}, line {number}"
+        if number == 1:
+            line = line.removeprefix(_UTF8_BOM)
+        try:
+            yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{where} is not UTF-8; convert the file.") from None
+
+
+def _tsv_rows(path: Path, headerless: Sequence[str] | None) -> Iterator[Row]:
+    with path.open("rb") as file:
+        columns: Sequence[str] | None = None
+        for where, line in text_lines(file, str(path)):
+            fields = line.split("\t")
+            if columns is None:
+                is_header = headerless is None or headerless[-1] in fields
+                columns = fields if is_header or headerless is None else headerless
+                if is_header:
+                    continue
+            if line or len(columns) == 1:
+                yield _row(where, columns, fields)
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    # The csv module refuses fields over 128 KiB by default; a document may be longer.
+    csv.field_size_limit(2**31 - 1)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        where = str(path)
+        try:
+            columns = next(reader, [])
+            for fields in reader:
+                where = f"{path}, line {reader.line_num}"
+                if fields:
+                    yield _row(where, columns, fields)
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num} is no CSV: {error}.") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
+
+
+def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> Row:
+    if len(fields) != len(columns):
+        raise UserError(f"{where} has {len(fields)} columns, but {len(columns)} are needed ({', '.join(columns)}).")
+    return Row(where, dict(zip(columns, fields, strict=True)))
+
+
+def _json_rows(path: Path) -> Iterator[Row]:
+    with path.open("rb") as file:
+        for where, line in text_lines(file, str(path)):
+            if not line.strip():
+                continue
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{where} is no JSON: {error}.") from None
+            if not isinstance(values, dict):
+                raise UserError(f"{where} is no JSON object; one object a line is needed.")
+            yield Row(where, values)
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    try:
+        with pq.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches():
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(f"{path}, row {number}", values)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path} is no Parquet file: {error}.") from None
