@@ -77,9 +77,9 @@ class Classification:
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         for row in read_rows(path, self.headerless):
-            pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
-            target = self._target(row) if labelled else None
-            yield Example(row.text(_column(row, self.text)), pair, target)
+            text = row.text(_column(row, self.text))
+            text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
+            yield Example(text, text_pair, self._target(row) if labelled else None)
 
     def text_line(self, line: str, where: str) -> Example:
         """Return the example on a line of plain text; a tab parts the texts of a pair."""

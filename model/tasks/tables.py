@@ -41,8 +41,8 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None) -> Iterator[R
     """Yield the rows of a table; its suffix says the format.
 
     TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
-    JSON Lines one object a line. TSV and CSV begin with the columns' names; `headerless` names the columns of a TSV
-    whose first line holds none of these names' last (the text). Raises `UserError` naming file and line.
+    JSON Lines one object a line. TSV and CSV begin with the columns' names; where `headerless` is given, a TSV has
+    these columns, unless its first line has the last of them among its names. Raises `UserError` naming file and line.
     """
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
@@ -77,9 +77,8 @@ def _tsv_rows(path: Path, headerless: Sequence[str] | None) -> Iterator[Row]:
         for where, line in text_lines(file, str(path)):
             fields = line.split("\t")
             if columns is None:
-                is_header = headerless is None or headerless[-1] in fields
-                columns = fields if is_header or headerless is None else headerless
-                if is_header:
+                columns = fields if headerless is None or headerless[-1] in fields else headerless
+                if columns is fields:
                     continue
             if line or len(columns) == 1:
                 yield _row(where, columns, fields)
