@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, BinaryIO, cast
 
 import fsspec
@@ -48,8 +49,8 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
             weights = torch.load(old, map_location="cpu", weights_only=True)
         else:
             raise UserError(f"{directory} holds no weights: {WEIGHTS} is missing.")
-    except (SafetensorError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"The weights in {directory} cannot be read, take another checkpoint: {error}") from None
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError):
+        raise UserError(f"The weights in {directory} are damaged or hold code; take another checkpoint.") from None
     return _current_names(weights)
 
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -249,14 +249,16 @@ class Sequence:
         self.seed = seed
         mean_rows = directory.num_rows / len(directory.row_groups)
         self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
-        self._block_ends = lru_cache(maxsize=2)(self._block_ends)
-        self._row_order = lru_cache(maxsize=2)(self._row_order)
-        self._read_block = lru_cache(maxsize=2)(self._read_block)
+        self._blocks: dict[tuple[int, int], tuple[Rows, np.ndarray]] = {}
+        self._ends: dict[int, np.ndarray] = {}
 
     def rows(self, start: int, stop: int) -> Rows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
-        pieces = self._pieces(start, stop)
-        return concatenate([select(self._read_block(e, b), self._row_order(e, b)[i:j]) for e, b, i, j in pieces])
+        parts = []
+        for epoch, block, first, last in self._pieces(start, stop):
+            rows, order = self._block(epoch, block)
+            parts.append(select(rows, order[first:last]))
+        return concatenate(parts)
 
     def locate(self, position: int) -> str:
         """Return the shard and the row in it that stand at `position`, for messages."""
@@ -272,7 +274,9 @@ class Sequence:
         # Cut the positions by epoch and block: (epoch, block, first, last + 1 within the block).
         while start < stop:
             epoch, offset = divmod(start, self.directory.num_rows)
-            ends = self._block_ends(epoch)
+            if epoch not in self._ends:
+                self._ends = {epoch: self._block_ends(epoch)}
+            ends = self._ends[epoch]
             block = int(np.searchsorted(ends, offset, side="right"))
             block_start = int(ends[block - 1]) if block else 0
             num_taken = min(stop - start, int(ends[block]) - offset)
@@ -295,8 +299,13 @@ class Sequence:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
-    def _read_block(self, epoch: int, block: int) -> Rows:
-        return concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
+    def _block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
+        key = (epoch, block)
+        if key not in self._blocks:
+            self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
+            rows = concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
+            self._blocks[key] = rows, self._row_order(epoch, block)
+        return self._blocks[key]
 
 
 def make_batches(rows: Rows, batch_size: int, objective: str = "mlm+nsp", multiple: int = 1) -> list[Batch]:

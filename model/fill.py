@@ -35,6 +35,6 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     with torch.no_grad():
         best = model.mlm_logits(model.bert(ids), places).softmax(-1).topk(top)
     return [
-        [Guess(tokenizer.id_to_token(token), probability) for token, probability in zip(*guesses, strict=True)]
+        [Guess(tokenizer.id_to_token(token) or "", probability) for token, probability in zip(*guesses, strict=True)]
         for guesses in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]

@@ -27,7 +27,7 @@ from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .heads import BertForPreTraining
 from .logs import Clock, RunLog
 from .optim import MAX_GRADIENT_NORM, learning_rate, set_learning_rate
-from .run import SUMMARY, claim, latest_checkpoint, read_summary, save_best, save_checkpoint, write_json
+from .run import SUMMARY, claim, latest_checkpoint, publish, read_summary, save_best, save_checkpoint, write_json
 from .setup import Setup, State, identity, join_ranks, open_directories, set_up, start
 
 Progress = Callable[[dict[str, Any]], None]
@@ -100,6 +100,8 @@ def pretrain(
         checkpoint = latest_checkpoint(output)
         if resume and not checkpoint:
             raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
+        if checkpoint and ranks.rank == 0:
+            publish(checkpoint, output)  # the run may have been killed before it was
         setup = set_up(config, directories, output, ranks)
         model, optimizer, state = start(setup, checkpoint)
         with RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -31,10 +32,10 @@ def claim(output: Path, identity: dict[str, Any], overwrite: bool = False) -> No
 
     Raises `UserError` naming the differing fields where it belongs to another run, and where it holds other files.
     """
-    if overwrite:
+    if overwrite and (output / RUN).exists():
         _remove(output, OWN_FILES)
     if not (output / RUN).exists():
-        if output.exists() and any(output.iterdir()):
+        if output.exists() and any(path.suffix != ".partial" for path in output.iterdir()):
             raise UserError(f"{output} is not empty and holds no run; give another --output.")
         output.mkdir(parents=True, exist_ok=True)
         write_json(output / RUN, identity)
@@ -67,7 +68,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def latest_checkpoint(output: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
-    return max((path for path in _checkpoints(output)), default=None)
+    return max(_checkpoints(output), default=None)
 
 
 def _checkpoints(output: Path) -> list[Path]:
@@ -101,10 +102,15 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         reason = str(error).splitlines()[0]
         raise UserError(f"No checkpoint could be written to {path} ({reason}); the last one stays.") from None
-    for name in MODEL_FILES:
-        _link(path / name, output / name)
+    publish(path, output)
     for old in _checkpoints(output)[:-keep]:
         shutil.rmtree(old)
+
+
+def publish(checkpoint: Path, output: Path) -> None:
+    """Make the model of a checkpoint the run's own."""
+    for name in MODEL_FILES:
+        _link(checkpoint / name, output / name)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -138,5 +144,5 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         optimizer = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
         return optimizer, json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{checkpoint} is damaged, delete it to go on from the one before: {error}") from None
+    except (OSError, RuntimeError, ValueError, UnpicklingError):
+        raise UserError(f"{checkpoint} is damaged; delete it to go on from the one before.") from None

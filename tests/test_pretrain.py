@@ -96,7 +96,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step):
         pretrain(config, [instances], broken, kill_at(step))
     steps = []
     assert pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"])) == expected
-    assert steps[0] == 5 * (step // 5) + 1 if step != 5 else steps[0] == 1  # killed at 5 before its checkpoint
+    assert steps[0] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
     assert_same_weights(whole, broken)
     for name in ("metrics.csv", "summary.json", "run.json", "config.json"):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
@@ -104,6 +104,17 @@ def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step):
     one, two = (torch.load(path, weights_only=True)["state"] for path in states)
     assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_only_finished(instances, tmp_path):
+    first = pretrain(make_config(steps=3), [instances], tmp_path)
+    model = (tmp_path / "model.safetensors").read_bytes()
+    for name in ("summary.json", "model.safetensors"):
+        (tmp_path / name).unlink()
+    steps = []
+    assert pretrain(make_config(steps=3), [instances], tmp_path, steps.append) == first
+    assert not steps
+    assert (tmp_path / "model.safetensors").read_bytes() == model
 
 
 def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
@@ -124,8 +135,9 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="is not empty and holds no run"):
-        pretrain(config, [instances], tmp_path / "full")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="is not empty and holds no run"):
+            pretrain(config, [instances], tmp_path / "full", overwrite=overwrite)
     with pytest.raises(UserError, match="no checkpoint to resume"):
         pretrain(config, [instances], tmp_path / "new", resume=True)
 
