@@ -31,6 +31,10 @@ from .run import SUMMARY, claim, latest_checkpoint, publish, read_summary, save_
 from .setup import Setup, State, identity, join_ranks, open_directories, set_up, start
 
 Progress = Callable[[dict[str, Any]], None]
+LIVE_NUMBERS = (
+    *("step", "steps", "loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"),
+    *("tokens_per_second", "data_wait", "seconds_left"),
+)
 
 
 class Window(NamedTuple):
@@ -132,7 +136,8 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
             if not (ends or logs or evaluates or saves or state.step % setup.settle_every == 0):
                 continue
             stops, gradient_norm = _settle(run, unsettled)
-            progress(_live_numbers(run, clock))
+            numbers = _numbers(run, clock)
+            progress({name: numbers[name] for name in LIVE_NUMBERS if name in numbers})
             if logs or ends:
                 _write_log(run, clock, gradient_norm)
             if evaluates or ends:
@@ -245,7 +250,7 @@ def _model_files(run: Run) -> dict[str, Any]:
     return {"weights": run.model.state_dict(), "config": shape, "tokenizer": run.setup.tokenizer}
 
 
-def _live_numbers(run: Run, clock: Clock) -> dict[str, Any]:
+def _numbers(run: Run, clock: Clock) -> dict[str, Any]:
     config, step = run.setup.config, run.state.step
     return {
         "step": step,
@@ -259,7 +264,7 @@ def _live_numbers(run: Run, clock: Clock) -> dict[str, Any]:
 
 def _write_log(run: Run, clock: Clock, gradient_norm: float) -> None:
     if run.log:
-        run.log.metrics(run.state.step, "train", _live_numbers(run, clock) | {"gradient_norm": gradient_norm})
+        run.log.metrics(run.state.step, "train", _numbers(run, clock) | {"gradient_norm": gradient_norm})
         run.log.speed(run.state.step, clock.rates())
     run.state.sums = [0.0] * NUM_SUMS
     clock.begin_interval()
