@@ -1,20 +1,29 @@
 """``clozeworks evaluate``."""
 
+from pathlib import Path
+
 import click
 
 from .made import Made
 
 
 @click.command()
-@click.argument("run")
-@click.argument("instances")
-@click.option("--split", default="validation", show_default=True, help="Which split of the instances to use.")
-def evaluate(run: str, instances: str, split: str) -> Made:
-    """Measure the model in RUN on INSTANCES: masked-LM loss, perplexity and accuracy, NSP accuracy.
+@click.argument("model", metavar="RUN")
+@click.argument("data", metavar="DATA")
+@click.option("--split", default="validation", show_default=True, help="Which split of instances to use.")
+def evaluate(model: str, data: str, split: str) -> Made:
+    """Measure the model in RUN on DATA.
 
-    RUN is a directory of `clozeworks pretrain`, or of any BERT of Hugging Face with pre-training heads.
+    A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with its pre-training heads) is measured on
+    instances: masked-LM loss, perplexity and accuracy, NSP accuracy. A fine-tuned one is measured on labelled examples,
+    with the metrics of its task.
     """
-    from ..model.evaluate import evaluate as run_evaluate
+    if (Path(model) / "task.json").exists():
+        from ..model.predict import evaluate_task
 
-    measured = run_evaluate(run, instances, split)
-    return Made("evaluate", run, [(name.replace("_", " "), f"{value:,.4g}") for name, value in measured.items()])
+        measured = evaluate_task(model, data)
+    else:
+        from ..model.evaluate import evaluate as evaluate_pretrained
+
+        measured = evaluate_pretrained(model, data, split)
+    return Made("evaluate", model, [(name.replace("_", " "), f"{value:,.4g}") for name, value in measured.items()])

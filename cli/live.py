@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+HIDDEN = ("stage", "step", "steps", "seconds_left")  # the bar shows them itself
 Report = Callable[[Mapping[str, Any]], None]
 
 
@@ -32,7 +33,7 @@ def live_line() -> Iterator[Report]:
             stage = str(numbers.get("stage", "training"))
             if stage not in bars:
                 bars[stage] = progress.add_task(stage, total=numbers["steps"], numbers="")
-            shown = {key: value for key, value in numbers.items() if key not in ("stage", "step", "steps")}
+            shown = {key: value for key, value in numbers.items() if key not in HIDDEN}
             text = "  ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in shown.items())
             progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=text)
 

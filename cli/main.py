@@ -65,8 +65,9 @@ for _command in COMMANDS:
 
 
 @commands.result_callback()
-def _say_what_was_made(result: Made | list[Made]) -> None:
-    print_made(result if isinstance(result, list) else [result])
+def _say_what_was_made(result: Made | list[Made] | None) -> None:
+    if result:
+        print_made(result if isinstance(result, list) else [result])
 
 
 def main(args: Sequence[str] | None = None) -> None:

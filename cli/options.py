@@ -52,18 +52,14 @@ def _option(config: type, field: dataclasses.Field[Any]) -> Callable[[Command], 
     if field.name == "verbose":
         declarations.append("-v")
     attributes: dict[str, Any] = {"default": field.default, "help": field.metadata["help"]}
-    attributes["show_default"] = _shown(field.default, flags)
+    attributes["show_default"] = not (field.default is None or (field.default is False and "/" not in flags))
+    if isinstance(field.default, tuple):
+        attributes["default"] = ",".join(f"{number:g}" for number in field.default)
     if _without_none(annotation) is bool:
         attributes["is_flag"] = True
     else:
         attributes["type"] = _parameter_type(_without_none(annotation))
     return click.option(*declarations, **attributes)
-
-
-def _shown(default: Any, flags: str) -> Any:
-    if default is None or (default is False and "/" not in flags):
-        return False
-    return ",".join(map(str, default)) if isinstance(default, tuple) else True
 
 
 def _without_none(annotation: Any) -> Any:

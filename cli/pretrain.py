@@ -28,6 +28,8 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
     config = make_config(PretrainConfig, values)
     with live_line() as report:
         summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
+    if summary["status"] == "interrupted":
+        raise click.Abort
     return Made("pretrain", output, _rows(summary))
 
 
