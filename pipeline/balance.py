@@ -4,6 +4,8 @@ import numpy as np
 
 # Pairs of neighbours are matched in so many rounds; what is left by then comes in long runs of one document.
 NEIGHBOUR_ROUNDS = 24
+# What fits together is looked for in so many rounds at random, which spreads the sums over all lengths.
+FIT_ROUNDS = 8
 
 
 def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -68,6 +70,28 @@ def match_across_documents(
     half = len(kept) // 2
     # Sorted by document, none of which holds more than half: half a length apart, the documents differ.
     return kept[:half], kept[half:], items[rest]
+
+
+def match_to_fit(
+    long: np.ndarray, short: np.ndarray, document: np.ndarray, lengths: np.ndarray, limit: int, most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Match up to `most` of `long` with one of `short` each (both indices into `document` and `lengths`, shuffled).
+
+    The two come from different documents and are no longer than `limit` together. Returns the long and the short item
+    of each match, and the short ones left over.
+    """
+    matched_long, matched_short = [long[:0]], [short[:0]]
+    for _ in range(FIT_ROUNDS):
+        width = min(len(long), len(short))
+        ours, theirs = long[:width], short[:width]
+        fits = (lengths[ours] + lengths[theirs] <= limit) & (document[ours] != document[theirs])
+        fits &= np.cumsum(fits) <= most
+        most -= np.count_nonzero(fits)
+        matched_long.append(ours[fits])
+        matched_short.append(theirs[fits])
+        # Those not yet tried come first, and a turn by one place lets each of the rest meet another.
+        long, short = np.append(long[width:], ours[~fits]), np.roll(np.append(short[width:], theirs[~fits]), 1)
+    return np.concatenate(matched_long), np.concatenate(matched_short), short
 
 
 def nearest_distinct(wanted: np.ndarray, offered: np.ndarray) -> np.ndarray:

@@ -81,8 +81,12 @@ def back_to_word_start(
 def cut_inside(
     token_ids: np.ndarray, continues: np.ndarray, starts: np.ndarray, stops: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a random place strictly inside each range of 2 or more tokens, between two words where it has two."""
-    cuts = rng.integers(starts + 1, stops)
+    """Return a random place in the middle half of each range of 2 or more tokens, at the start of a word if it can be.
+
+    Strictly inside, and not near the ends: a part of a word or two would be no segment to learn from.
+    """
+    margin = np.maximum((stops - starts) // 4, 1)
+    cuts = rng.integers(starts + margin, stops - margin, endpoint=True)
     return back_to_word_start(token_ids, continues, cuts, starts + 1)
 
 

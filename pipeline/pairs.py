@@ -5,7 +5,8 @@ length, and every NotNext row a B from another document:
 
 1. every document is cut into chunks of whole sentences (chunks.py);
 2. a chunk of several segments is split between two of them into A and B: a *free* pair, whose label is open.
-   A long one-segment chunk is split inside; short ones pair with each other across documents: *forced* NotNext pairs;
+   One-segment chunks pair across documents where two fit in a row: *forced* NotNext pairs; of those left over the
+   long ones are split inside;
 3. the pairs, sorted by length, get their labels in turn, the forced ones counted as NotNext (balance.py);
 4. the free NotNext pairs exchange their Bs with pairs of other documents and (nearly) equal length of B.
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .balance import balanced_labels, exchange, match_across_documents
+from .balance import balanced_labels, exchange, match_across_documents, match_to_fit
 from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
 from .config import BuildConfig
 from .errors import UserError
@@ -103,7 +104,7 @@ def balanced_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, r
     limit = config.max_length - PAIR_SPECIALS
     segments = cut_segments(corpus, continues, limit)
     chunks = make_chunks(segments, limit, config.short_share, rng)
-    left, right = _pair_singles(segments, chunks, limit // 2, rng)
+    left, right = _pair_singles(segments, chunks, limit, rng)
     paired = np.zeros(len(chunks), bool)
     paired[left] = paired[right] = True
     free = _split_chunks(corpus, continues, segments, chunks, np.flatnonzero(~paired), rng)
@@ -136,15 +137,25 @@ def _check_two_documents(corpus: Corpus) -> np.ndarray:
 
 
 def _pair_singles(
-    segments: Segments, chunks: Chunks, longest: int, rng: np.random.Generator
+    segments: Segments, chunks: Chunks, limit: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Match the one-segment chunks of up to `longest` tokens across documents; return lefts and rights."""
-    lengths = segments.offsets[chunks.stop] - segments.offsets[chunks.first]
-    singles = rng.permutation(np.flatnonzero((chunks.stop - chunks.first == 1) & (lengths <= longest)))
+    """Match one-segment chunks across documents, up to `limit` tokens together; return lefts and rights.
+
+    Long ones go with short ones first, so that they need not be split inside, then the short ones with each other.
+    """
+    lengths, document = segments.offsets[chunks.stop] - segments.offsets[chunks.first], segments.document[chunks.first]
+    is_single = chunks.stop - chunks.first == 1
+    short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
+    long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
+    # Each of these pairs is NotNext where there could have been a free one: enough of the others must be left.
+    most = (len(chunks) - len(short) - len(long)) // 2
+    long, partners, short = match_to_fit(long, short, document, lengths, limit, most)
     # The longest come last: those left over are to be split in two.
-    singles = singles[np.argsort(lengths[singles], kind="stable")]
-    left, right, _ = match_across_documents(singles, segments.document[chunks.first], lengths, rng)
-    return left, right
+    short = short[np.argsort(lengths[short], kind="stable")]
+    left, right, _ = match_across_documents(short, document, lengths, rng)
+    left, right = np.append(left, long), np.append(right, partners)
+    swap = rng.random(len(left)) < 0.5
+    return np.where(swap, right, left), np.where(swap, left, right)
 
 
 def _split_chunks(

@@ -7,6 +7,7 @@ from clozeworks.pipeline.balance import (
     exchange,
     match_across_documents,
     match_neighbours,
+    match_to_fit,
     nearest_distinct,
 )
 from clozeworks.pipeline.seeding import rng_for
@@ -47,6 +48,25 @@ def test_neighbours_are_matched_across_documents_only(document):
     left, right, rest = match_neighbours(np.arange(len(document)), document)
     assert (document[left] != document[right]).all()
     assert sorted([*left, *right, *rest]) == list(range(len(document)))
+
+
+@given(DOCUMENTS, st.integers(0, 3), st.integers(0, 20))
+def test_what_is_matched_to_fit_fits_and_is_not_more_than_asked(document, seed, most):
+    lengths = rng_for(seed, "lengths").integers(1, 41, len(document))
+    long, short = np.flatnonzero(lengths > 20), np.flatnonzero(lengths <= 20)
+    left, right, rest = match_to_fit(long, short, document, lengths, 40, most)
+    assert (document[left] != document[right]).all()
+    assert (lengths[left] + lengths[right] <= 40).all()
+    assert len(set(left)) == len(left) <= most
+    assert set(left) <= set(long)
+    assert sorted([*right, *rest]) == list(short)
+
+
+def test_most_of_what_can_be_matched_to_fit_is():
+    lengths, document = np.array([30] * 50 + [8] * 50), np.arange(100) % 5
+    left, _, rest = match_to_fit(np.arange(50), np.arange(50, 100), document, lengths, 40, 50)
+    assert len(left) >= 45
+    assert len(rest) == 50 - len(left)
 
 
 @given(DOCUMENTS, st.integers(0, 3))

@@ -207,6 +207,23 @@ def test_long_sentences_are_cut_between_words_into_near_equal_pieces():
     assert lengths[~np.isin(segments.offsets[1:], corpus.sentence_offsets)].min() > 90
 
 
+def test_a_sentence_too_long_to_pair_is_cut_in_its_middle_half():
+    # Two to a row do not fit, and there is no short one to go with them.
+    pairs = pairs_of(corpus_of([[100]] * 200))
+    assert (pairs.b_start == pairs.a_stop)[pairs.label == IS_NEXT].all()
+    assert min(pairs.a_length.min(), pairs.b_length.min()) >= 20
+    assert len(np.unique(pairs.a_length)) > 20
+
+
+def test_a_long_sentence_pairs_with_a_short_one_rather_than_being_cut():
+    corpus = corpus_of([[100], [20]] * 100 + [[40] * 60] * 20)
+    pairs = pairs_of(corpus)
+    check_balanced(corpus, pairs, 125)
+    whole = np.isin(pairs.a_stop, corpus.sentence_offsets)
+    assert whole.mean() > 0.95
+    assert abs(np.mean(pairs.label) - 0.5) < 0.01
+
+
 def real_corpus(num_bytes: int) -> tuple[Corpus, np.ndarray, np.ndarray]:
     """Return real articles, whether each token ends a sentence in punctuation, and which pieces continue a word."""
     vocabulary = DATA / "bert" / "bert-base-uncased-vocab.txt"
