@@ -52,11 +52,12 @@ def _measure(directory: str) -> "Audit":
 
 def _print(audits: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("check", box=None, pad_edge=False, header_style="bold")
     for directory in audits:
-        table.add_column(directory if len(audits) > 1 else "measured")
+        table.add_column(escape(directory) if len(audits) > 1 else "measured")
         table.add_column("asked")
         table.add_column("")
     by_name: dict[str, dict[str, Any]] = {}
@@ -65,8 +66,8 @@ def _print(audits: dict[str, Any]) -> None:
             by_name.setdefault(check.name, {})[directory] = check
     for name, checks in by_name.items():
         cells = [checks.get(directory) for directory in audits]
-        shown = [(cell.measured, cell.asked, MARKS[cell.verdict]) if cell else ("", "", "") for cell in cells]
-        table.add_row(name, *(text for cell in shown for text in cell))
+        shown = [(escape(cell.measured), cell.asked, MARKS[cell.verdict]) if cell else ("", "", "") for cell in cells]
+        table.add_row(escape(name), *(text for cell in shown for text in cell))
     Console().print(table)
 
 

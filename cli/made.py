@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -21,9 +22,9 @@ def print_made(made: list[Made]) -> None:
     console = Console()
     table = Table("stage", "what", "", box=None, pad_edge=False, header_style="bold")
     for entry in made:
-        table.add_row(f"[bold]{entry.command}[/]", "where", entry.where)
+        table.add_row(f"[bold]{entry.command}[/]", "where", escape(entry.where))
         for what, value in entry.rows:
-            table.add_row("", what, value)
+            table.add_row("", what, escape(value))
     console.print(table)
 
 

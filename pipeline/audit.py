@@ -1,7 +1,8 @@
 """Stage 4: measure instances against what was asked, from their files alone."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ MAX_REPEATED_SHARE = 0.01
 MIN_WHOLE_WORD_BUDGET = 0.9
 # Deviations are judged at 4 standard errors: one false alarm in 16,000 checks; intervals shown are of 95 %.
 Z_JUDGED, Z_SHOWN = 4.0, 1.96
-NUM_TOP_TOKENS = 30
+NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
 TOKENS_AT_ONCE = 1 << 20
 
 Verdict = Literal["ok", "bad", "info"]
@@ -89,7 +90,6 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
                 raise UserError(
                     f"{path} does not hold instances of this vocabulary ({error}); build it again."
                 ) from error
-    top = np.argsort(-measures.masked_tokens, kind="stable")[:NUM_TOP_TOKENS].tolist()
     return Audit(
         config=asdict(config),
         checks=[
@@ -99,10 +99,11 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
             *_split_checks(measures),
             *_special_checks(measures),
             *_token_checks(measures, manifest.get("counts", {})),
+            *_source_checks(manifest["shards"]),
         ],
         lengths=measures.by_label["length"].tolist(),
         mask_positions=measures.mask_positions.tolist(),
-        top_masked=[(vocabulary.tokens[token], int(measures.masked_tokens[token])) for token in top],
+        top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
     )
 
 
@@ -230,11 +231,20 @@ def _mask_checks(measures: Measures) -> Iterator[Check]:
     limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
     yield Check("masked share", f"{share:.2%}", limit, "ok" if enough else "bad", share)
     yield _none("rows with another number of masks than the rule's", counts["rows_breaking_count"])
-    if config.masking == "token":
-        split = counts["split_words"] / max(counts["masked_words"], 1)
-        yield _info("words masked only in part", split, f"{split:.1%} of the words with masks")
-    else:
+    if config.masking != "token":
         yield _none("words masked only in part", counts["split_words"])
+    yield _top_check(measures)
+
+
+def _top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
+    top = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
+    return [(measures.vocabulary.tokens[token], int(measures.masked_tokens[token])) for token in top]
+
+
+def _top_check(measures: Measures) -> Check:
+    top, masked = _top_tokens(measures, NUM_TOP_SHOWN), max(measures.counts["masked"], 1)
+    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
+    return _info("most often masked", top[0][1] / masked, shown)
 
 
 def _split_checks(measures: Measures) -> Iterator[Check]:
@@ -297,6 +307,16 @@ def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Ite
         return
     yield _exact("tokens in the rows, against documents less what was cut", used, tokens_in - tokens_cut)
     yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
+
+
+def _source_checks(shards: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """Show the shares of the sources in the documents' tokens, the largest first."""
+    tokens: Counter[str] = Counter()
+    for shard in shards:
+        tokens.update(shard.get("source_tokens", {}))
+    for source, num_tokens in tokens.most_common(NUM_SOURCES):
+        share = num_tokens / max(tokens.total(), 1)
+        yield _info(f"tokens from {source}", share, f"{share:.1%}")
 
 
 def _exact(name: str, value: int, asked: int) -> Check:

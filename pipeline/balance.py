@@ -86,7 +86,7 @@ def match_to_fit(
         ours, theirs = long[:width], short[:width]
         fits = (lengths[ours] + lengths[theirs] <= limit) & (document[ours] != document[theirs])
         fits &= np.cumsum(fits) <= most
-        most -= np.count_nonzero(fits)
+        most -= int(np.count_nonzero(fits))
         matched_long.append(ours[fits])
         matched_short.append(theirs[fits])
         # Those not yet tried come first, and a turn by one place lets each of the rest meet another.

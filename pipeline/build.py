@@ -78,13 +78,14 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     split, index, path = payload
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
-    corpus = tokenize_shard(path, tokenizer)
+    corpus, sources = tokenize_shard(path, tokenizer)
+    num_passes = config.duplicates if split == "train" else 1
     schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
     counts: Counter[str] = Counter()
     warnings: list[str] = []
     record: dict[str, Any] = {}
     with write_parquet(directory, name, schema, record, **parquet_options(schema)) as writer:
-        for duplicate in range(config.duplicates if split == "train" else 1):
+        for duplicate in range(num_passes):
             rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
             built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
@@ -92,22 +93,33 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
             warnings.extend([built.warning] if built.warning else [])
     counts.update(documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1)
     shard = {**record["file"], "split": split, "rows": counts.pop("rows"), "counts": dict(sorted(counts.items()))}
+    shard["source_tokens"] = {
+        source: num_passes * num_tokens for source, num_tokens in source_tokens(corpus, sources).items()
+    }
     tally = Tally()
     tally.counts = counts
     return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
 
 
-def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> Corpus:
-    """Return the tokens of a shard of documents, with the offsets of sentences and documents."""
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> tuple[Corpus, pa.ChunkedArray]:
+    """Return the tokens of a shard of documents, with the offsets of sentences and documents, and their sources."""
     try:
         with storage.open_input(path) as file:
-            sentences = pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks()
+            table = pq.read_table(file, columns=["source", "sentences"])
+        sources, sentences = table["source"], table["sentences"].combine_chunks()
     except (OSError, pa.ArrowInvalid, KeyError) as error:
         raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
     with _tokenizing:
         token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
     document_offsets = sentences.offsets.to_numpy().astype(np.int64)
-    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0])
+    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0]), sources
+
+
+def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:
+    """Return how many tokens come from each source; `sources` names that of each document."""
+    documents = pa.table({"source": sources, "tokens": corpus.document_lengths()})
+    summed = documents.group_by("source").aggregate([("tokens", "sum")]).sort_by("source")
+    return dict(zip(summed["source"].to_pylist(), summed["tokens_sum"].to_pylist(), strict=True))
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:
