@@ -8,6 +8,8 @@ from ..pipeline.config import BuildConfig, RunOptions
 from .made import Made, made_shards
 from .options import config_options, make_config
 
+NUM_WARNINGS = 3
+
 
 @click.command()
 @click.argument("documents")
@@ -24,4 +26,14 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
 
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     manifest = run_build(documents, vocab, output, make_config(BuildConfig, values), options)
+    _warn(manifest["shards"])
     return made_shards("build", output, manifest)
+
+
+def _warn(shards: list[dict[str, Any]]) -> None:
+    """Say where the labels could not be balanced, once for each shard."""
+    warnings = [f"{shard['name']}: {shard['warnings'][0]}" for shard in shards if shard["warnings"]]
+    for warning in warnings[:NUM_WARNINGS]:
+        click.echo(f"Warning: {warning}.", err=True)
+    if len(warnings) > NUM_WARNINGS:
+        click.echo(f"Warning: {len(warnings) - NUM_WARNINGS} more shards, see the manifest.", err=True)

@@ -8,26 +8,41 @@ from ..pipeline.config import RunOptions, VocabConfig
 from .made import Made
 from .options import config_options, make_config
 
+NUM_CHARACTERS = 20
+
 
 @click.command()
 @click.argument("documents")
 @click.option("--output", required=True, metavar="VOCAB", help="Directory to write the vocabulary to.")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="OTHER",
+    help="Measure this vocabulary on the same documents (a directory or a vocab.txt); may be given several times.",
+)
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
-def vocab(ctx: click.Context, documents: str, output: str, **values: Any) -> Made:
+def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any) -> Made:
     """Learn a WordPiece vocabulary from the words of DOCUMENTS, the same one on every run.
 
     Options for Apache Beam follow after --.
     """
-    from ..pipeline.vocab import learn_vocabulary
+    from ..pipeline.vocab import learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary import read_vocabulary
 
+    for other in compare:  # a mistake in its name is told before the work
+        read_vocabulary(other)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     manifest = learn_vocabulary(documents, output, make_config(VocabConfig, values), options)
-    return Made("vocab", output, _rows(manifest["report"]))
+    rows = _rows(manifest["report"])
+    for other in compare:
+        measured = measure_vocabulary(documents, other)
+        rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]
+    return Made("vocab", output, rows)
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    learned, held_out = report["learned_from"], report["validation"]
+    learned = report["learned_from"]
     missing = learned["num_missing"]
     return [
         (
@@ -35,6 +50,30 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
             f"{report['num_tokens']:,}" + (f" ({missing:,} fewer than asked: the corpus is small)" if missing else ""),
         ),
         ("learned from", f"{learned['num_words']:,} distinct words"),
-        ("tokens per word, held out", f"{held_out['tokens_per_word']:.3f}"),
-        ("unknown tokens, held out", f"{held_out['unknown_share']:.3%}"),
+        *_left_out(learned),
+        ("on held-out documents", f"{report['validation']['num_words']:,} words"),
+        *((f"… {name}", value) for name, value in _held_out(report["validation"])),
+    ]
+
+
+def _left_out(learned: dict[str, Any]) -> list[tuple[str, str]]:
+    """Say which words were too rare, too long or spelt with rare characters, where there were any."""
+    characters = learned["alphabet_left_out"]
+    shown = " ".join(characters[:NUM_CHARACTERS]) + (" …" if len(characters) > NUM_CHARACTERS else "")
+    counts = {
+        "words left out, rare": learned["num_words_rare"],
+        "words left out, over 100 characters": learned["num_words_long"],
+        "words left out, rare characters": learned["num_words_alphabet"],
+    }
+    rows = [(what, f"{count:,}") for what, count in counts.items() if count]
+    return [*rows, ("characters left out", f"{len(characters):,}: {shown}")] if characters else rows
+
+
+def _held_out(report: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("tokens per word", f"{report['tokens_per_word']:.3f}"),
+        ("unknown tokens", f"{report['unknown_share']:.3%}"),
+        ("longest tokens", "  ".join(report["longest_tokens"])),
+        ("rarest tokens", "  ".join(token for token, _ in report["rarest_tokens"])),
+        ("tokens that do not occur", f"{report['num_tokens_absent']:,}"),
     ]

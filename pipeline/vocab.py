@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 
 from . import storage
 from .config import RunOptions, VocabConfig
+from .errors import UserError
 from .runner import Unit, run_units
 from .schemas import WORD_COUNTS
 from .shards import shard_paths, write_parquet
 from .stage import StageDirectory, input_fingerprint, library_versions, open_stage, read_manifest
 from .tokenize import Normalization, count_words, merge_counts
-from .vocabulary import Vocabulary, default_strip_accents, fertility_report, vocabulary_files
+from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256
@@ -74,6 +75,18 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
+def measure_vocabulary(documents: str, vocab: str) -> dict[str, Any]:
+    """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
+
+    `vocab` is what `build` takes. Raise `UserError` for a mistake of the user.
+    """
+    corpus = read_manifest(documents, "ingest")
+    vocabulary = read_vocabulary(vocab)
+    paths = shard_paths(documents, corpus, "validation")
+    counts = [count_words(_read_sentences(path), vocabulary.normalization) for path in paths]
+    return fertility_report(merge_counts(counts), vocabulary)
+
+
 def _normalization(config: VocabConfig, corpus: dict[str, Any]) -> Normalization:
     strip_accents = config.strip_accents
     if strip_accents is None:
@@ -103,9 +116,7 @@ def _count(
 
 def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> dict[str, Any]:
     """Count the words of one shard of documents and write them in one record batch a bucket; return the record."""
-    with storage.open_input(path) as file:
-        sentences = pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks().flatten()
-    table = count_words(sentences, normalization)
+    table = count_words(_read_sentences(path), normalization)
     buckets = (word_hashes(table["word"].combine_chunks()) % np.uint64(num_buckets)).astype(np.int64)
     name = f".work/counts/{path.rsplit('/', 1)[1]}.arrow"
     with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
@@ -115,6 +126,14 @@ def count_shard(directory: StageDirectory, path: str, normalization: Normalizati
                 pa.record_batch([column.combine_chunks() for column in rows.columns], schema=WORD_COUNTS)
             )
     return {"file": {"name": name}}
+
+
+def _read_sentences(path: str) -> pa.Array:
+    try:
+        with storage.open_input(path) as file:
+            return pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks().flatten()
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
 
 
 def word_hashes(words: pa.StringArray) -> np.ndarray:
