@@ -82,6 +82,21 @@ def test_any_split_that_was_asked_passes(tmp_path, mask_split):
     assert failed(audit(tmp_path, build(tmp_path, mask_split=mask_split, mask_rate=0.3))) == set()
 
 
+@pytest.mark.parametrize(("max_length", "mask_rate"), [(8, 0.15), (512, 0.4), (2048, 0.25)])
+def test_any_length_and_rate_that_was_asked_passes(tmp_path, max_length, mask_rate):
+    assert failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate))) == set()
+
+
+def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
+    manifest = build(tmp_path, 20)
+    manifest["shards"][0]["source_tokens"] = {"books": 100, "enwiki": 300}
+    manifest["shards"].append({**manifest["shards"][0], "source_tokens": {"books": 600}})
+    shown = {check.name: check.measured for check in audit(tmp_path, manifest).checks}
+    assert shown["tokens from books"] == "70.0%"
+    assert shown["tokens from enwiki"] == "30.0%"
+    assert shown["most often masked"].startswith(". ")
+
+
 def set_labels(rows, share: float = 0.1):
     for row in rows[: int(share * len(rows))]:
         row["next_sentence_label"] = 1 - row["next_sentence_label"]

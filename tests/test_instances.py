@@ -1,6 +1,7 @@
 """Instances: the rows say exactly what the documents said, in the schema's columns, and come back from Parquet."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +129,46 @@ def test_parquet_options_keep_the_rows_and_are_small(tmp_path, num_words):
     pq.write_table(table, tmp_path / "plain.parquet", compression="zstd")
     assert pq.read_table(tmp_path / "tuned.parquet").equals(table)
     assert (tmp_path / "tuned.parquet").stat().st_size < 0.95 * (tmp_path / "plain.parquet").stat().st_size
+
+
+@pytest.fixture
+def parquet_file(tmp_path: Path) -> Path:
+    table = build(corpus_of(60)).table
+    with pq.ParquetWriter(tmp_path / "train.parquet", table.schema, **parquet_options(table.schema)) as writer:
+        writer.write_table(table, row_group_size=50)
+    return tmp_path / "train.parquet"
+
+
+def test_datasets_reads_the_rows(parquet_file: Path, tmp_path: Path):
+    datasets = pytest.importorskip("datasets", reason="the `datasets` library is not installed")
+    read = datasets.load_dataset("parquet", data_files=str(parquet_file), split="train", cache_dir=str(tmp_path / "c"))
+    assert read.to_list() == pq.read_table(parquet_file).to_pylist()
+
+
+def test_duckdb_reads_the_rows(parquet_file: Path):
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    rows = duckdb.sql(f"SELECT * FROM '{parquet_file}'").fetchall()
+    assert rows == [tuple(row.values()) for row in pq.read_table(parquet_file).to_pylist()]
+
+
+def test_polars_reads_the_rows(parquet_file: Path):
+    polars = pytest.importorskip("polars", reason="Polars is not installed")
+    assert polars.read_parquet(parquet_file).to_dicts() == pq.read_table(parquet_file).to_pylist()
+
+
+@pytest.mark.parametrize("max_length", [512, 4096, 65_535])
+def test_long_rows_are_filled_and_masked_at_any_rate(max_length):
+    corpus = corpus_of(5000)
+    merged = Corpus(corpus.token_ids, corpus.sentence_offsets, corpus.document_offsets[::500])
+    table = build(merged, max_length=max_length, mask_rate=0.4).table
+    lengths = np.array([len(ids) for ids in table["input_ids"].to_pylist()])
+    counts = np.array([len(positions) for positions in table["masked_lm_positions"].to_pylist()])
+    assert lengths.max() == pytest.approx(max_length, rel=0.05)
+    assert (counts == np.rint(0.4 * lengths)).all()
+    for row in table.slice(0, 20).to_pylist():
+        ids, b_start = restored(row), row["segment_b_start"]
+        assert ids[b_start - 1] == ids[-1] == VOCABULARY.sep_id
+        assert VOCABULARY.mask_id not in ids
 
 
 def test_a_shard_of_one_document_is_a_clear_error():
