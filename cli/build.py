@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
-from .made import Made, made_shards
+from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
 
 NUM_WARNINGS = 3
@@ -23,9 +23,12 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
     Options for Apache Beam follow after --.
     """
     from ..pipeline.build import build as run_build
+    from ..pipeline.build import expect
 
-    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
-    manifest = run_build(documents, vocab, output, make_config(BuildConfig, values), options)
+    config, options = make_config(BuildConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        return made_nothing("build", output, expect(documents, vocab, output, config, options))
+    manifest = run_build(documents, vocab, output, config, options)
     _warn(manifest["shards"])
     return made_shards("build", output, manifest)
 
@@ -34,6 +37,6 @@ def _warn(shards: list[dict[str, Any]]) -> None:
     """Say where the labels could not be balanced, once for each shard."""
     warnings = [f"{shard['name']}: {shard['warnings'][0]}" for shard in shards if shard["warnings"]]
     for warning in warnings[:NUM_WARNINGS]:
-        click.echo(f"Warning: {warning}.", err=True)
+        warn(warning)
     if len(warnings) > NUM_WARNINGS:
-        click.echo(f"Warning: {len(warnings) - NUM_WARNINGS} more shards, see the manifest.", err=True)
+        warn(f"{len(warnings) - NUM_WARNINGS} more shards, see the manifest")

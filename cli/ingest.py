@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from .made import Made, made_shards
+from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
 
 
@@ -20,8 +20,26 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), a plain-text book, a Parquet file with a text
     column, a folder of any of these, or a pattern such as 'dumps/*.bz2'. Options for Apache Beam follow after --.
     """
+    from ..pipeline.ingest import expect
     from ..pipeline.ingest import ingest as run_ingest
 
-    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
-    manifest = run_ingest(sources, output, make_config(IngestConfig, values), options)
+    config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        return made_nothing("ingest", output, expect(sources, output, config, options))
+    manifest = run_ingest(sources, output, config, options)
+    _warn(manifest)
     return made_shards("ingest", output, manifest)
+
+
+def _warn(manifest: dict[str, Any]) -> None:
+    """Say what was left out, and what kept the work from being shared out."""
+    counts, bad = manifest["counts"], manifest["bad"]
+    if bad:
+        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in bad.items())
+        first = next(iter(bad))
+        warn(f"bad input was left out: {reasons}; for instance {manifest['examples'][first][0]}")
+    if num_files := counts.get("files_of_unknown_format", 0):
+        names = ", ".join(manifest["examples"]["files_of_unknown_format"])
+        warn(f"{num_files:,} files in no known format were left out, for instance {names}; --format says what they are")
+    if num_files := counts.get("single_stream_files", 0):
+        warn(f"{num_files:,} .bz2 files are a single stream, which only one worker can read; take the multistream dump")

@@ -1,11 +1,12 @@
 """What a command made, said in a table at its end."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import click
+
+if TYPE_CHECKING:
+    from ..pipeline.expectations import Expectation
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Made:
 
 def print_made(made: list[Made]) -> None:
     """Print a table of what the commands made to standard output."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     console = Console()
     table = Table("stage", "what", "", box=None, pad_edge=False, header_style="bold")
     for entry in made:
@@ -39,6 +44,33 @@ def made_shards(command: str, where: str, manifest: dict[str, Any]) -> Made:
     counts = {**manifest["counts"], **{f"bad: {reason}": count for reason, count in manifest["bad"].items()}}
     rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items())
     return Made(command, where, rows)
+
+
+def made_nothing(command: str, where: str, expected: "Expectation") -> Made:
+    """Describe what a command would do and take, after ``--dry-run``."""
+    if expected.state == "finished":
+        return Made(f"{command} --dry-run", where, [("state", "finished, there is nothing to do")])
+    rows = [
+        ("state", "begun, this would go on" if expected.state == "begun" else "new"),
+        ("units of work", expected.units),
+        ("to read", megabytes(expected.input_bytes)),
+        ("to write", megabytes(expected.output_bytes)),
+        ("temporary files", megabytes(expected.temporary_bytes)),
+        ("workers x memory", f"{expected.workers} x {megabytes(expected.worker_bytes)}"),
+        ("time", f"about {_duration(expected.seconds)}, from the start"),
+    ]
+    return Made(f"{command} --dry-run", where, rows)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def warn(message: str) -> None:
+    """Print one line of warning on standard error."""
+    click.echo(f"Warning: {message}.", err=True)
 
 
 def megabytes(num_bytes: int) -> str:

@@ -42,6 +42,8 @@ def _read_stages(recipe: str, places: dict[str, str]) -> list[tuple[str, list[st
     """Return the stages of a recipe as (command, arguments as typed)."""
     try:
         stages = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))["stage"]
+        if not isinstance(stages, list):
+            raise TypeError("[stage] with single brackets")
         return [(stage["command"], _typed(stage, places)) for stage in stages]
     except OSError as error:
         raise UserError(f"{recipe} cannot be read: {error.strerror}.") from None

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
-from .made import Made
+from .made import Made, made_nothing
 from .options import config_options, make_config
 
 NUM_CHARACTERS = 20
@@ -27,13 +27,15 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
 
     Options for Apache Beam follow after --.
     """
-    from ..pipeline.vocab import learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocab import expect, learn_vocabulary, measure_vocabulary
     from ..pipeline.vocabulary import read_vocabulary
 
     for other in compare:  # a mistake in its name is told before the work
         read_vocabulary(other)
-    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
-    manifest = learn_vocabulary(documents, output, make_config(VocabConfig, values), options)
+    config, options = make_config(VocabConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if options.dry_run:
+        return made_nothing("vocab", output, expect(documents, output, config, options))
+    manifest = learn_vocabulary(documents, output, config, options)
     rows = _rows(manifest["report"])
     for other in compare:
         measured = measure_vocabulary(documents, other)

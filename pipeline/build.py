@@ -13,18 +13,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from . import storage
 from .chunks import Corpus
 from .config import BuildConfig, RunOptions
-from .errors import UserError
+from .expectations import Expectation, expect_instances
 from .instances import build_instances, parquet_options
-from .runner import Unit, run_units
+from .runner import Unit, prepare, run_units
 from .schemas import instances_schema
 from .seeding import rng_for
-from .shards import SPLITS, shard_paths, write_parquet
-from .stage import StageDirectory, gather_tallies, input_fingerprint, library_versions, open_stage, read_manifest
+from .shards import SPLITS, read_documents, write_parquet
+from .stage import (
+    StageDirectory,
+    check_output,
+    gather_tallies,
+    input_fingerprint,
+    library_versions,
+    manifest_head,
+    open_stage,
+    read_manifest,
+)
 from .tally import Tally
 from .tokenize import DictionaryTokenizer
 from .vocabulary import Vocabulary, read_vocabulary, vocabulary_files
@@ -38,21 +46,20 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt``. A finished
     directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
+    prepare(options)
     corpus = read_manifest(documents, "ingest")
     vocabulary = read_vocabulary(vocab)
-    inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
-    directory, head, finished = open_stage(
-        output, "build", config, inputs, library_versions("tokenizers"), options.overwrite
-    )
-    if finished:
-        return head
+    head = _head(corpus, vocabulary, config)
+    directory, manifest = open_stage(output, head, options.overwrite)
+    if manifest is not None:
+        return manifest
     begun = time.monotonic()
     for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
     units = [
-        Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=(split, index, path))
+        Unit(name=shard["name"], cost=shard["bytes"], payload=(split, index, storage.join(documents, shard["name"])))
         for split in SPLITS
-        for index, path in enumerate(shard_paths(documents, corpus, split))
+        for index, shard in enumerate(shard for shard in corpus["shards"] if shard["split"] == split)
     ]
     records = run_units(directory, "build", units, partial(build_shard, config=config), options)
     tally = gather_tallies(records, options.max_bad, seen="documents")
@@ -60,6 +67,19 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     described = {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)}
     manifest = {**head, **tally.to_record(), "tokenizer": described, "shards": shards}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
+
+
+def expect(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> Expectation:
+    """Return what `build` would do and take, without doing it; raise `UserError` as it would."""
+    prepare(options)
+    corpus = read_manifest(documents, "ingest")
+    state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
+    return expect_instances([shard["bytes"] for shard in corpus["shards"]], config, options, state)
+
+
+def _head(corpus: dict[str, Any], vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:
+    inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
+    return manifest_head("build", config, inputs, library_versions("tokenizers"))
 
 
 # On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.
@@ -103,16 +123,12 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
 
 def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> tuple[Corpus, pa.ChunkedArray]:
     """Return the tokens of a shard of documents, with the offsets of sentences and documents, and their sources."""
-    try:
-        with storage.open_input(path) as file:
-            table = pq.read_table(file, columns=["source", "sentences"])
-        sources, sentences = table["source"], table["sentences"].combine_chunks()
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
+    table = read_documents(path, "source", "sentences")
+    sentences = table["sentences"].combine_chunks()
     with _tokenizing:
         token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
     document_offsets = sentences.offsets.to_numpy().astype(np.int64)
-    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0]), sources
+    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0]), table["source"]
 
 
 def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:

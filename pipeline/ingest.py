@@ -14,10 +14,10 @@ shard is a range of hashes, it is a uniform random sample of the corpus.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,21 +25,30 @@ import pyarrow as pa
 from . import storage
 from .config import IngestConfig, RunOptions
 from .errors import UserError
+from .expectations import SHARD_TEXT_BYTES, Expectation, expect_documents
 from .records import InputRange, RawDocument
-from .runner import Unit, run_units
+from .runner import Unit, prepare, run_units
 from .schemas import DOCUMENTS
 from .seeding import stable_hash
 from .sentences import split_sentences
 from .shards import shard_name, write_parquet
-from .sources import find_inputs, plan_units, range_bytes, read_range
-from .stage import StageDirectory, digest_of, gather_tallies, library_versions, open_stage
+from .sources import Input, find_inputs, plan_units, read_range
+from .stage import (
+    StageDirectory,
+    check_output,
+    digest_of,
+    gather_tallies,
+    library_versions,
+    manifest_head,
+    open_stage,
+)
 from .tally import Tally
 from .wikitext_repair import GAP
 
-SHARD_TEXT_BYTES = 64 << 20
 BUCKET_INPUT_BYTES = 8 << 20
 MAX_BUCKETS = 4096
 MIN_VALIDATION_DOCUMENTS = 2
+NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
 ROW_GROUP_DOCUMENTS = 4096
 ALL_HASHES = 1 << 64
 
@@ -50,8 +59,8 @@ SCATTERED = pa.schema([pa.field("hash", pa.uint64()), pa.field("validation_hash"
 class Gathering:
     """A unit of the second phase: the shard to write, and where its documents lie.
 
-    The first batch of each scattered file holds the candidates for validation; bucket i is batch i + 1. Documents
-    whose validation hash is below `validation_below` are the validation split.
+    The first batch of each scattered file holds the candidates for validation; bucket i is batch i + 1. The candidates
+    whose validation hash is below `validation_below` are the validation split, the others go back to their buckets.
     """
 
     split: str
@@ -68,49 +77,68 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
 
     A finished directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
-    inputs = find_inputs(sources, config)
-    units = _scatter_units(plan_units(inputs))
-    num_buckets = config.shards or _num_buckets(sum(unit.cost for unit in units))
-    directory, head, finished = open_stage(
-        output,
-        "ingest",
-        config,
-        [_fingerprint(entry) for entry in inputs],
-        library_versions("sentencex"),
-        options.overwrite,
-    )
-    if finished:
-        return head
+    prepare(options)
+    work = _plan(sources, output, config)
+    directory, manifest = open_stage(output, work.head, options.overwrite)
+    if manifest is not None:
+        return manifest
     begun = time.monotonic()
-    scatter = partial(scatter_ranges, config=config, num_buckets=num_buckets)
-    scattered = run_units(directory, "scatter", units, scatter, options)
+    scatter = partial(scatter_ranges, config=config, num_buckets=config.shards or _num_buckets(work.num_bytes))
+    scattered = run_units(directory, "scatter", work.units, scatter, options)
     tally = gather_tallies(scattered, options.max_bad, seen="documents_read")
-    gatherings = plan_shards(scattered, config)
-    gathered = run_units(directory, "gather", [_gather_unit(each) for each in gatherings], gather_shard, options)
+    for name in work.left_out:
+        tally.note("files_of_unknown_format", name)
+    gathered = run_units(directory, "gather", plan_shards(scattered, config), gather_shard, options)
     for record in gathered:
         tally.add(record["tally"])
     languages = sum((Counter(record["languages"]) for record in scattered), Counter())
     shards = [record["shard"] for record in gathered]
-    manifest = {**head, **tally.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
+    manifest = {**work.head, **tally.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-def _fingerprint(entry: InputRange) -> dict[str, Any]:
-    """Name an input by its size and by samples of its content: reading a whole dump twice would be slow."""
-    num_bytes = storage.size(entry.path)
-    with storage.open_input(entry.path) as file:
-        samples = []
-        for place in np.linspace(0, max(num_bytes - (1 << 16), 0), 16, dtype=np.int64).tolist():
-            file.seek(place)
-            samples.append(file.read(1 << 16))
-    return {"name": entry.name, "format": entry.format, "bytes": num_bytes, "digest": digest_of(b"".join(samples))}
+def expect(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Expectation:
+    """Return what `ingest` would do and take, without doing it; raise `UserError` as it would."""
+    prepare(options)
+    work = _plan(sources, output, config)
+    state = check_output(output, work.head, options.overwrite)
+    return expect_documents(work.inputs, len(work.units), config.shards, options, state)
 
 
-def _scatter_units(planned: Iterable[list[InputRange]]) -> list[Unit]:
-    return [
-        Unit(name=f"range-{index:05d}", cost=sum(map(range_bytes, ranges)), payload=(f"range-{index:05d}", ranges))
-        for index, ranges in enumerate(planned)
+class _Work(NamedTuple):
+    inputs: list[Input]
+    left_out: list[str]
+    units: list[Unit]
+    num_bytes: int
+    head: dict[str, Any]
+
+
+def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Work:
+    inputs, left_out = find_inputs(sources, output, config)
+    units = [
+        Unit(name=name, cost=planned.num_bytes, payload=(name, planned.ranges))
+        for index, planned in enumerate(plan_units(inputs))
+        for name in [f"range-{index:05d}"]
     ]
+    fingerprints = [_fingerprint(entry) for entry in inputs]
+    head = manifest_head("ingest", config, fingerprints, library_versions("sentencex"))
+    return _Work(inputs, left_out, units, sum(entry.num_bytes for entry in inputs), head)
+
+
+def _fingerprint(entry: Input) -> dict[str, Any]:
+    """Name an input by its size and by samples of its content: reading a whole dump twice would be slow."""
+    with storage.open_input(entry.path) as file:
+        if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES:
+            content = file.read()
+        else:
+            content = b"".join(_samples(file, entry.num_bytes))
+    return {"name": entry.name, "format": entry.format, "bytes": entry.num_bytes, "digest": digest_of(content)}
+
+
+def _samples(file: BinaryIO, num_bytes: int) -> Iterator[bytes]:
+    for place in np.linspace(0, num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64).tolist():
+        file.seek(place)
+        yield file.read(SAMPLE_BYTES)
 
 
 def _num_buckets(input_bytes: int) -> int:
@@ -139,13 +167,12 @@ def scatter_ranges(
         _write_buckets(file, table, buckets, num_buckets)
     sizes = [len("".join(document["sentences"]).encode()) for document in documents]
     text_bytes = np.bincount(buckets + 1, weights=sizes, minlength=num_buckets + 1)
-    num_documents = np.bincount(buckets + 1, minlength=num_buckets + 1)
     return {
         "file": {"name": file_name},
         "tally": tally.to_record(),
         "languages": dict(languages),
         "bucket_bytes": text_bytes.astype(int).tolist(),
-        "bucket_documents": num_documents.tolist(),
+        "documents": len(documents),
         "lowest_validation_hashes": lowest,
     }
 
@@ -200,39 +227,41 @@ def _write_buckets(file: Any, table: pa.Table, buckets: np.ndarray, num_buckets:
             writer.write_batch(rows.to_batches()[0] if rows.num_rows else pa.RecordBatch.from_pylist([], SCATTERED))
 
 
-def plan_shards(scattered: Sequence[dict[str, Any]], config: IngestConfig) -> list[Gathering]:
+def plan_shards(scattered: Sequence[dict[str, Any]], config: IngestConfig) -> list[Unit]:
     """Decide, from the records of the first phase alone, which buckets make which shard.
 
     Raise `UserError` where there are too few documents for the shards and the validation split.
     """
-    files = tuple(record["file"]["name"] for record in scattered)
-    bucket_bytes = np.sum([record["bucket_bytes"] for record in scattered], axis=0)[1:]
-    num_documents = int(sum(sum(record["bucket_documents"]) for record in scattered))
-    lowest = sorted({value for record in scattered for value in record["lowest_validation_hashes"]})
+    num_documents = sum(record["documents"] for record in scattered)
     if num_documents < MIN_VALIDATION_DOCUMENTS + 2:
         raise UserError(
             f"The sources hold {num_documents} documents; at least {MIN_VALIDATION_DOCUMENTS + 2} are needed."
         )
+    files = tuple(record["file"]["name"] for record in scattered)
+    candidates_bytes, *bucket_bytes = np.sum([record["bucket_bytes"] for record in scattered], axis=0).tolist()
+    lowest = sorted({value for record in scattered for value in record["lowest_validation_hashes"]})
     below = max(int(config.validation_share * ALL_HASHES), lowest[MIN_VALIDATION_DOCUMENTS - 1] + 1)
-    runs = [range(i, i + 1) for i in range(config.shards)] if config.shards else _merge_buckets(bucket_bytes.tolist())
-    everywhere = range(len(bucket_bytes))
+    runs = [range(i, i + 1) for i in range(config.shards)] if config.shards else _merge_buckets(bucket_bytes)
     make = partial(Gathering, num_buckets=len(bucket_bytes), validation_below=below, scattered=files)
     train = [make(split="train", index=i, count=len(runs), buckets=run) for i, run in enumerate(runs)]
-    return [*train, make(split="validation", index=0, count=1, buckets=everywhere)]
+    validation = make(split="validation", index=0, count=1, buckets=range(0))
+    costs = [*(sum(bucket_bytes[run.start : run.stop]) for run in runs), candidates_bytes]
+    return [_gather_unit(each, cost) for each, cost in zip([*train, validation], costs, strict=True)]
 
 
 def _merge_buckets(bucket_bytes: Sequence[int]) -> list[range]:
     """Return runs of neighbouring buckets, each close to `SHARD_TEXT_BYTES` of text."""
     num_shards = max(1, round(sum(bucket_bytes) / SHARD_TEXT_BYTES))
     target = sum(bucket_bytes) / num_shards
-    shard_of = np.minimum((np.cumsum(bucket_bytes) - 1) // max(target, 1), num_shards - 1).astype(int)
+    # The last byte of a bucket says where it goes; empty ones at the start go with the first that is not.
+    last_bytes = np.maximum(np.cumsum(bucket_bytes) - 1, 0)
+    shard_of = np.minimum(last_bytes // max(target, 1), num_shards - 1).astype(int)
     starts = [i for i in range(len(bucket_bytes)) if i == 0 or shard_of[i] != shard_of[i - 1]]
     return [range(start, stop) for start, stop in zip(starts, [*starts[1:], len(bucket_bytes)], strict=True)]
 
 
-def _gather_unit(gathering: Gathering) -> Unit:
-    name = shard_name(gathering.split, gathering.index, gathering.count)
-    return Unit(name=name, cost=len(gathering.buckets), payload=gathering)
+def _gather_unit(gathering: Gathering, cost: int) -> Unit:
+    return Unit(name=shard_name(gathering.split, gathering.index, gathering.count), cost=cost, payload=gathering)
 
 
 def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:

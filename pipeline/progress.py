@@ -32,7 +32,8 @@ def noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
     """Send what this process and its children print on standard error to a file, unless `verbose`.
 
     Libraries in the workers write there before any logging can be set. Yield the terminal's own stream, for progress
-    and errors, and the file's path, which stays only where the body raises.
+    and errors, and the file's path. The file stays only where the body raises an `Exception`: there is nothing in it
+    to look for when the user interrupts.
     """
     if verbose:
         yield sys.stderr, None
@@ -42,9 +43,14 @@ def noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
     handle, path = tempfile.mkstemp(prefix="clozeworks-", suffix=".log")
     os.dup2(handle, 2)
     os.close(handle)
+    keep = False
     try:
         yield terminal, path
-        Path(path).unlink(missing_ok=True)
+    except Exception:
+        keep = True
+        raise
     finally:
+        if not keep:
+            Path(path).unlink(missing_ok=True)
         os.dup2(terminal.fileno(), 2)
         terminal.close()

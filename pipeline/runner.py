@@ -10,16 +10,22 @@ to download another runner (Prism), and when a worker process dies it waits for 
 
 import logging
 import os
+import re
+import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 from rich.console import Console
 from rich.progress import Progress
@@ -28,8 +34,13 @@ from .config import RunOptions
 from .errors import UserError
 from .progress import bytes_progress, noise_to_file
 from .stage import StageDirectory
+from .storage import is_remote
 
 POLL_S = 0.25
+REMOTE_POLL_S = 5.0  # each look lists a folder of an object store
+ORPHAN_POLL_S = 0.5
+NUM_READERS = 16
+LAUNCHER = "CLOZEWORKS_LAUNCHER"
 
 
 class RunError(Exception):
@@ -55,44 +66,82 @@ def run_units(
 
     Raise the `UserError` that a worker met, or `RunError` where the run broke.
     """
-    done = directory.done_units(phase)
-    todo = [unit for unit in units if unit.name not in done or directory.read_record(phase, unit.name) is None]
+    records = _read_records(directory, phase, units)
+    todo = [unit for unit in units if unit.name not in records]
     if todo:
         # Workers get equal slices, cut once: the largest first, in turn.
         todo.sort(key=lambda unit: (-unit.cost, unit.name))
         _run_pipeline(directory, phase, todo, work, options)
-    records = [directory.read_record(phase, unit.name) for unit in units]
-    return [_found(record, unit) for record, unit in zip(records, units, strict=True)]
+        records |= _read_records(directory, phase, todo)
+    for unit in todo:
+        if unit.name not in records:
+            raise RunError(f"{unit.name} was not finished, though the runner reported success.")
+    return [records[unit.name] for unit in units]
 
 
-def _found(record: dict[str, Any] | None, unit: Unit) -> dict[str, Any]:
-    if record is None:
-        raise RunError(f"{unit.name} was not finished, though the runner reported success.")
-    return record
+def _read_records(directory: StageDirectory, phase: str, units: Sequence[Unit]) -> dict[str, dict[str, Any]]:
+    """Return the records of the units that are done, by name; many at a time, for object stores answer slowly."""
+    done = directory.done_units(phase)
+    names = [unit.name for unit in units if unit.name in done]
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        found = pool.map(partial(directory.read_record, phase), names)
+        return {name: record for name, record in zip(names, found, strict=True) if record is not None}
 
 
 def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
     """Do one unit of work in a worker and leave its record, or the message of the user's mistake."""
+    _end_with_launcher()
     try:
         directory.write_record(phase, unit.name, work(directory, unit.payload))
     except UserError as error:
         directory.write_error(phase, unit.name, str(error))
 
 
+@lru_cache(maxsize=1)
+def _end_with_launcher() -> None:
+    """End this process soon after the one that launched it, which Beam would let it outlive by its unit of work.
+
+    Nothing happens on other machines: what the launching process sets in its environment reaches its children only.
+    """
+    launcher = int(os.environ.get(LAUNCHER, 0))
+
+    def watch() -> None:
+        while True:
+            time.sleep(ORPHAN_POLL_S)
+            try:
+                os.kill(launcher, 0)
+            except ProcessLookupError:
+                os._exit(1)
+
+    if launcher and launcher != os.getpid():
+        threading.Thread(target=watch, daemon=True).start()
+
+
 def _run_pipeline(directory: StageDirectory, phase: str, units: list[Unit], work: Work, options: RunOptions) -> None:
+    directory.take_errors(phase)  # of a run that was killed before it could tell them
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers inherit it; the cores are theirs already
+    os.environ[LAUNCHER] = str(os.getpid())
     pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
     step = partial(do_unit, directory=directory, phase=phase, work=work)
     _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | phase.capitalize() >> beam.Map(step)
-    logging.getLogger("apache_beam").setLevel(logging.INFO if options.verbose else logging.ERROR)
+    _set_log(options.verbose)
+    poll_s = REMOTE_POLL_S if is_remote(directory.path) else POLL_S
     with noise_to_file(options.verbose) as (terminal, log):
         console = Console(file=terminal)
         with bytes_progress(console, phase, sum(unit.cost for unit in units)) as progress:
-            failure = _watch(pipeline, lambda: _advance(progress, directory, phase, units))
-        if failure:
+            failure = _watch(pipeline, lambda: _advance(progress, directory, phase, units), poll_s)
+        errors = directory.take_errors(phase)
+        if failure and not errors:
             raise RunError(failure + (f" Log: {log}" if log else ""))
-    if errors := directory.take_errors(phase):
+    if errors:
         raise UserError(errors[0])
+
+
+def _set_log(verbose: bool) -> None:
+    log = logging.getLogger("apache_beam")
+    log.setLevel(logging.INFO if verbose else logging.ERROR)
+    if verbose and not log.handlers:
+        log.addHandler(logging.StreamHandler())
 
 
 def _advance(progress: Progress, directory: StageDirectory, phase: str, units: list[Unit]) -> None:
@@ -102,8 +151,11 @@ def _advance(progress: Progress, directory: StageDirectory, phase: str, units: l
     progress.update(progress.task_ids[0], completed=sum(unit.cost for unit in units if unit.name in done))
 
 
-def _watch(pipeline: beam.Pipeline, tick: Callable[[], None]) -> str | None:
-    """Run the pipeline in a thread, calling `tick` now and then; return what went wrong, None if nothing did."""
+def _watch(pipeline: beam.Pipeline, tick: Callable[[], None], poll_s: float) -> str | None:
+    """Run the pipeline in a thread, calling `tick` now and then; return what went wrong, None if nothing did.
+
+    SIGTERM interrupts it as Ctrl-C does.
+    """
     failures: list[str] = []
     over = threading.Event()
 
@@ -124,18 +176,38 @@ def _watch(pipeline: beam.Pipeline, tick: Callable[[], None]) -> str | None:
 
     hook_before, threading.excepthook = threading.excepthook, on_thread_death
     try:
-        threading.Thread(target=run, daemon=True).start()
-        while not over.wait(POLL_S):
-            tick()
+        with _interrupted_by_sigterm():
+            threading.Thread(target=run, daemon=True).start()
+            while not over.wait(poll_s):
+                tick()
     finally:
         threading.excepthook = hook_before
     return failures[0] if failures else None
 
 
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python sets handlers in the main thread only
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _last_line(error: Exception) -> str:
+    """Return the innermost cause of an error that came through Beam, without the names of the exceptions' classes."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if not line.startswith(("[while running", "File ", "return ", "raise "))]
-    return (causes[-1] if causes else type(error).__name__).rstrip(".")
+    cause = causes[-1] if causes else type(error).__name__
+    return re.sub(r"^(RuntimeError: )?([\w.]+: )?|(\s*\[while running .*)", "", cause).rstrip(".")
+
+
+def prepare(options: RunOptions) -> None:
+    """Check Beam's options, and hand them to Beam's filesystems, before anything is read or written."""
+    FileSystems.set_options(pipeline_options(options, 1))
 
 
 def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:
@@ -169,7 +241,7 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: threads of a broken run would keep it alive. Its workers end with it."""
+    """End this process at once: threads of a broken run would keep it alive. Its workers follow in a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)

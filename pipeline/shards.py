@@ -8,6 +8,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import storage
+from .errors import UserError
+from .schemas import DOCUMENTS
 from .stage import StageDirectory
 
 SPLITS = ("train", "validation")
@@ -68,4 +71,16 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 def shard_paths(directory: str, manifest: dict[str, Any], split: str) -> list[str]:
     """Return the paths of the shards of `split` that the manifest of `directory` lists, in order."""
-    return [f"{directory.rstrip('/')}/{shard['name']}" for shard in manifest["shards"] if shard["split"] == split]
+    return [storage.join(directory, shard["name"]) for shard in manifest["shards"] if shard["split"] == split]
+
+
+def read_documents(path: str, *columns: str) -> pa.Table:
+    """Return these columns of a shard of documents, each in one chunk; raise `UserError` where the shard is broken."""
+    try:
+        with storage.open_input(path) as file:
+            table = pq.read_table(file, columns=list(columns))
+        return table.cast(pa.schema([DOCUMENTS.field(name) for name in columns])).combine_chunks()
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        reason = str(error).split(". ")[0].rstrip(".")
+        again = "make it again by `clozeworks ingest … --overwrite`"
+        raise UserError(f"{path} cannot be read as documents, {again}: {reason}.") from None

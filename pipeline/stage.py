@@ -6,13 +6,14 @@ is written last, and ``.work/`` removed: a directory without a manifest is unfin
 through `StageDirectory.write`, so that a file under its final name is complete.
 """
 
+import errno
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from . import storage
 from .errors import UserError
@@ -20,7 +21,11 @@ from .tally import Tally
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
+PLAN = ".work/plan.json"
 WORK = ".work"
+
+# What the user can mend: no room, no permission, or something else where the directory should be.
+_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
 def canonical_json(value: Any) -> bytes:
@@ -43,9 +48,18 @@ class StageDirectory:
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file `name` (relative to the directory) for writing; it appears when it is complete."""
-        with storage.write_atomically(storage.join(self.path, name), storage.join(self.path, WORK, "tmp")) as file:
-            yield file
+        """Open the file `name` (relative to the directory) for writing; it appears when it is complete.
+
+        Raise `UserError` where the disk is full or the place cannot be written to.
+        """
+        try:
+            with storage.write_atomically(self.file(name), self.file(f"{WORK}/tmp")) as file:
+                yield file
+        except OSError as error:
+            if error.errno not in _NOT_WRITABLE:
+                raise
+            reason = f"{self.path} cannot be written to: {error.strerror}"
+            raise UserError(f"{reason}. Mend that and run the same command again, it goes on.") from None
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a small file whole."""
@@ -63,15 +77,12 @@ class StageDirectory:
 
     def done_units(self, phase: str) -> set[str]:
         """Return the names of the units of `phase` that have a record."""
-        names = storage.list_files(storage.join(self.path, WORK, phase))
+        names = storage.file_sizes(storage.join(self.path, WORK, phase))
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
     def read_record(self, phase: str, unit: str) -> dict[str, Any] | None:
-        """Return what `write_record` wrote; None where the unit, or a file it wrote, is not there."""
-        path = self.file(f"{WORK}/{phase}/{unit}.json")
-        if not storage.exists(path):
-            return None
-        record = json.loads(storage.read_bytes(path))
+        """Return what `write_record` wrote; None where it is of other work, or the file of the unit is not there."""
+        record = json.loads(storage.read_bytes(self.file(f"{WORK}/{phase}/{unit}.json")))
         written = record.get("file")
         complete = written is None or storage.exists(self.file(written["name"]))
         return record if complete and record["fingerprint"] == self.fingerprint else None
@@ -83,7 +94,7 @@ class StageDirectory:
     def take_errors(self, phase: str) -> list[str]:
         """Return and remove the messages that `write_error` left."""
         folder = storage.join(self.path, WORK, phase)
-        paths = [storage.join(folder, name) for name in storage.list_files(folder) if name.endswith(".error")]
+        paths = [storage.join(folder, name) for name in storage.file_sizes(folder) if name.endswith(".error")]
         messages = [storage.read_bytes(path).decode() for path in paths]
         for path in paths:
             storage.remove(path)
@@ -103,10 +114,15 @@ def library_versions(*names: str) -> dict[str, str]:
 
 
 def read_manifest(directory: str, stage: str) -> dict[str, Any]:
-    """Return the manifest of a finished directory of `stage`; raise `UserError` where there is none."""
+    """Return the manifest of a finished directory of `stage`.
+
+    Raise `UserError` where there is none, or where a shard that it lists is not there in its full length.
+    """
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if manifest["stage"] != stage:
         raise UserError(f"{directory} was written by `clozeworks {manifest['stage']}`, not by `clozeworks {stage}`.")
+    if damage := _damage(directory, manifest):
+        raise UserError(f"{damage}: make it again by `clozeworks {stage} … --overwrite`.")
     return manifest
 
 
@@ -115,9 +131,20 @@ def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> 
     path = storage.join(directory, MANIFEST)
     if storage.exists(path):
         return json.loads(storage.read_bytes(path))
-    if storage.exists(storage.join(directory, WORK)):
+    if storage.exists(storage.join(directory, PLAN)):
         raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
     raise UserError(f"{directory} holds no {MANIFEST}: give a directory that {writer} wrote.")
+
+
+def _damage(directory: str, manifest: dict[str, Any]) -> str | None:
+    """Say which shard of a finished directory is gone or cut off, as far as names and sizes tell."""
+    sizes = storage.file_sizes(directory)
+    for shard in manifest.get("shards", []):
+        if shard["name"] not in sizes:
+            return f"{storage.join(directory, shard['name'])} is missing"
+        if sizes[shard["name"]] != shard["bytes"]:
+            return f"{storage.join(directory, shard['name'])} has not the length that {MANIFEST} says"
+    return None
 
 
 def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:
@@ -125,30 +152,46 @@ def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:
     return {"stage": manifest["stage"], "digest": digest_of(manifest)}
 
 
-def open_stage(
-    path: str, stage: str, config: Any, inputs: Sequence[dict[str, Any]], versions: dict[str, str], overwrite: bool
-) -> tuple[StageDirectory, dict[str, Any], bool]:
-    """Begin or resume a stage in the directory `path`.
-
-    Return the directory, the head of its manifest (stage, config, inputs, versions, fingerprint) and whether the
-    stage is finished already. Raise `UserError` where the directory holds something else, unless `overwrite`.
-    """
+def manifest_head(
+    stage: str, config: Any, inputs: Sequence[dict[str, Any]], versions: dict[str, str]
+) -> dict[str, Any]:
+    """Return what a manifest begins with: the stage, what it was asked for, and the fingerprint of that."""
     asked = {"stage": stage, "config": _plain(asdict(config)), "inputs": list(inputs), "versions": versions}
-    directory = StageDirectory(path, digest_of(asked))
-    head = {**asked, "fingerprint": directory.fingerprint}
-    if overwrite:
-        _remove_outputs(path)
+    return {**asked, "fingerprint": digest_of(asked)}
+
+
+def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["new", "begun", "finished"]:
+    """Tell how far the work of `head` is in the directory `path`; change nothing.
+
+    Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`.
+    """
     found = _read_json(storage.join(path, MANIFEST))
-    if found is not None and _differences(found, head, with_versions=False) == []:
-        storage.remove(directory.file(WORK))
-        return directory, found, True
-    begun = found or _read_json(storage.join(path, WORK, "plan.json"))
-    if begun is not None and (differences := _differences(begun, head, with_versions=True)):
-        raise UserError(f"{path} holds other work: {'; '.join(differences)}. Use another --output, or --overwrite.")
+    begun = found or _read_json(storage.join(path, PLAN))
     if begun is None:
         _refuse_foreign(path)
-        directory.write_bytes(f"{WORK}/plan.json", canonical_json(head))
-    return directory, head, False
+    if begun is None or overwrite:
+        return "new"
+    if differences := _differences(begun, head, with_versions=found is None):
+        raise UserError(f"{path} holds other work: {'; '.join(differences)}. Use another --output, or --overwrite.")
+    if found and (damage := _damage(path, found)):
+        raise UserError(f"{damage}: --overwrite makes all of {path} anew.")
+    return "finished" if found else "begun"
+
+
+def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageDirectory, dict[str, Any] | None]:
+    """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
+
+    Return the directory, and its manifest where the stage is finished already.
+    """
+    state = check_output(path, head, overwrite)
+    directory = StageDirectory(path, head["fingerprint"])
+    if state == "finished":
+        storage.remove(directory.file(WORK))
+        return directory, _read_json(directory.file(MANIFEST))
+    if state == "new":
+        _remove_outputs(path)
+        directory.write_bytes(PLAN, canonical_json(head))
+    return directory, None
 
 
 def _plain(value: Any) -> Any:
@@ -170,22 +213,31 @@ def _differences(there: dict[str, Any], here: dict[str, Any], with_versions: boo
         if there[part].get(name) != here[part].get(name)
     ]
     if there["inputs"] != here["inputs"]:
-        differing.append("the inputs are others")
+        differing.append(f"the inputs are others ({_changed_input(there['inputs'], here['inputs'])})")
     return differing
 
 
+def _changed_input(there: list[dict[str, Any]], here: list[dict[str, Any]]) -> str:
+    by_digest = [{digest_of(entry): entry for entry in entries} for entries in (there, here)]
+    changed = sorted(by_digest[0].keys() ^ by_digest[1].keys())
+    if not changed:
+        return "in another order"
+    entry = (by_digest[0] | by_digest[1])[changed[0]]
+    return f"for instance {entry.get('name', entry.get('stage'))}"
+
+
 def _refuse_foreign(path: str) -> None:
-    if names := [name for name in storage.list_files(path) if not name.startswith(".")]:
+    if names := [name for name in storage.file_sizes(path) if not name.startswith(".")]:
         raise UserError(f"{path} holds files that are no work of this stage ({names[0]}, …): give another --output.")
 
 
 def _remove_outputs(path: str) -> None:
-    known = (MANIFEST, storage.join(WORK, "plan.json"))
-    if not any(storage.exists(storage.join(path, name)) for name in known):
-        return
+    """Empty a directory of other work; its manifest goes last, so that a kill leaves what can be told from foreign."""
+    for name in storage.file_sizes(path):
+        if name != MANIFEST:
+            storage.remove(storage.join(path, name))
     storage.remove(storage.join(path, WORK))
-    for name in storage.list_files(path):
-        storage.remove(storage.join(path, name))
+    storage.remove(storage.join(path, MANIFEST))
 
 
 def gather_tallies(records: Sequence[dict[str, Any]], max_bad: float, seen: str) -> Tally:
@@ -199,7 +251,6 @@ def gather_tallies(records: Sequence[dict[str, Any]], max_bad: float, seen: str)
     num_bad = sum(total.bad.values())
     num_all = num_bad + total.counts[seen]
     if num_bad > max_bad * num_all:
-        reason, places = next(iter(total.examples.items()))
         share = f"{num_bad} of {num_all} inputs are bad, more than --max-bad {max_bad} allows"
-        raise UserError(f"{share}; the first: {reason} at {places[0]}.")
+        raise UserError(f"{share}; the first: {total.first_bad()}.")
     return total

@@ -9,9 +9,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
+
+from .errors import UserError
 
 if TYPE_CHECKING:
     from apache_beam.io.filesystems import FileSystems
@@ -22,9 +24,15 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _beam() -> "type[FileSystems]":
+def _beam(path: str) -> "type[FileSystems]":
+    """Return Beam's filesystems; raise `UserError` where none of them knows the scheme of `path`."""
     from apache_beam.io.filesystems import FileSystems
 
+    try:
+        FileSystems.get_filesystem(path)
+    except ValueError:
+        schemes = "gs:// needs clozeworks[gcp], s3:// needs clozeworks[aws]"
+        raise UserError(f"{path} is on no filesystem that Apache Beam knows here; {schemes}.") from None
     return FileSystems
 
 
@@ -38,7 +46,7 @@ def open_input(path: str) -> BinaryIO:
     if is_remote(path):
         from apache_beam.io.filesystem import CompressionTypes
 
-        return cast(BinaryIO, _beam().open(path, compression_type=CompressionTypes.UNCOMPRESSED))
+        return cast(BinaryIO, _beam(path).open(path, compression_type=CompressionTypes.UNCOMPRESSED))
     return open(path, "rb")
 
 
@@ -49,40 +57,70 @@ def read_bytes(path: str) -> bytes:
 
 
 def exists(path: str) -> bool:
-    """Tell whether there is a file or folder at `path`."""
-    return _beam().exists(path) if is_remote(path) else os.path.exists(path)
+    """Tell whether there is a file at `path`."""
+    return _beam(path).exists(path) if is_remote(path) else os.path.isfile(path)
 
 
-def size(path: str) -> int:
-    """Return the length of a file in bytes."""
-    if is_remote(path):
-        return _beam().match([path])[0].metadata_list[0].size_in_bytes
-    return os.path.getsize(path)
-
-
-def list_files(directory: str) -> list[str]:
-    """Return the names of the files directly in `directory`, sorted; none where it does not exist."""
+def file_sizes(directory: str) -> dict[str, int]:
+    """Return the length in bytes of each file directly in `directory`, names sorted; none where it does not exist."""
     if is_remote(directory):
-        matches = _beam().match([join(directory, "*")])[0].metadata_list
-        return sorted(match.path.rsplit("/", 1)[1] for match in matches)
-    if not os.path.isdir(directory):
-        return []
-    return sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
+        found = {path.rsplit("/", 1)[1]: num_bytes for path, num_bytes in _match(join(directory, "*"))}
+    elif os.path.isdir(directory):
+        found = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()}
+    else:
+        found = {}
+    return dict(sorted(found.items()))
 
 
-def find_files(pattern: str) -> list[str]:
-    """Return the paths of the files that `pattern` names: a file, a folder (all files below it) or a glob; sorted."""
+def find_files(pattern: str) -> dict[str, int]:
+    """Return the length in bytes of the files that `pattern` names, paths sorted.
+
+    It is a file, a folder (all files below it but hidden ones) or a glob of either.
+    """
     if is_remote(pattern):
-        patterns = [pattern] if "*" in pattern else [pattern, join(pattern, "**")]
-        return sorted({match.path for result in _beam().match(patterns) for match in result.metadata_list})
-    if os.path.isdir(pattern):
-        below = Path(pattern).rglob("*")
-        return sorted(str(path) for path in below if path.is_file() and not _is_hidden(path.relative_to(pattern)))
-    return [pattern] if os.path.isfile(pattern) else sorted(local_glob.glob(pattern, recursive=True))
+        patterns = [pattern] if has_wildcard(pattern) else [pattern, join(pattern, "**")]
+        found = (match for each in patterns for match in _match(each))
+        root = glob_root(pattern)
+        return dict(sorted((path, size) for path, size in found if not _is_hidden(path.removeprefix(root))))
+    named = [pattern] if os.path.exists(pattern) else local_glob.glob(pattern, recursive=True)
+    paths = {path for name in named for path in _files_below(name)}
+    return {path: os.path.getsize(path) for path in sorted(paths)}
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _files_below(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    below = (found for found in Path(path).rglob("*") if found.is_file())
+    return [str(found) for found in below if not _is_hidden(found.relative_to(path).as_posix())]
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in path.split("/"))
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Tell whether a path is a glob."""
+    return local_glob.has_magic(pattern)
+
+
+def glob_root(pattern: str) -> str:
+    """Return the folder of a glob above its first wildcard; any other path as it is."""
+    if not has_wildcard(pattern):
+        return pattern
+    parts = pattern.split("/")
+    return "/".join(parts[: next(i for i, part in enumerate(parts) if has_wildcard(part))])
+
+
+def _match(pattern: str) -> list[tuple[str, int]]:
+    """Return path and length of the files on a remote filesystem that match."""
+    from apache_beam.io.filesystem import BeamIOError
+
+    try:
+        found = _beam(pattern).match([pattern])[0].metadata_list
+    except BeamIOError as error:
+        reasons = error.exception_details or {pattern: error}
+        raise UserError(f"{pattern} cannot be listed: {next(iter(reasons.values()))}.") from None
+    return [(match.path, match.size_in_bytes) for match in found]
 
 
 @contextmanager
@@ -117,20 +155,25 @@ def _write_local(path: str, temporary: str) -> Iterator[BinaryIO]:
 def _write_remote(path: str, temporary: str) -> Iterator[BinaryIO]:
     from apache_beam.io.filesystem import CompressionTypes
 
-    file = _beam().create(temporary, compression_type=CompressionTypes.UNCOMPRESSED)
+    filesystems = _beam(path)
+    file = filesystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED)
     yield cast(BinaryIO, file)
     file.close()
-    if _beam().exists(path):
-        _beam().delete([path])
-    _beam().rename([temporary], [path])
+    if filesystems.exists(path):
+        filesystems.delete([path])
+    filesystems.rename([temporary], [path])
 
 
 def remove(path: str) -> None:
     """Delete a file, or a folder with all below it; nothing happens where there is none."""
     if is_remote(path):
-        if list_files(path) or _beam().exists(path):
-            _beam().delete([path])
+        filesystems = _beam(path)
+        if below := [match for match, _ in _match(join(path, "**"))]:
+            filesystems.delete(below)
+        if filesystems.exists(path):
+            filesystems.delete([path])
     elif os.path.isdir(path):
         shutil.rmtree(path)
     else:
-        Path(path).unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)

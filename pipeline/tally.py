@@ -10,7 +10,7 @@ class Tally:
     """Named counts that travel with a shard and are summed up in the manifest.
 
     `counts` are neutral (pages seen, redirects left out); `bad` are inputs that could not be used, by reason,
-    with the first few places where each was met in `examples`.
+    with the first few places where each was met in `examples` (and of some neutral counts too).
     """
 
     def __init__(self) -> None:
@@ -22,12 +22,25 @@ class Tally:
         """Add `amount` to a neutral counter."""
         self.counts[name] += amount
 
+    def note(self, name: str, where: str) -> None:
+        """Add one to a neutral counter and remember `where` it was met."""
+        self.counts[name] += 1
+        self._remember(name, where)
+
     def skip(self, reason: str, where: str) -> None:
         """Count one bad input under `reason` and remember `where` it was (file and place in it)."""
         self.bad[reason] += 1
-        examples = self.examples.setdefault(reason, [])
+        self._remember(reason, where)
+
+    def _remember(self, name: str, where: str) -> None:
+        examples = self.examples.setdefault(name, [])
         if len(examples) < MAX_EXAMPLES:
             examples.append(where)
+
+    def first_bad(self) -> str:
+        """Return the first bad input of the first reason, for a message; there must be one."""
+        reason = next(reason for reason in self.examples if self.bad[reason])
+        return f"{reason.replace('_', ' ')} at {self.examples[reason][0]}"
 
     def add(self, record: dict[str, Any]) -> None:
         """Add what another tally's `to_record` returned."""

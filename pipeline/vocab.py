@@ -18,15 +18,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from . import storage
 from .config import RunOptions, VocabConfig
-from .errors import UserError
-from .runner import Unit, run_units
+from .expectations import Expectation, expect_vocabulary
+from .runner import Unit, prepare, run_units
 from .schemas import WORD_COUNTS
-from .shards import shard_paths, write_parquet
-from .stage import StageDirectory, input_fingerprint, library_versions, open_stage, read_manifest
+from .shards import SPLITS, read_documents, shard_paths, write_parquet
+from .stage import (
+    StageDirectory,
+    check_output,
+    input_fingerprint,
+    library_versions,
+    manifest_head,
+    open_stage,
+    read_manifest,
+)
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
@@ -40,12 +47,12 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
 
     A finished directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
+    prepare(options)
     corpus = read_manifest(documents, "ingest")
-    directory, head, finished = open_stage(
-        output, "vocab", config, [input_fingerprint(corpus)], library_versions("tokenizers"), options.overwrite
-    )
-    if finished:
-        return head
+    head = _head(corpus, config)
+    directory, manifest = open_stage(output, head, options.overwrite)
+    if manifest is not None:
+        return manifest
     begun = time.monotonic()
     normalization = _normalization(config, corpus)
     counted = _count(directory, documents, corpus, normalization, options)
@@ -64,7 +71,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     vocabulary = Vocabulary(tuple(tokens), normalization)
     for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
-    validation = merge_counts([_read_counts(directory, name, None) for name in counted["validation"]])
+    validation = merge_counts([_read_counts(directory, file["name"], None) for file in counted["validation"]])
     report = {
         "num_tokens": len(tokens),
         "learned_from": asdict(learned),
@@ -75,6 +82,18 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
+def expect(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Expectation:
+    """Return what `learn_vocabulary` would do and take, without doing it; raise `UserError` as it would."""
+    prepare(options)
+    corpus = read_manifest(documents, "ingest")
+    state = check_output(output, _head(corpus, config), options.overwrite)
+    return expect_vocabulary([shard["bytes"] for shard in corpus["shards"]], options, state)
+
+
+def _head(corpus: dict[str, Any], config: VocabConfig) -> dict[str, Any]:
+    return manifest_head("vocab", config, [input_fingerprint(corpus)], library_versions("tokenizers"))
+
+
 def measure_vocabulary(documents: str, vocab: str) -> dict[str, Any]:
     """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
 
@@ -83,7 +102,7 @@ def measure_vocabulary(documents: str, vocab: str) -> dict[str, Any]:
     corpus = read_manifest(documents, "ingest")
     vocabulary = read_vocabulary(vocab)
     paths = shard_paths(documents, corpus, "validation")
-    counts = [count_words(_read_sentences(path), vocabulary.normalization) for path in paths]
+    counts = [count_words(_sentences_of(path), vocabulary.normalization) for path in paths]
     return fertility_report(merge_counts(counts), vocabulary)
 
 
@@ -101,22 +120,26 @@ def _count(
     corpus: dict[str, Any],
     normalization: Normalization,
     options: RunOptions,
-) -> dict[str, list[str]]:
-    """Count the words of every shard; return the names of the files with the counts, by split."""
-    paths = {split: shard_paths(documents, corpus, split) for split in ("train", "validation")}
-    count = partial(count_shard, normalization=normalization, num_buckets=min(len(paths["train"]), MAX_BUCKETS))
+) -> dict[str, list[dict[str, Any]]]:
+    """Count the words of every shard; return the files with the counts (name, bytes), by split."""
+    count = partial(
+        count_shard,
+        normalization=normalization,
+        num_buckets=min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS),
+    )
     units = [
-        Unit(name=path.rsplit("/", 1)[1], cost=storage.size(path), payload=path)
-        for path in (*paths["train"], *paths["validation"])
+        Unit(name=shard["name"], cost=shard["bytes"], payload=storage.join(documents, shard["name"]))
+        for shard in corpus["shards"]
     ]
-    records = run_units(directory, "count", units, count, options)
-    names = {unit.payload: record["file"]["name"] for unit, record in zip(units, records, strict=True)}
-    return {split: [names[path] for path in paths[split]] for split in paths}
+    counted: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    for shard, record in zip(corpus["shards"], run_units(directory, "count", units, count, options), strict=True):
+        counted[shard["split"]].append(record["file"])
+    return counted
 
 
 def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> dict[str, Any]:
     """Count the words of one shard of documents and write them in one record batch a bucket; return the record."""
-    table = count_words(_read_sentences(path), normalization)
+    table = count_words(_sentences_of(path), normalization)
     buckets = (word_hashes(table["word"].combine_chunks()) % np.uint64(num_buckets)).astype(np.int64)
     name = f".work/counts/{path.rsplit('/', 1)[1]}.arrow"
     with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
@@ -125,15 +148,11 @@ def count_shard(directory: StageDirectory, path: str, normalization: Normalizati
             writer.write_batch(
                 pa.record_batch([column.combine_chunks() for column in rows.columns], schema=WORD_COUNTS)
             )
-    return {"file": {"name": name}}
+    return {"file": {"name": name, "bytes": table.nbytes}}
 
 
-def _read_sentences(path: str) -> pa.Array:
-    try:
-        with storage.open_input(path) as file:
-            return pq.read_table(file, columns=["sentences"])["sentences"].combine_chunks().flatten()
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise UserError(f"{path} cannot be read as documents, make it again by `clozeworks ingest`: {error}.") from None
+def _sentences_of(path: str) -> pa.Array:
+    return read_documents(path, "sentences")["sentences"].combine_chunks().flatten()
 
 
 def word_hashes(words: pa.StringArray) -> np.ndarray:
@@ -152,10 +171,12 @@ def word_hashes(words: pa.StringArray) -> np.ndarray:
     return (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(16)
 
 
-def _merge(directory: StageDirectory, names: Sequence[str], options: RunOptions) -> pa.Table:
+def _merge(directory: StageDirectory, files: Sequence[dict[str, Any]], options: RunOptions) -> pa.Table:
     """Sum up the counts of all shards, bucket by bucket; return them with the most frequent word first."""
-    num_buckets = min(len(names), MAX_BUCKETS)
-    units = [Unit(name=f"bucket-{bucket:05d}", cost=1, payload=(bucket, tuple(names))) for bucket in range(num_buckets)]
+    num_buckets = min(len(files), MAX_BUCKETS)
+    names = tuple(file["name"] for file in files)
+    cost = sum(file["bytes"] for file in files) // num_buckets
+    units = [Unit(name=f"bucket-{bucket:05d}", cost=cost, payload=(bucket, names)) for bucket in range(num_buckets)]
     records = run_units(directory, "merge", units, merge_bucket, options)
     merged = pa.concat_tables([_read_counts(directory, record["file"]["name"], None) for record in records])
     return merged.sort_by([("count", "descending"), ("word", "ascending")])

@@ -108,20 +108,34 @@ def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
         )
 
 
+def write_texts(folder: Path, number: int) -> str:
+    folder.mkdir(parents=True)
+    for i in range(number):
+        (folder / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
+    return str(folder)
+
+
 def test_too_few_documents_for_the_shards_are_told(tmp_path: Path):
-    for i in range(6):
-        (tmp_path / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
-    documents = str(tmp_path / "documents")
+    texts, documents = write_texts(tmp_path / "texts", 6), str(tmp_path / "documents")
     with pytest.raises(UserError, match="lower --shards"):
-        ingest([str(tmp_path)], documents, IngestConfig(shards=40), RunOptions(workers=1))
+        ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
     with pytest.raises(UserError, match="hold 2 documents"):
-        ingest([str(tmp_path / "[01].txt")], documents, IngestConfig(), RunOptions(workers=1, overwrite=True))
+        ingest([f"{texts}/[01].txt"], documents, IngestConfig(), RunOptions(workers=1, overwrite=True))
 
 
 def test_the_validation_split_holds_at_least_two_documents(tmp_path: Path):
-    for i in range(12):
-        (tmp_path / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
-    manifest = ingest(
-        [str(tmp_path)], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1)
-    )
+    texts = write_texts(tmp_path / "texts", 12)
+    manifest = ingest([texts], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1))
     assert [(shard["split"], shard["rows"]) for shard in manifest["shards"]] == [("train", 10), ("validation", 2)]
+
+
+def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for i, folder in enumerate(["here", "there/deeper"]):
+        texts = write_texts(tmp_path / folder / "texts", 8)
+        (tmp_path / folder / "texts" / "cover.jpg").write_bytes(b"no text")
+        monkeypatch.chdir(tmp_path / folder)
+        for j, source in enumerate([texts, "texts", "./texts/"][: 3 - i]):
+            ingest([source], f"{tmp_path}/{i}-{j}", IngestConfig(shards=1), RunOptions(workers=1))
+    assert len({tuple(digests(tmp_path / name).items()) for name in ("0-0", "0-1", "0-2", "1-0", "1-1")}) == 1
+    manifest = read_manifest(str(tmp_path / "0-0"), "ingest")
+    assert manifest["examples"] == {"files_of_unknown_format": ["texts/cover.jpg"]}

@@ -1,6 +1,8 @@
 """What a stage's directory promises: complete files, resume by records, refusal of other work."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,13 +11,15 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.shards import write_parquet
-from clozeworks.pipeline.stage import StageDirectory, gather_tallies, open_stage, read_manifest
+from clozeworks.pipeline.stage import StageDirectory, gather_tallies, manifest_head, open_stage, read_manifest
 
-VERSIONS = {"numpy": "1"}
+
+def head_of(config: BuildConfig | None = None, numpy: str = "1", inputs: tuple[str, ...] = ("a", "b")):
+    return manifest_head("build", config or BuildConfig(), [{"name": name} for name in inputs], {"numpy": numpy})
 
 
 def open_build(path: Path, config: BuildConfig | None = None, overwrite: bool = False):
-    return open_stage(str(path), "build", config or BuildConfig(), [{"digest": "d"}], VERSIONS, overwrite)
+    return open_stage(str(path), head_of(config), overwrite)
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
@@ -28,7 +32,7 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
 
 
 def test_a_finished_unit_is_found_again(tmp_path: Path):
-    directory, _, _ = open_build(tmp_path)
+    directory, _ = open_build(tmp_path)
     record: dict = {}
     schema = pa.schema([("x", pa.int32())])
     with write_parquet(directory, "a.parquet", schema, record) as writer:
@@ -47,30 +51,61 @@ def test_a_record_of_other_work_does_not_count(tmp_path: Path):
 
 
 def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
-    directory, head, finished = open_build(tmp_path)
-    assert not finished
-    directory.finish({**head, "shards": []}, {})
+    directory, manifest = open_build(tmp_path)
+    assert manifest is None
+    directory.finish({**head_of(), "shards": []}, {})
     assert not (tmp_path / ".work").exists()
-    assert open_build(tmp_path)[2]
+    assert open_build(tmp_path)[1] == {**head_of(), "shards": []}
     with pytest.raises(UserError, match="seed is 0 there and 7 here"):
         open_build(tmp_path, BuildConfig(seed=7))
+    with pytest.raises(UserError, match=r"the inputs are others \(for instance c\)"):
+        open_stage(str(tmp_path), head_of(inputs=("a", "b", "c")), False)
+
+
+def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
+    directory, _ = open_build(tmp_path)
+    directory.write_bytes("shard", b"whole")
+    directory.finish({**head_of(), "shards": [{"name": "shard", "bytes": 5}]}, {})
+    assert read_manifest(str(tmp_path), "build")["stage"] == "build"
+    (tmp_path / "shard").write_bytes(b"who")
+    with pytest.raises(UserError, match="shard has not the length"):
+        read_manifest(str(tmp_path), "build")
+    (tmp_path / "shard").unlink()
+    with pytest.raises(UserError, match="shard is missing: --overwrite"):
+        open_build(tmp_path)
+    assert open_build(tmp_path, overwrite=True)[1] is None
 
 
 def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
     open_build(tmp_path)
     with pytest.raises(UserError, match="numpy is 1 there and 2 here"):
-        open_stage(str(tmp_path), "build", BuildConfig(), [{"digest": "d"}], {"numpy": "2"}, False)
+        open_stage(str(tmp_path), head_of(numpy="2"), False)
 
 
 def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
-    directory, head, _ = open_build(tmp_path / "stage")
-    directory.finish(head, {})
-    assert not open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[2]
+    directory, _ = open_build(tmp_path / "stage")
+    directory.finish(head_of(), {})
+    assert open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[1] is None
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
     with pytest.raises(UserError, match=r"thesis\.tex"):
         open_build(tmp_path / "foreign", overwrite=True)
     assert (tmp_path / "foreign" / "thesis.tex").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="Not a directory"):
+        open_build(tmp_path / "file" / "out")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    directory, _ = open_build(tmp_path / "out")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="out cannot be written to: No space left on device"):
+        directory.write_bytes("shard", b"half")
+    assert not (tmp_path / "out" / "shard").exists()
 
 
 def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
