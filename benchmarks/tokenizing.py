@@ -1,6 +1,6 @@
 """Tokenise documents: the dictionary of their chunks, against `tokenizers` on every sentence, both on one core.
 
-    python benchmarks/tokenizing.py VOCABULARY PARQUET...
+    python -m benchmarks.tokenizing VOCABULARY PARQUET...
 
 VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text`` (its lines are taken).
 The peer runs on an evenly spaced sample of the sentences (its time is linear), and its ids are compared with ours.

@@ -1,6 +1,6 @@
 """Learn a vocabulary of 30,522: word counts and our trainer, against `BertWordPieceTokenizer`, both on one core.
 
-    python benchmarks/vocab.py PARQUET [HELD_OUT_PARQUET]
+    python -m benchmarks.vocab PARQUET [HELD_OUT_PARQUET]
 
 PARQUET files have a column ``sentences`` (documents) or ``text`` (whose lines are taken). The fertility of the two
 vocabularies (tokens per word) is measured on the held-out file, or else on the same.

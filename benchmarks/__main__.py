@@ -1,0 +1,68 @@
+"""Run the benchmarks one after the other, each in a process of its own, on sources of your own or on the quickstart's.
+
+    python -m benchmarks [SOURCE...] [--vocab VOCABULARY] [--dump DUMP]... [--sst2 FOLDER]
+
+SOURCE is anything that `clozeworks ingest` reads; each becomes a directory of documents of its own. VOCABULARY (a
+``vocab.txt``; the published one makes the numbers comparable) is learned from the first where there is none. Dumps are
+for the wikitext cleaner, and the folder of SST-2 for fine-tuning: without them these two are left out.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart" / "corpus"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="*", default=[str(QUICKSTART)])
+    parser.add_argument("--vocab")
+    parser.add_argument("--dump", action="append", default=[])
+    parser.add_argument("--sst2")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        documents = [work / f"documents-{i}" for i in range(len(arguments.sources))]
+        for source, output in zip(arguments.sources, documents, strict=True):
+            stage("ingest", source, f"--output={output}")
+        vocabulary = arguments.vocab
+        if vocabulary is None:
+            stage("vocab", documents[0], f"--output={work / 'vocab'}")
+            vocabulary = work / "vocab" / "vocab.txt"
+        shards = [str(path) for path in sorted(documents[0].glob("train-*.parquet"))]
+        benchmark("tokenizing", vocabulary, *shards)
+        benchmark("vocab", *shards[:2])
+        benchmark("build", vocabulary, *documents)
+        if arguments.dump:
+            benchmark("wikitext_quality", *arguments.dump)
+        train(documents[0], vocabulary, work, arguments.sst2)
+
+
+def train(documents: Path, vocabulary: str | Path, work: Path, sst2: str | None) -> None:
+    """Measure pre-training on instances of the documents, and fine-tuning from a checkpoint of it."""
+    instances, run = work / "instances", work / "run"
+    stage("build", documents, f"--vocab={vocabulary}", f"--output={instances}", "--duplicates=1")
+    benchmark("pretrain", instances)
+    if sst2:
+        stage("pretrain", instances, f"--output={run}", "--model=small", "--steps=2", "--batch-size=8")
+        benchmark("finetune", sst2, run)
+
+
+def stage(command: str, *arguments: object) -> None:
+    run("-c", "from clozeworks.cli.main import main; main()", command, *arguments)
+
+
+def benchmark(name: str, *arguments: object) -> None:
+    print(f"\n== {name}", flush=True)
+    run("-m", f"{__package__}.{name}", *arguments)
+
+
+def run(*arguments: object) -> None:
+    subprocess.run([sys.executable, *map(str, arguments)], cwd=Path(__file__).parents[1], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Build instances end to end, beside google-research's algorithm: speed, size, memory, two workers, ten times the text.
+
+    python -m benchmarks.build VOCABULARY DOCUMENTS...
+
+VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS directories of `clozeworks ingest`. Each build is a process of
+its own, from its start to its end: imports, Beam, reading and writing are in it. Rates for a core are by CPU time; the
+clock's time is beside it. The peer gets a sample of the documents, for its time is linear.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+# Before anything starts a thread pool, and for the builds too: one core for each process.
+os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from clozeworks.pipeline.stage import read_manifest
+from clozeworks.pipeline.vocabulary import read_vocabulary
+from rich.console import Console
+from rich.table import Table
+
+from .google_research import create_instances, make_tokenizer
+
+MAX_LENGTH = 128
+SAMPLE_BYTES = 1 << 20  # of text for the peer
+SMALL_BYTES = 20 << 20  # of text in each of the shards that are built alone, and ten together
+COMMAND = [sys.executable, "-c", "from clozeworks.cli.main import main; main()", "build"]
+
+
+class Build(NamedTuple):
+    """What a build took and made."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float  # of the largest process
+    num_tokens: int
+    num_bytes: int
+
+
+def main(vocabulary: str, *documents: str) -> None:
+    table = Table(
+        *("documents", "duplicates", "M tokens", "s", "CPU s", "M tokens/s", "peer", "ratio"),
+        *("MB/s of text", "bytes/token", "peak MB"),
+        title=f"one worker, length {MAX_LENGTH}; rates by CPU time",
+    )
+    with tempfile.TemporaryDirectory() as work:
+        for path in documents:
+            for duplicates in (5, 1):
+                built = build(path, vocabulary, Path(work, "out"), duplicates=duplicates)
+                add_row(table, path, duplicates, built, peer_rate(path, vocabulary, duplicates))
+        Console().print(table)
+        print_scaling(documents[0], vocabulary, Path(work))
+
+
+def build(documents: str | Path, vocabulary: str, output: Path, *, duplicates: int = 5, workers: int = 1) -> Build:
+    """Run `clozeworks build` as a process and measure it."""
+    options = [f"--duplicates={duplicates}", f"--max-length={MAX_LENGTH}", f"--workers={workers}", "--overwrite"]
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        [*COMMAND, str(documents), f"--vocab={vocabulary}", f"--output={output}", *options], stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.monotonic() - begin
+    if status:
+        raise SystemExit(f"clozeworks build {documents} failed")
+    shards = sorted(output.glob("*.parquet"))
+    return Build(
+        wall_s=wall,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_mb=usage.ru_maxrss * 1024 / 1e6,
+        num_tokens=sum(count_tokens(shard) for shard in shards),
+        num_bytes=sum(shard.stat().st_size for shard in shards),
+    )
+
+
+def count_tokens(shard: Path) -> int:
+    metadata = pq.ParquetFile(shard).metadata
+    return sum(metadata.row_group(i).column(0).num_values for i in range(metadata.num_row_groups))
+
+
+def add_row(table: Table, path: str, duplicates: int, built: Build, peer: float) -> None:
+    rate = built.num_tokens / built.cpu_s
+    table.add_row(
+        Path(path).name,
+        str(duplicates),
+        f"{built.num_tokens / 1e6:.1f}",
+        f"{built.wall_s:.1f}",
+        f"{built.cpu_s:.1f}",
+        f"{rate / 1e6:.2f}",
+        f"{peer / 1e6:.2f}",
+        f"{rate / peer:.0f}",
+        f"{text_bytes(read_sentences(path)) / built.cpu_s / 1e6:.1f}",
+        f"{built.num_bytes / built.num_tokens:.3f}",
+        f"{built.peak_mb:.0f}",
+    )
+
+
+def read_sentences(documents: str) -> pa.ChunkedArray:
+    """Return the sentences of all documents, list<string> [num_documents]."""
+    shards = [shard["name"] for shard in read_manifest(documents, "ingest")["shards"]]
+    tables = [pq.read_table(Path(documents, name), columns=["sentences"]) for name in shards]
+    return pa.concat_tables(tables)["sentences"]
+
+
+def text_bytes(sentences: pa.ChunkedArray) -> int:
+    lengths = pc.call_function("binary_length", [pc.call_function("list_flatten", [sentences])])
+    return pc.call_function("sum", [lengths]).as_py()
+
+
+def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
+    """Return the tokens a second that google-research's algorithm makes of the first documents."""
+    vocabulary = read_vocabulary(vocabulary_path)
+    tokenize = make_tokenizer(vocabulary.tokens, vocabulary.normalization.lowercase)
+    texts: list[list[str]] = []
+    num_bytes = 0
+    for sentences in read_sentences(documents):
+        texts.append(sentences.as_py())
+        num_bytes += sum(map(len, texts[-1]))
+        if num_bytes > SAMPLE_BYTES and len(texts) > 1:
+            break
+    begin = time.process_time()
+    tokenized = [[tokens for sentence in text if (tokens := tokenize(sentence))] for text in texts]
+    instances = create_instances([text for text in tokenized if text], vocabulary.tokens, MAX_LENGTH, duplicates)
+    num_tokens = sum(len(tokens) for tokens, *_ in instances)
+    return num_tokens / (time.process_time() - begin)
+
+
+def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
+    """Build one shard of `SMALL_BYTES` and ten of them, the ten by one worker and by two."""
+    one, ten = (reshard(documents, work / f"{count}", count) for count in (1, 10))
+    runs = {
+        "one shard, one worker": build(one, vocabulary, work / "out"),
+        "ten shards, one worker": build(ten, vocabulary, work / "out"),
+        "ten shards, two workers": build(ten, vocabulary, work / "out", workers=2),
+    }
+    table = Table("text", "s", "CPU s", "peak MB of a process", title=f"shards of {SMALL_BYTES >> 20} MB of text")
+    for name, built in runs.items():
+        table.add_row(name, f"{built.wall_s:.1f}", f"{built.cpu_s:.1f}", f"{built.peak_mb:.0f}")
+    Console().print(table)
+    small, large, two = runs.values()
+    print(f"ten times the text takes {large.cpu_s / small.cpu_s:.1f} times the CPU time")
+    print(f"two workers are {large.wall_s / two.wall_s:.2f} times as fast as one")
+
+
+def reshard(documents: str, folder: Path, num_shards: int) -> Path:
+    """Write the documents anew in `num_shards` shards of `SMALL_BYTES` of text, repeated where they are too few."""
+    folder.mkdir()
+    manifest = read_manifest(documents, "ingest")
+    tables = [pq.read_table(Path(documents, shard["name"])) for shard in manifest["shards"]]
+    table = pa.concat_tables(tables)
+    rows = max(2, min(len(table), int(len(table) * SMALL_BYTES / text_bytes(table["sentences"]))))
+    manifest["shards"] = []
+    for index in range(num_shards):
+        name = f"train-{index:05d}-of-{num_shards:05d}.parquet"
+        places = pa.array([place % len(table) for place in range(index * rows, (index + 1) * rows)])
+        pq.write_table(table.take(places), folder / name, compression="zstd", row_group_size=1000)
+        size = (folder / name).stat().st_size
+        manifest["shards"].append({"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name})
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
