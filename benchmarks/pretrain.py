@@ -4,22 +4,24 @@
 
 An update is forward, backward, clipping and the optimiser's step, with the recipe's dropout. Rounds are interleaved
 and the quickest of each counts; loaders are measured in the processor's time. On a GPU all run in bf16, ours compiled
-and the peer eager and compiled; the model-FLOPs utilisation is of an H100's or H200's 989 TFLOP/s, for real tokens
-and the head at masked positions only.
+and the peer eager and compiled; the model-FLOPs utilisation is of the device's dense bf16 peak, for real tokens and
+the head at masked positions only.
 """
 
 import argparse
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 from clozeworks.model import data
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
+from clozeworks.model.device import peak_flops
+from clozeworks.model.flops import update_flops
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from datasets import IterableDataset, load_dataset
@@ -28,7 +30,6 @@ from rich.table import Table
 from torch import nn
 from transformers import AutoTokenizer, BertConfig, DataCollatorForLanguageModeling
 
-PEAK_FLOPS = 989e12
 LOADER_ROWS = 100_000
 PEER_LOADER_ROWS = 2_000
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -73,11 +74,11 @@ def add_rows(table: Table, size: str, directory: data.InstanceDirectory, rows: d
     seconds = {name: measure(update) for name, update in updates.items()}
     for _ in range(rounds - 1):
         seconds = {name: min(seconds[name], measure(update)) for name, update in updates.items()}
-    num_tokens, flops = int(rows.lengths.sum()), model_flops(config, rows)
+    num_tokens, flops = int(rows.lengths.sum()), update_flops(config, rows.lengths, int(rows.num_masked.sum()))
     for name, taken in seconds.items():
         cells = [f"{taken * 1000:,.0f}", f"{num_tokens / taken:,.0f}", f"{seconds['transformers'] / taken:.2f}x"]
         if ON_GPU:
-            cells += [f"{flops / taken / PEAK_FLOPS:.1%}", f"{peak_memory(updates[name]):.1f}"]
+            cells += [f"{flops / taken / (peak_flops(DEVICE) or math.inf):.1%}", f"{peak_memory(updates[name]):.1f}"]
         table.add_row(f"{config.num_hidden_layers} x {config.hidden_size}", name, *cells)
 
 
@@ -153,15 +154,6 @@ def peak_memory(update: Callable[[], None]) -> float:
     torch.cuda.reset_peak_memory_stats()
     update()
     return torch.cuda.max_memory_allocated() / 2**30
-
-
-def model_flops(config: ModelConfig, rows: data.Rows) -> float:
-    """Count the multiplications and additions that an update needs, backward twice as many as forward."""
-    hidden, feed_forward = config.hidden_size, config.intermediate_size
-    per_token = 8 * hidden**2 + 4 * hidden * feed_forward
-    layers = per_token * rows.lengths.sum() + 4 * hidden * np.square(rows.lengths).sum()
-    head = 2 * hidden * (hidden + config.vocab_size) * rows.num_masked.sum()
-    return 3.0 * float(config.num_hidden_layers * layers + head + 2 * hidden**2 * len(rows))
 
 
 def print_loaders(directory: data.InstanceDirectory) -> None:

@@ -120,7 +120,9 @@ class PretrainConfig:
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."
     )
-    compile: bool | None = option(None, "Compile the model with torch.compile; by default on a GPU only.")
+    compile: bool | None = option(
+        None, "Compile the model with torch.compile; by default on a GPU only.", "--compile/--no-compile"
+    )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
 
     def __post_init__(self) -> None:

@@ -122,7 +122,7 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """
     path = str(path).rstrip("/")
     manifest = _read_manifest(path)
-    names = sorted(entry["name"] for entry in json.loads(manifest)["shards"] if entry["name"].startswith(f"{split}-"))
+    names = _shard_names(path, manifest, split)
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
     groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
@@ -141,6 +141,18 @@ def _read_manifest(path: str) -> bytes:
             return cast(BinaryIO, file).read()
     except FileNotFoundError:
         raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
+
+
+def _shard_names(path: str, manifest: bytes, split: str) -> list[str]:
+    try:
+        values = json.loads(manifest)
+    except ValueError:
+        raise UserError(f"{path}/manifest.json is damaged; delete it and build the instances again.") from None
+    if values.get("stage") != "build":
+        raise UserError(
+            f"{path} holds what `clozeworks {values.get('stage')}` made, not instances; build them from it."
+        )
+    return sorted(shard["name"] for shard in values["shards"] if shard["name"].startswith(f"{split}-"))
 
 
 def _read_footer(path: str) -> pq.FileMetaData:

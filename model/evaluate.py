@@ -10,6 +10,7 @@ import torch
 from ..pipeline.errors import UserError
 from .checkpoint import read_config, read_model, read_tokenizer
 from .data import Batch, Rows, make_batches, open_instances, read_split
+from .device import find_device
 from .heads import BertForPreTraining, PretrainSums
 
 TOKENS_PER_BATCH = 4096
@@ -34,13 +35,6 @@ def evaluate(run: str | Path, instances: str, split: str = "validation", device:
     return metrics(sum_losses(read_model(run).to(place), batches, place))
 
 
-def find_device(name: str) -> torch.device:
-    """Return the device that is meant by ``auto``, ``cpu`` or ``cuda``; raises `UserError` where there is no GPU."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda, but no GPU can be used here; leave it out, or look at `nvidia-smi`.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def evaluation_batches(rows: Rows, objective: str) -> list[Batch]:
     """Return all rows as batches of about `TOKENS_PER_BATCH` tokens."""
     return make_batches(rows, max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1))), objective)
@@ -48,12 +42,13 @@ def evaluation_batches(rows: Rows, objective: str) -> list[Batch]:
 
 @torch.no_grad()
 def sum_losses(model: BertForPreTraining, batches: Iterable[Batch], device: torch.device) -> torch.Tensor:
-    """Return the sums that `metrics` takes, float64 on `device`."""
+    """Return the sums that `metrics` takes, float64 on `device`; computed in fp32."""
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
     for batch in batches:
-        totals += batch_sums(batch, model(*batch.to(device)))
+        # Not through __call__: a compiled model would be compiled once more, for the shapes of evaluation.
+        totals += batch_sums(batch, model.forward(*batch.to(device)))
     model.train(was_training)
     return totals
 

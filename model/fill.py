@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from tokenizers import Tokenizer
 
 from ..pipeline.errors import UserError
 from .checkpoint import read_model
+from .tasks.tokenizer import read_tokenizer
 
 
 class Guess(NamedTuple):
@@ -20,10 +20,11 @@ class Guess(NamedTuple):
 def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens, best first.
 
-    Raises `UserError` where there is no model in `run`, no mask in the text, or more text than positions.
+    Raises `UserError` where `run` holds no model or no vocabulary, and for a text without a mask or of more tokens than
+    the model has positions.
     """
     model = read_model(run).eval()
-    tokenizer = Tokenizer.from_file(str(Path(run) / "tokenizer.json"))
+    tokenizer = read_tokenizer(Path(run))
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
     places = (ids[0] == tokenizer.token_to_id("[MASK]")).nonzero().squeeze(1)

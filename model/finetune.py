@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import math
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +26,11 @@ from ..pipeline.errors import UserError
 from ..pipeline.seeding import rng_for, stable_hash
 from .bert import initialise
 from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS, load_weights, read_config, save_model, write_file
-from .evaluate import find_device
+from .device import find_device, memory_told, uses_bf16
 from .finetune_config import FinetuneConfig
 from .optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
-from .predict import TASK, check_fit, infer, uses_bf16
-from .run import write_json
+from .predict import TASK, check_fit, infer
+from .run import claim, write_json
 from .tasks.catalogue import find_task
 from .tasks.splits import dev_sets, find_splits, hold_out
 from .tasks.task import Feature, Task, TaskModel, make_batch
@@ -41,7 +40,7 @@ IDENTITY = "finetune.json"
 RUNS = "runs"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"
-OWN_FILES = (IDENTITY, RESULTS, SUMMARY, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES)
+OWN_FILES = (SUMMARY, RESULTS, RUNS, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
 POOL_BATCHES = 16
 REPORT_EVERY = 10
 
@@ -95,7 +94,8 @@ def finetune(
     if output.resolve() == checkpoint.resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
     job = _prepare(read_data(task_name, data, config), checkpoint, config)
-    _claim(output, _identity(job), overwrite)
+    claim(output, _identity(job), overwrite, OWN_FILES)
+    (output / RUNS).mkdir(exist_ok=True)
     grid = list(product(config.learning_rates, range(config.seed, config.seed + config.seeds)))
     records: list[dict[str, Any]] = []
     for index, (rate, seed) in enumerate(grid, 1):
@@ -131,7 +131,8 @@ def _run(job: Job, rate: float, seed: int, report: Progress) -> tuple[TaskModel,
     """Train and evaluate once; return the model and the record of the run."""
     started = time.perf_counter()
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(job.device)
-    train_model(model, job.train, job.config, rate, seed, report)
+    with memory_told("--batch-size"):
+        train_model(model, job.train, job.config, rate, seed, report)
     scores = {}
     for prefix, features in job.dev.items():
         measured = job.data.task.scores(infer(model, features, job.config.precision), job.data.dev[prefix])
@@ -259,25 +260,6 @@ def _digest(paths: Sequence[Path]) -> str:
         with path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "blake2b").hexdigest())
     return f"{stable_hash(*digests):016x}"
-
-
-def _claim(output: Path, identity: dict[str, Any], overwrite: bool) -> None:
-    """Make `output` the directory of these runs; raises `UserError` where it belongs to others."""
-    path = output / IDENTITY
-    if overwrite and path.exists():
-        shutil.rmtree(output / RUNS, ignore_errors=True)
-        for name in OWN_FILES:
-            (output / name).unlink(missing_ok=True)
-    if not path.exists():
-        if output.exists() and any(output.iterdir()):
-            raise UserError(f"{output} is not empty and holds no fine-tuning; give another --output.")
-        (output / RUNS).mkdir(parents=True)
-        write_json(path, identity)
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
-    if names:
-        changes = ", ".join(f"{name} {stored.get(name)} (now {identity.get(name)})" for name in names)
-        raise UserError(f"{output} holds runs with {changes}; give another --output, or --overwrite to start anew.")
 
 
 def _save(output: Path, model: TaskModel, job: Job) -> None:

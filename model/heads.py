@@ -44,7 +44,21 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
         """Return logits (M, V)."""
-        return F.linear(self.transform(hidden_MD), embeddings_VD, self.bias)
+        multiple = 64 if hidden_MD.device.type == "cuda" else 1
+        return aligned_linear(self.transform(hidden_MD), embeddings_VD, self.bias, multiple)
+
+
+def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
+    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`.
+
+    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are not. The weights
+    themselves keep their shape, so that nothing of the padding is ever saved.
+    """
+    num_added = -len(bias_V) % multiple
+    if not num_added:
+        return F.linear(values_MD, weight_VD, bias_V)
+    padded = F.linear(values_MD, F.pad(weight_VD, (0, 0, 0, num_added)), F.pad(bias_V, (0, num_added)))
+    return padded[:, : len(bias_V)]
 
 
 class PretrainHeads(nn.Module):
@@ -82,13 +96,14 @@ class BertForPreTraining(nn.Module):
         """
         hidden_BLD = self.bert(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)
         logits_MV = self.mlm_logits(hidden_BLD, masked_index_M)
-        mlm_loss = F.cross_entropy(logits_MV, masked_ids_M, reduction="sum")
+        # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in that.
+        mlm_loss = F.cross_entropy(logits_MV.float(), masked_ids_M, reduction="sum")
         mlm_correct = _num_correct(logits_MV, masked_ids_M)
         if next_sentence_label_B is None:
             zero = torch.zeros_like(mlm_loss)
             return PretrainSums(mlm_loss, zero, mlm_correct, zero)
         logits_B2 = self.nsp_logits(hidden_BLD)
-        nsp_loss = F.cross_entropy(logits_B2, next_sentence_label_B, reduction="sum")
+        nsp_loss = F.cross_entropy(logits_B2.float(), next_sentence_label_B, reduction="sum")
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, _num_correct(logits_B2, next_sentence_label_B))
 
     def mlm_logits(self, hidden_BLD: Tensor, masked_index_M: Tensor) -> Tensor:

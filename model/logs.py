@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 METRICS = ("step", "split", "learning_rate", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm")
-SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait")
+SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait", "mfu", "peak_memory_gb")
 
 
 class RunLog:
@@ -52,7 +52,7 @@ class RunLog:
         self._board_scalars(step, split, known)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
-        """Record tokens per second and the share of the time spent waiting for data."""
+        """Record tokens per second, the share of the time spent waiting for data, and on a GPU its use and memory."""
         known = {name: f"{values[name]:.6g}" for name in SPEED if name in values}
         self._speed.writerow({"step": step, **known})
         self._board_scalars(step, "speed", known)
@@ -79,9 +79,13 @@ class RunLog:
 
 
 class Clock:
-    """Measures tokens per second and the share of the time spent waiting for data, since the last log line."""
+    """Measures tokens per second and the share of the time spent waiting for data, since the last log line.
 
-    def __init__(self):
+    With the `peak_flops` of all GPUs together, also the share of it that is made use of (``mfu``).
+    """
+
+    def __init__(self, peak_flops: float | None = None):
+        self.peak_flops = peak_flops
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
@@ -89,7 +93,8 @@ class Clock:
 
     def begin_interval(self) -> None:
         """Measure the rates from now on."""
-        self.interval_started, self.interval_tokens, self.interval_padded, self.waited = time.perf_counter(), 0, 0, 0.0
+        self.interval_started, self.waited = time.perf_counter(), 0.0
+        self.interval_tokens, self.interval_padded, self.interval_flops = 0, 0, 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -98,22 +103,24 @@ class Clock:
         yield
         self.waited += time.perf_counter() - began
 
-    def count(self, num_tokens: int, num_padded: int) -> None:
-        """Count one update on `num_tokens` real tokens, laid out in `num_padded`."""
+    def count(self, num_tokens: int, num_padded: int, flops: float) -> None:
+        """Count one update of `flops` FLOPs on `num_tokens` real tokens, laid out in `num_padded`."""
         self.num_steps += 1
         self.num_tokens += num_tokens
         self.interval_tokens += num_tokens
         self.interval_padded += num_padded
+        self.interval_flops += flops
 
     def elapsed(self) -> float:
         """Return the seconds since the start."""
         return time.perf_counter() - self.started
 
     def rates(self) -> dict[str, float]:
-        """Return tokens per second (real, and with the padding), and the share of the time spent waiting."""
+        """Return tokens per second (real, and with the padding), the share of the time spent waiting, and MFU."""
         seconds = time.perf_counter() - self.interval_started
-        return {
+        rates = {
             "tokens_per_second": self.interval_tokens / seconds,
             "padded_tokens_per_second": self.interval_padded / seconds,
             "data_wait": self.waited / seconds,
         }
+        return rates | ({"mfu": self.interval_flops / seconds / self.peak_flops} if self.peak_flops else {})

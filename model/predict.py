@@ -15,7 +15,7 @@ import torch
 from ..pipeline.errors import UserError
 from .checkpoint import load_weights, read_config
 from .config import ModelConfig
-from .evaluate import find_device
+from .device import find_device, uses_bf16
 from .tasks.catalogue import saved_task
 from .tasks.splits import dev_sets, find_splits
 from .tasks.tables import text_lines
@@ -56,13 +56,6 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
     if max_length > config.max_position_embeddings:
         positions = config.max_position_embeddings
         raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")
-
-
-def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Tell whether matrix products are in bf16 under ``auto``, ``fp32`` or ``bf16``."""
-    if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return precision == "bf16"
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
@@ -23,7 +24,9 @@ from ..pipeline.errors import UserError
 from ..pipeline.seeding import stable_hash
 from .config import PretrainConfig
 from .data import Batch, by_length, make_batches, prefetch, select
+from .device import memory_told, peak_flops
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
+from .flops import update_flops
 from .heads import BertForPreTraining
 from .logs import Clock, RunLog
 from .optim import MAX_GRADIENT_NORM, learning_rate, set_learning_rate
@@ -33,7 +36,7 @@ from .setup import Setup, State, identity, join_ranks, open_directories, set_up,
 Progress = Callable[[dict[str, Any]], None]
 LIVE_NUMBERS = (
     *("step", "steps", "loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"),
-    *("tokens_per_second", "data_wait", "seconds_left"),
+    *("tokens_per_second", "data_wait", "mfu", "peak_memory_gb", "seconds_left"),
 )
 
 
@@ -41,9 +44,9 @@ class Window(NamedTuple):
     """The rows of one update: this rank's batches, and counts of the whole global batch."""
 
     batches: list[Batch]
+    lengths: np.ndarray
+    """Tokens in each row."""
     num_predicted: int
-    num_rows: int
-    num_tokens: int
     num_padded: int
     """Tokens and padding, on all ranks if each had as much padding as this one."""
 
@@ -87,7 +90,8 @@ def pretrain(
     everything is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the validation metrics ``initial``,
     ``final`` and ``best`` (see `evaluate.metrics`). `progress` is called after each update (on a GPU after every
     tenth) with ``step``, ``steps``, ``loss``, ``mlm_accuracy``, ``nsp_accuracy``, ``learning_rate``,
-    ``tokens_per_second``, ``data_wait`` (share of the time) and ``seconds_left``.
+    ``tokens_per_second``, ``data_wait`` (share of the time) and ``seconds_left``, on a GPU also ``mfu`` (share of its
+    peak, for real tokens alone) and ``peak_memory_gb``.
 
     Raises `UserError` for instances that do not fit together or the model, another run's directory, a loss that is
     not finite, and a checkpoint that cannot be written.
@@ -120,16 +124,20 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
         state.initial = _evaluate(run)
     windows = prefetch(lambda step: _make_window(setup, step), range(state.step, config.steps))
     unsettled: list[Update] = []
-    clock = Clock()
+    clock = Clock((peak_flops(setup.ranks.device) or 0) * setup.ranks.num_ranks)
     with _stop_signals() as stop_asked, closing(windows):
         while state.step < config.steps:
             with clock.waiting():
                 window = next(windows)
-            unsettled.append(_update(run, window, stop_asked.is_set()))
+            with memory_told("--micro-batch-size"):
+                unsettled.append(_update(run, window, stop_asked.is_set()))
+            num_tokens = int(window.lengths.sum())
             state.step += 1
-            state.num_rows += window.num_rows
-            state.num_tokens += window.num_tokens
-            clock.count(window.num_tokens, window.num_padded)
+            state.num_rows += len(window.lengths)
+            state.num_tokens += num_tokens
+            clock.count(
+                num_tokens, window.num_padded, update_flops(run.model.config, window.lengths, window.num_predicted)
+            )
 
             ends, logs = state.step == config.steps, state.step % setup.log_every == 0
             evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
@@ -154,11 +162,10 @@ def _make_window(setup: Setup, step: int) -> Window:
     rows = sequence.rows(first, first + setup.config.batch_size)
     on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
     batches = make_batches(select(rows, setup.own_rows()), setup.micro_batch_size, objective, 8 if on_gpu else 1)
-    num_tokens = int(rows.lengths.sum())
-    num_predicted = num_tokens - len(rows) if objective == "ltr" else int(rows.num_masked.sum())
+    num_predicted = int(rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum())
     num_padded = sum(batch.input_ids_BL.numel() for batch in batches) * setup.ranks.num_ranks
     batches = [batch.pin() for batch in batches] if on_gpu else batches
-    return Window(batches, num_predicted, len(rows), num_tokens, num_padded)
+    return Window(batches, rows.lengths, num_predicted, num_padded)
 
 
 def _update(run: Run, window: Window, stop_asked: bool) -> Update:
@@ -172,7 +179,7 @@ def _update(run: Run, window: Window, stop_asked: bool) -> Update:
         torch.manual_seed(stable_hash(setup.config.seed, "dropout", step, rank, index) >> 1)
         with torch.autocast(device.type, torch.bfloat16, enabled=setup.use_bf16):
             parts = run.model(*batch.to(device))
-        loss = parts.mlm_loss / window.num_predicted + parts.nsp_loss / window.num_rows
+        loss = parts.mlm_loss / window.num_predicted + parts.nsp_loss / len(window.lengths)
         loss.backward()
         micro_losses.append(loss.detach())
         sums[:-1] += batch_sums(batch, parts)
@@ -257,15 +264,21 @@ def _numbers(run: Run, clock: Clock) -> dict[str, Any]:
         "steps": config.steps,
         **metrics(torch.tensor(run.state.sums)),
         "learning_rate": _rate(run.setup, step - 1),
-        **clock.rates(),
+        **_speed(run, clock),
         "seconds_left": clock.elapsed() / clock.num_steps * (config.steps - step),
     }
+
+
+def _speed(run: Run, clock: Clock) -> dict[str, float]:
+    device = run.setup.ranks.device
+    memory = {"peak_memory_gb": torch.cuda.max_memory_allocated(device) / 1e9} if device.type == "cuda" else {}
+    return clock.rates() | memory
 
 
 def _write_log(run: Run, clock: Clock, gradient_norm: float) -> None:
     if run.log:
         run.log.metrics(run.state.step, "train", _numbers(run, clock) | {"gradient_norm": gradient_norm})
-        run.log.speed(run.state.step, clock.rates())
+        run.log.speed(run.state.step, _speed(run, clock))
     run.state.sums = [0.0] * NUM_SUMS
     clock.begin_interval()
 

@@ -24,22 +24,26 @@ RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
 MODEL_FILES = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
-OWN_FILES = (RUN, SUMMARY, "timings.json", "metrics.csv", "speed.csv", "checkpoints", "logs", *MODEL_FILES)
+OWN_FILES = (SUMMARY, "timings.json", "metrics.csv", "speed.csv", "checkpoints", "logs", *MODEL_FILES, RUN)
 
 
-def claim(output: Path, identity: dict[str, Any], overwrite: bool = False) -> None:
+def claim(
+    output: Path, identity: dict[str, Any], overwrite: bool = False, own_files: tuple[str, ...] = OWN_FILES
+) -> None:
     """Make `output` the directory of the run that `identity` describes, or check that it is.
 
+    `own_files` is what a run may leave there, the file of the identity last, so that it outlives a killed clean-up.
     Raises `UserError` naming the differing fields where it belongs to another run, and where it holds other files.
     """
-    if overwrite and (output / RUN).exists():
-        _remove(output, OWN_FILES)
-    if not (output / RUN).exists():
+    path = output / own_files[-1]
+    if overwrite and path.exists():
+        _remove(output, own_files)
+    if not path.exists():
         if output.exists() and any(path.suffix != ".partial" for path in output.iterdir()):
             raise UserError(f"{output} is not empty and holds no run; give another --output.")
         output.mkdir(parents=True, exist_ok=True)
-        write_json(output / RUN, identity)
-    stored = json.loads((output / RUN).read_text(encoding="utf-8"))
+        write_json(path, identity)
+    stored = json.loads(path.read_text(encoding="utf-8"))
     names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
     if names:
         changes = ", ".join(f"{name} {stored.get(name)} (now {identity.get(name)})" for name in names)
@@ -103,7 +107,7 @@ def save_checkpoint(
         reason = str(error).splitlines()[0]
         raise UserError(f"No checkpoint could be written to {path} ({reason}); the last one stays.") from None
     publish(path, output)
-    for old in _checkpoints(output)[:-keep]:
+    for old in (*_checkpoints(output)[:-keep], *path.parent.glob("step-*.partial")):
         shutil.rmtree(old)
 
 

@@ -19,7 +19,8 @@ from .bert import initialise
 from .checkpoint import load_weights, read_config, read_model, read_tokenizer
 from .config import ModelConfig, PretrainConfig
 from .data import Batch, InstanceDirectory, Sequence, open_instances, read_split, select
-from .evaluate import NUM_SUMS, evaluation_batches, find_device
+from .device import find_device, uses_bf16
+from .evaluate import NUM_SUMS, evaluation_batches
 from .heads import BertForPreTraining
 from .optim import default_warmup, make_optimizer
 from .run import read_state
@@ -137,7 +138,6 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
     longest = max(directory.max_length for directory in directories)
     first_end = round(config.steps * config.phase_shares[0])
     on_gpu = ranks.device.type == "cuda"
-    has_bf16 = on_gpu and torch.cuda.is_bf16_supported()
     held_out = read_split(open_instances(directories[-1].path, "validation"))
     part = select(held_out, np.arange(ranks.rank, len(held_out), ranks.num_ranks))
     return Setup(
@@ -151,7 +151,7 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
         log_every=max(1, min(100, config.steps // 200)),
         # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
         settle_every=10 if on_gpu else 1,
-        use_bf16=config.precision == "bf16" or (config.precision == "auto" and has_bf16),
+        use_bf16=uses_bf16(config.precision, ranks.device),
         validation=evaluation_batches(part, config.objective),
         tokenizer=read_tokenizer(directories[0].path),
     )

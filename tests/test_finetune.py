@@ -150,14 +150,14 @@ def test_another_configuration_in_the_same_directory_is_refused(trained, checkpo
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
     config = quick(batch_size=16, epochs=1, learning_rates=(1e-7, 2e-3), seeds=2)
-    with pytest.raises(UserError, match=r"holds runs with batch_size 8 \(now 16\), epochs 4 \(now 1\)"):
+    with pytest.raises(UserError, match=r"holds a run with batch_size 8 \(now 16\), epochs 4 \(now 1\)"):
         finetune("sst2", data, checkpoint, output, config)
     finetune("sst2", data, checkpoint, output, quick(epochs=0.1, learning_rates=(1e-3,)),
              overwrite=True)  # fmt: skip
     assert len(results(output)) == 1
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").write_text("x")
-    with pytest.raises(UserError, match="is not empty and holds no fine-tuning"):
+    with pytest.raises(UserError, match="is not empty and holds no run"):
         finetune("sst2", data, checkpoint, tmp_path / "other", config)
 
 

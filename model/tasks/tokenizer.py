@@ -20,7 +20,7 @@ class TextTokenizer:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self._tokenizer = _read(Path(directory))
+        self._tokenizer = read_tokenizer(Path(directory))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -82,7 +82,8 @@ def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     return {"tokenizer.json": TextTokenizer(directory).to_json()} | files
 
 
-def _read(directory: Path) -> Tokenizer:
+def read_tokenizer(directory: Path) -> Tokenizer:
+    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; raises `UserError`."""
     fast, vocabulary = directory / "tokenizer.json", directory / "vocab.txt"
     try:
         if fast.is_file():

@@ -1,0 +1,108 @@
+"""Real processes killed with SIGKILL at random steps go on to the same bits; an interrupted one says so in a line."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_fixture import make_checkpoint
+from instances_fixture import write_instances
+
+CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
+PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --learning-rate 1e-3 --device cpu"
+FINETUNE = "--learning-rates 1e-3,2e-3,3e-3 --epochs 12 --batch-size 8 --max-length 24 --device cpu"
+TIME_LIMIT_S = 120
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("instances")))
+
+
+def start(*command: str) -> "subprocess.Popen[str]":
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*CLI, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> None:
+    _, errors = process.communicate(timeout=TIME_LIMIT_S)
+    assert (process.returncode, errors) == (0, "")
+
+
+def stop(process: "subprocess.Popen[str]", number: int, reached: Callable[[], bool], delay_s: float) -> str:
+    """Send a signal some time after `reached` first holds, and return what the process wrote to standard error."""
+    give_up = time.monotonic() + TIME_LIMIT_S
+    while not reached():
+        assert process.poll() is None and time.monotonic() < give_up
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    process.send_signal(number)
+    return process.communicate(timeout=TIME_LIMIT_S)[1]
+
+
+def last_step(run: Path) -> int:
+    """Return the number of steps in the latest checkpoint, 0 where there is none."""
+    return max((int(path.name[5:]) for path in run.glob("checkpoints/step-???????")), default=0)
+
+
+def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = (*PRETRAIN.split(), "--steps", "90", "--checkpoint-every", "7", "--evaluate-every", "20")
+    undisturbed = start("pretrain", instances, "--output", str(whole), *options)
+    draw, reached = random.Random(11), 0
+    for _ in range(2):
+        aim = reached + draw.randint(1, 25)
+        process = start("pretrain", instances, "--output", str(killed), *options)
+        stop(process, signal.SIGKILL, lambda aim=aim: last_step(killed) >= aim, draw.random() / 50)
+        assert process.returncode == -signal.SIGKILL
+        reached = last_step(killed)
+    finish(start("pretrain", instances, "--output", str(killed), "--resume", *options))
+    finish(undisturbed)
+    for name in ("model.safetensors", "metrics.csv", "summary.json", "run.json", "checkpoints/best/model.safetensors"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+    files = [run / "checkpoints" / "step-0000090" / "training_state" / "optimizer.pt" for run in (whole, killed)]
+    one, two = (torch.load(file, weights_only=True)["state"] for file in files)
+    assert all(torch.equal(one[index][name], two[index][name]) for index in one for name in one[index])
+    assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
+
+
+def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "checkpoint")
+    data, whole, killed = (tmp_path / name for name in ("data.tsv", "whole", "killed"))
+    texts = [f"the {word} was very {end}\t{end}" for end in ("good", "bad") for word in ("film", "book")]
+    data.write_text("\n".join(["sentence\tlabel", *texts * 8]) + "\n")
+    options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
+    undisturbed = start("finetune", *options, "--output", str(whole))
+    first = killed / "runs" / "learning-rate-0.001-seed-0.json"
+    stop(start("finetune", *options, "--output", str(killed)), signal.SIGKILL, first.exists, 0.1)
+    assert not (killed / "summary.json").exists()
+    finished_at = first.stat().st_mtime_ns
+    finish(start("finetune", *options, "--output", str(killed)))
+    finish(undisturbed)
+    assert first.stat().st_mtime_ns == finished_at
+    for name in ("model.safetensors", "summary.json", "config.json", "task.json", "finetune.json"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+    scores = [
+        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*"))] for run in (whole, killed)
+    ]
+    assert len(scores[0]) == 3 and scores[0] == scores[1]
+
+
+def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
+    run = tmp_path / "run"
+    options = (*PRETRAIN.split(), "--steps", "1000000", "--checkpoint-every", "5")
+    process = start("pretrain", instances, "--output", str(run), *options)
+    told = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
+    assert process.returncode == 130
+    assert told == "Error: Interrupted; the same command goes on where it was.\n"
+    state = json.loads((run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json").read_text())
+    assert state["step"] == last_step(run)
