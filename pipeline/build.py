@@ -18,7 +18,7 @@ from . import storage
 from .chunks import Corpus
 from .config import BuildConfig, RunOptions
 from .expectations import Expectation, expect_instances
-from .instances import build_instances, parquet_options
+from .instances import Instances, build_instances, parquet_options
 from .runner import Unit, prepare, run_units
 from .schemas import instances_schema
 from .seeding import rng_for
@@ -99,26 +99,41 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
     corpus, sources = tokenize_shard(path, tokenizer)
-    num_passes = config.duplicates if split == "train" else 1
+    # Nothing to make of a shard without text: an empty one is written, so that each has its own.
+    num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
     schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
     counts: Counter[str] = Counter()
-    warnings: list[str] = []
+    warnings = [] if num_passes else ["the document shard holds no text"]
     record: dict[str, Any] = {}
     with write_parquet(directory, name, schema, record, **parquet_options(schema)) as writer:
         for duplicate in range(num_passes):
             rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
-            built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+            built = _build(corpus, vocabulary, config, rngs, duplicate, path)
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
             counts.update(built.counts)
             warnings.extend([built.warning] if built.warning else [])
     counts.update(documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1)
-    shard = {**record["file"], "split": split, "rows": counts.pop("rows"), "counts": dict(sorted(counts.items()))}
+    shard = {**record["file"], "split": split, "rows": counts.pop("rows", 0), "counts": dict(sorted(counts.items()))}
     shard["source_tokens"] = {
         source: num_passes * num_tokens for source, num_tokens in source_tokens(corpus, sources).items()
     }
     tally = Tally()
     tally.counts = counts
     return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
+
+
+def _build(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rngs: list[np.random.Generator],
+    duplicate: int,
+    path: str,
+) -> Instances:
+    try:
+        return build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> tuple[Corpus, pa.ChunkedArray]:

@@ -77,10 +77,13 @@ def shard_paths(directory: str, manifest: dict[str, Any], split: str) -> list[st
 def read_documents(path: str, *columns: str) -> pa.Table:
     """Return these columns of a shard of documents, each in one chunk; raise `UserError` where the shard is broken."""
     try:
-        with storage.open_input(path) as file:
-            table = pq.read_table(file, columns=list(columns))
+        with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+            if missing := [name for name in columns if name not in file.schema_arrow.names]:
+                raise KeyError(missing[0])
+            table = file.read(list(columns))
         return table.cast(pa.schema([DOCUMENTS.field(name) for name in columns])).combine_chunks()
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        reason = str(error).split(". ")[0].rstrip(".")
+        is_missing = isinstance(error, KeyError)
+        reason = f"it has no column {error}" if is_missing else str(error).split(". ")[0].rstrip(".")
         again = "make it again by `clozeworks ingest … --overwrite`"
         raise UserError(f"{path} cannot be read as documents, {again}: {reason}.") from None

@@ -4,13 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.runner import RunError, Unit, abandon, pipeline_options, run_units
+from clozeworks.pipeline.runner import RunError, Unit, _last_line, abandon, pipeline_options, run_units
 from clozeworks.pipeline.stage import StageDirectory
 
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
@@ -58,6 +60,12 @@ def test_a_users_mistake_in_a_worker_is_raised_and_the_rest_is_kept(tmp_path: Pa
     assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
 
 
+def test_a_message_that_a_killed_run_left_is_not_told_again(tmp_path: Path):
+    directory = StageDirectory(str(tmp_path), "f")
+    directory.write_error("squares", "unit-3", "an old story")
+    assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
+
+
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path):
     # In a process of its own: the threads of a broken run live on until it ends.
     script = "import sys, test_runner; test_runner.run_until_a_worker_dies(sys.argv[1])"
@@ -73,6 +81,56 @@ def run_until_a_worker_dies(path: str) -> None:
     except RunError as error:
         print(error)
         abandon(1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
+    script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=20)
+    assert (out, process.returncode) == (("interrupted\n", 130) if number == signal.SIGTERM else ("", -9))
+    wait_until(lambda: not any(map(is_running, workers)))
+
+
+def run_until_interrupted(path: str) -> None:
+    try:
+        run_units(StageDirectory(path, "f"), "long", UNITS, linger, RunOptions(workers=2))
+    except KeyboardInterrupt:
+        print("interrupted")
+        abandon(130)
+
+
+def linger(directory: StageDirectory, number: int) -> dict[str, Any]:
+    Path(directory.path, f"{os.getpid()}.pid").touch()
+    time.sleep(120)
+    return {}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_error_is_told_by_its_cause_alone():
+    through_beam = (
+        "Traceback …\n  File x, line 3\nRuntimeError: OSError: [Errno 5] Broken disk. [while running 'Build']"
+    )
+    assert _last_line(RuntimeError(through_beam)) == "[Errno 5] Broken disk"
+    assert _last_line(ValueError("lengths differ: 3 and 4")) == "lengths differ: 3 and 4"
+    assert _last_line(ValueError()) == "ValueError"
 
 
 def test_an_option_that_beam_does_not_know_is_refused():
