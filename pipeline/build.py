@@ -17,8 +17,9 @@ import pyarrow as pa
 from . import storage
 from .chunks import Corpus
 from .config import BuildConfig, RunOptions
+from .errors import UserError
 from .expectations import Expectation, expect_instances
-from .instances import Instances, build_instances, parquet_options
+from .instances import build_instances, parquet_options
 from .runner import Unit, prepare, run_units
 from .schemas import instances_schema
 from .seeding import rng_for
@@ -108,7 +109,10 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     with write_parquet(directory, name, schema, record, **parquet_options(schema)) as writer:
         for duplicate in range(num_passes):
             rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
-            built = _build(corpus, vocabulary, config, rngs, duplicate, path)
+            try:
+                built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+            except UserError as error:
+                raise UserError(f"{path}: {error}") from None
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
             counts.update(built.counts)
             warnings.extend([built.warning] if built.warning else [])
@@ -120,20 +124,6 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     tally = Tally()
     tally.counts = counts
     return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
-
-
-def _build(
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rngs: list[np.random.Generator],
-    duplicate: int,
-    path: str,
-) -> Instances:
-    try:
-        return build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> tuple[Corpus, pa.ChunkedArray]:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from . import storage
 from .errors import UserError
-from .shards import SPLITS, shard_paths
+from .shards import shard_paths
 from .vocabulary import Vocabulary
 
 Role = Literal["special", "a", "b", "mask", "random", "kept"]
@@ -45,7 +45,8 @@ def first_rows(directory: str, manifest: Mapping[str, Any], split: str, num_rows
     """
     paths = shard_paths(directory, dict(manifest), split)
     if not paths:
-        raise UserError(f"{directory} has no split {split!r}; there are {', '.join(SPLITS)}.")
+        splits = sorted({shard["split"] for shard in manifest["shards"]})
+        raise UserError(f"{directory} has no split {split!r}; there is {' and '.join(splits) or 'none'}.")
     return islice((row for path in paths for row in _rows(path)), num_rows)
 
 

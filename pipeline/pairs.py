@@ -130,8 +130,8 @@ def _check_two_documents(corpus: Corpus) -> np.ndarray:
     lengths = corpus.document_lengths()
     if np.count_nonzero(lengths) < 2:
         raise UserError(
-            f"The shard has {np.count_nonzero(lengths)} document with text, but NotNext pairs need two: "
-            "ingest with fewer --shards or more documents, or build with --pairing sop or none."
+            f"The shard has {np.count_nonzero(lengths)} document with text, but NotNext pairs need two: ingest with "
+            "fewer --shards, more documents or a larger --validation-share, or build with --pairing sop or none."
         )
     return lengths
 

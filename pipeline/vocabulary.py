@@ -143,20 +143,25 @@ def read_vocabulary(path: str) -> Vocabulary:
     return load_vocabulary(files, path)
 
 
+def _place(where: str, name: str) -> str:
+    """Return the path of a file for messages; `where` is its directory, or already the file."""
+    return where if where.endswith((".txt", ".json")) else storage.join(where, name)
+
+
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
-    """Read a vocabulary from the contents of its files, by their names; `where` they are is for messages.
+    """Read a vocabulary from the contents of its files, by their names; their directory `where` is for messages.
 
     Takes ``tokenizer.json``, or else ``vocab.txt``, beside which ``tokenizer_config.json`` tells the normalisation;
     where that is missing, the tokens do (without any upper case or accent, they can only be meant for such text).
     Raises `UserError` if there is neither, or if it is no WordPiece vocabulary with BERT's special tokens.
     """
     if "tokenizer.json" in files:
-        return _from_tokenizer_json(files["tokenizer.json"], f"{where}/tokenizer.json")
+        return _from_tokenizer_json(files["tokenizer.json"], _place(where, "tokenizer.json"))
     if "vocab.txt" not in files:
         raise UserError(f"{where} holds no vocabulary: neither tokenizer.json nor vocab.txt is there.")
-    tokens = _lines(files["vocab.txt"], f"{where}/vocab.txt")
-    _check_tokens(tokens, f"{where}/vocab.txt")
-    config = _parse_json(files.get("tokenizer_config.json", b"{}"), f"{where}/tokenizer_config.json")
+    tokens = _lines(files["vocab.txt"], _place(where, "vocab.txt"))
+    _check_tokens(tokens, _place(where, "vocab.txt"))
+    config = _parse_json(files.get("tokenizer_config.json", b"{}"), _place(where, "tokenizer_config.json"))
     lowercase = config.get("do_lower_case")
     if lowercase is None:
         return Vocabulary(tuple(tokens), _normalization_of(tokens))
