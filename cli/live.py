@@ -4,10 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
-
 # What is shown, the most wanted first, as a narrow terminal cuts off the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
@@ -30,6 +26,11 @@ def live_line() -> Iterator[Report]:
     Yield a function that takes the numbers: ``step``, ``steps`` and those of `SHOWN`; a new ``stage`` (a text) begins
     a new bar.
     """
+    # Imported here, for `clozeworks --help` imports this module.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
     console = Console(stderr=True)
     # A column that may wrap would be the first to be squeezed; only the last gives way.
     columns = (

@@ -14,13 +14,12 @@ import re
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -38,9 +37,7 @@ from .storage import is_remote
 
 POLL_S = 0.25
 REMOTE_POLL_S = 5.0  # each look lists a folder of an object store
-ORPHAN_POLL_S = 0.5
 NUM_READERS = 16
-LAUNCHER = "CLOZEWORKS_LAUNCHER"
 
 
 class RunError(Exception):
@@ -90,37 +87,15 @@ def _read_records(directory: StageDirectory, phase: str, units: Sequence[Unit]) 
 
 def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
     """Do one unit of work in a worker and leave its record, or the message of the user's mistake."""
-    _end_with_launcher()
     try:
         directory.write_record(phase, unit.name, work(directory, unit.payload))
     except UserError as error:
         directory.write_error(phase, unit.name, str(error))
 
 
-@lru_cache(maxsize=1)
-def _end_with_launcher() -> None:
-    """End this process soon after the one that launched it, which Beam would let it outlive by its unit of work.
-
-    Nothing happens on other machines: what the launching process sets in its environment reaches its children only.
-    """
-    launcher = int(os.environ.get(LAUNCHER, 0))
-
-    def watch() -> None:
-        while True:
-            time.sleep(ORPHAN_POLL_S)
-            try:
-                os.kill(launcher, 0)
-            except ProcessLookupError:
-                os._exit(1)
-
-    if launcher and launcher != os.getpid():
-        threading.Thread(target=watch, daemon=True).start()
-
-
 def _run_pipeline(directory: StageDirectory, phase: str, units: list[Unit], work: Work, options: RunOptions) -> None:
     directory.take_errors(phase)  # of a run that was killed before it could tell them
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers inherit it; the cores are theirs already
-    os.environ[LAUNCHER] = str(os.getpid())
     pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
     step = partial(do_unit, directory=directory, phase=phase, work=work)
     _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | phase.capitalize() >> beam.Map(step)
@@ -241,7 +216,7 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: threads of a broken run would keep it alive. Its workers follow in a second."""
+    """End this process at once: threads of a broken run would keep it alive. Its workers follow in two seconds."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
