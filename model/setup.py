@@ -185,6 +185,7 @@ def _new_model(setup: Setup) -> BertForPreTraining:
         max_position_embeddings=max(512, *(directory.max_length for directory in directories)),
         num_hidden_layers=config.num_layers,
         hidden_size=config.hidden_size,
+        initializer_range=config.initializer_range,
         num_attention_heads=config.num_heads,
         intermediate_size=config.intermediate_size,
         **_changes(config),

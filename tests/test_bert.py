@@ -8,8 +8,11 @@ import torch
 import transformers
 from clozeworks.model.bert import dropout, initialise, real_tokens
 from clozeworks.model.config import SIZES, ModelConfig
-from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.flops import update_flops
+from clozeworks.model.heads import BertForPreTraining, aligned_linear
 from clozeworks.pipeline.errors import UserError
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 SMALL = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 80}
 OTHER = SMALL | {"hidden_size": 40, "num_attention_heads": 2, "hidden_act": "gelu_new", "num_hidden_layers": 1}
@@ -157,3 +160,42 @@ def test_shapes_that_cannot_be_built_are_refused():
         ModelConfig(hidden_size=100, num_attention_heads=3)
     with pytest.raises(UserError, match="'roberta'"):
         ModelConfig.from_hf({"model_type": "roberta"})
+
+
+def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
+    generator = torch.Generator().manual_seed(3)
+    shapes = [(5, 8), (97, 8), (97,)]
+    inputs = [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
+    found, expected = aligned_linear(*inputs, multiple=64), torch.nn.functional.linear(*inputs)
+    torch.testing.assert_close(found, expected)
+    for mine, other in zip(
+        torch.autograd.grad(found.sin().sum(), inputs), torch.autograd.grad(expected.sin().sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+def test_under_autocast_the_losses_are_those_of_the_logits_in_fp32():
+    ours, _ = make_models(SMALL)
+    batch = make_batch([12, 20], SMALL["vocab_size"])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        hidden = ours.bert(batch["input_ids"], batch["token_type_ids"], batch["mask"])
+        index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
+        labels, nsp = batch["labels"].reshape(-1)[index], batch["nsp"]
+        logits = [ours.mlm_logits(hidden, index), ours.nsp_logits(hidden)]
+        sums = ours(batch["input_ids"], batch["token_type_ids"], batch["mask"], None, index, labels, nsp)
+    assert {part.dtype for part in logits} == {torch.bfloat16}
+    for loss, part, targets in zip((sums.mlm_loss, sums.nsp_loss), logits, (labels, nsp), strict=True):
+        exact = -part.double().log_softmax(-1).gather(1, targets[:, None]).sum()
+        assert loss.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+def test_flops_are_those_of_the_forward_pass_three_times():
+    config, lengths = ModelConfig.named("tiny", vocab_size=97), [9, 9, 9]
+    model = BertForPreTraining(config).eval()
+    batch = make_batch(lengths, config.vocab_size)
+    index = torch.tensor([2, 11, 12, 20])
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        hidden = model.bert(batch["input_ids"], batch["token_type_ids"])
+        model.mlm_logits(hidden, index)
+        model.bert.pooler(hidden)
+    assert update_flops(config, np.array(lengths), len(index)) == 3 * counter.get_total_flops()

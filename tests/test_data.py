@@ -129,6 +129,16 @@ def test_prefetch_keeps_the_order_and_passes_errors_on():
         next(stream)
 
 
+def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"stage": "ingest", "shards": [{"name": "train-00000-of-00001.parquet"}]}')
+    with pytest.raises(UserError, match="holds what `clozeworks ingest` made, not instances"):
+        data.open_instances(str(tmp_path))
+    manifest.write_text("{")
+    with pytest.raises(UserError, match=r"manifest\.json is damaged"):
+        data.open_instances(str(tmp_path))
+
+
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match=r"no manifest.json"):
         data.open_instances(str(tmp_path))

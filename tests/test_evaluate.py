@@ -1,6 +1,7 @@
 """Evaluation and mask filling, against transformers on the same rows."""
 
 import math
+import shutil
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -83,6 +84,16 @@ def test_fill_gives_the_guesses_of_transformers(run):
     for mine, other in zip(fill(run, text, top=3), theirs, strict=True):
         assert [guess.token for guess in mine] == [token for token, _ in other]
         assert [guess.probability for guess in mine] == pytest.approx([score for _, score in other], abs=1e-5)
+
+
+def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "tokenizer.json").unlink()
+    assert fill(copy, "w7 [MASK]") == fill(run, "w7 [MASK]")
+    (copy / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="holds no vocabulary"):
+        fill(copy, "w7 [MASK]")
 
 
 def test_fill_names_what_is_wrong(run):

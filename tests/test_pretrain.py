@@ -18,10 +18,12 @@ from clozeworks.model import pretrain as loop
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.data import open_instances, read_split
+from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 from safetensors.torch import load_file
+from torch._dynamo.utils import counters
 
 SHORT: dict[str, Any] = {
     "model": "tiny",
@@ -147,6 +149,43 @@ def test_micro_batches_do_not_change_the_result(instances, tmp_path):
         config = make_config(dropout=0.0, micro_batch_size=micro_batch_size)
         pretrain(config, [instances], tmp_path / str(micro_batch_size))
     assert_same_weights(tmp_path / "12", tmp_path / "3", atol=1e-5)
+
+
+def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, monkeypatch):
+    def compile_without_code(model: BertForPreTraining) -> None:
+        torch.nn.Module.compile(model, backend="eager", fullgraph=True)
+
+    monkeypatch.setattr(BertForPreTraining, "compile", compile_without_code)
+    torch._dynamo.reset()
+    for choice in (True, False):
+        pretrain(make_config(dropout=0.0, micro_batch_size=5, compile=choice), [instances], tmp_path / str(choice))
+    assert counters["stats"]["unique_graphs"] <= 4
+    assert_same_weights(tmp_path / "True", tmp_path / "False", atol=1e-5)
+    pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "dropout")
+
+
+def test_bf16_is_close_to_fp32(instances, tmp_path):
+    summaries = {}
+    for precision in ("bf16", "fp32"):
+        config = make_config(precision=precision, dropout=0.0)
+        summaries[precision] = pretrain(config, [instances], tmp_path / precision)
+    assert summaries["bf16"]["final"]["loss"] == pytest.approx(summaries["fp32"]["final"]["loss"], rel=0.01)
+    assert {weight.dtype for weight in weights(tmp_path / "bf16").values()} == {torch.float32}
+    one, two = weights(tmp_path / "bf16"), weights(tmp_path / "fp32")
+    assert not torch.equal(one["bert.pooler.dense.weight"], two["bert.pooler.dense.weight"])
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory")]
+)
+def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monkeypatch, error):
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    monkeypatch.setattr(loop, "_evaluate", lambda run: {"loss": 0.0})
+    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --micro-batch-size"):
+        pretrain(make_config(), [instances], tmp_path)
 
 
 def test_two_processes_equal_one(instances, tmp_path, monkeypatch):

@@ -126,6 +126,20 @@ def test_bad_rows_are_named(tmp_path, file, content, message):
     assert message in str(error.value)
 
 
+def test_a_few_short_lines_of_qqp_are_left_out_and_said(tmp_path, capsys):
+    lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000))]
+    lines[7] = "6\t1\t2\tonly one"
+    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
+    assert [example.target for example in read("qqp", path)] == [i % 2 for i in range(2000) if i != 6]
+    said = capsys.readouterr().err
+    assert said == f"1 of 2,001 lines in {path} are short of columns (the first: {path}, line 8); they are left out.\n"
+    with pytest.raises(UserError, match="line 8 has 4 columns, but 6 are needed"):
+        read("qqp", path, labelled=False)
+    write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
+    with pytest.raises(UserError, match=r"4 of 23 lines .* short of columns .* line 8\); at most 0\.1% may be"):
+        read("qqp", path)
+
+
 def test_scores_must_be_finite_numbers(tmp_path):
     path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,nan\n")
     with pytest.raises(UserError, match="line 3: the score in score is 'nan', not a number"):

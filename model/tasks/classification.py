@@ -72,11 +72,14 @@ class Classification:
     """Files may give a class by its index instead of its name."""
     headerless: tuple[str, ...] | None = None
     """Columns of a TSV without a first line of names."""
+    max_short_share: float = 0.0
+    """Share of a TSV's lines that may lack columns and are left out, as the published file is damaged."""
     max_length: int = 128
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
-        for row in read_rows(path, self.headerless):
+        # What is to be predicted needs an answer for every line.
+        for row in read_rows(path, self.headerless, self.max_short_share if labelled else 0.0):
             text = row.text(_column(row, self.text))
             text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
             yield Example(text, text_pair, self._target(row) if labelled else None)

@@ -36,6 +36,7 @@ _TASKS = (
         label=("is_duplicate", "label"),
         labels=("not_duplicate", "duplicate"),
         metrics=(f1, accuracy),
+        max_short_share=0.001,
     ),
     Classification(
         name="stsb",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -37,18 +38,19 @@ class Row(NamedTuple):
         return self.values[column]
 
 
-def read_rows(path: Path, headerless: Sequence[str] | None = None) -> Iterator[Row]:
+def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_share: float = 0.0) -> Iterator[Row]:
     """Yield the rows of a table; its suffix says the format.
 
     TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
     JSON Lines one object a line. TSV and CSV begin with the columns' names; where `headerless` is given, a TSV has
-    these columns, unless its first line has the last of them among its names. Raises `UserError` naming file and line.
+    these columns, unless its first line has the last of them among its names. Up to `max_short_share` of the lines of
+    a TSV may lack columns; they are left out, and said so on standard error. Raises `UserError` naming file and line.
     """
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
     match path.suffix:
         case ".tsv":
-            yield from _tsv_rows(path, headerless)
+            yield from _tsv_rows(path, headerless, max_short_share)
         case ".csv":
             yield from _csv_rows(path)
         case ".json" | ".jsonl":
@@ -71,17 +73,31 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             raise UserError(f"{where} is not UTF-8; convert the file.") from None
 
 
-def _tsv_rows(path: Path, headerless: Sequence[str] | None) -> Iterator[Row]:
+def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: float) -> Iterator[Row]:
+    short: list[str] = []
+    num_lines = 0
     with path.open("rb") as file:
         columns: Sequence[str] | None = None
         for where, line in text_lines(file, str(path)):
+            num_lines += 1
             fields = line.split("\t")
             if columns is None:
                 columns = fields if headerless is None or headerless[-1] in fields else headerless
                 if columns is fields:
                     continue
-            if line or len(columns) == 1:
+            if max_short_share and len(fields) < len(columns):
+                short.append(where)
+            elif line or len(columns) == 1:
                 yield _row(where, columns, fields)
+    if short:
+        _judge_short(path, short, num_lines, max_short_share)
+
+
+def _judge_short(path: Path, short: Sequence[str], num_lines: int, max_share: float) -> None:
+    found = f"{len(short):,} of {num_lines:,} lines in {path} are short of columns (the first: {short[0]})"
+    if len(short) > max_share * num_lines:
+        raise UserError(f"{found}; at most {max_share:.1%} may be, so mend the file or download it again.")
+    print(f"{found}; they are left out.", file=sys.stderr)
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
