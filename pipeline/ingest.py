@@ -15,6 +15,7 @@ shard is a range of hashes, it is a uniform random sample of the corpus.
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
@@ -49,6 +50,7 @@ BUCKET_INPUT_BYTES = 8 << 20
 MAX_BUCKETS = 4096
 MIN_VALIDATION_DOCUMENTS = 2
 NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
+NUM_READERS = 16  # of small files at a time, for object stores answer slowly
 ROW_GROUP_DOCUMENTS = 4096
 ALL_HASHES = 1 << 64
 
@@ -120,7 +122,8 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Work:
         for index, planned in enumerate(plan_units(inputs))
         for name in [f"range-{index:05d}"]
     ]
-    fingerprints = [_fingerprint(entry) for entry in inputs]
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        fingerprints = list(pool.map(_fingerprint, inputs))
     head = manifest_head("ingest", config, fingerprints, library_versions("sentencex"))
     return _Work(inputs, left_out, units, sum(entry.num_bytes for entry in inputs), head)
 
