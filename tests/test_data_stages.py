@@ -59,7 +59,10 @@ STAGES = {
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_killed_stage_resumes_to_the_same_bytes(made: Path, tmp_path: Path, stage: str):
+def test_a_killed_stage_resumes_to_the_same_bytes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
     command, arguments, phases = STAGES[stage]
     output = tmp_path / stage
     arguments = [argument.replace("{made}", str(made)) for argument in arguments]

@@ -23,6 +23,11 @@ def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
+@pytest.fixture(autouse=True)
+def logs_of_broken_runs_do_not_stay(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory):
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
+
+
 def square(directory: StageDirectory, number: int) -> dict[str, Any]:
     return {"square": number * number, "pid": os.getpid()}
 
