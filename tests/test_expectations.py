@@ -26,7 +26,7 @@ def test_a_second_worker_halves_the_time_but_not_that_to_start():
     assert expect_instances([20 * MEGABYTE], BuildConfig(), TWO, "new").workers == 1
 
 
-def test_what_is_reckoned_is_near_what_was_measured():
+def test_what_is_reckoned_fits_the_run_it_was_set_by():
     # 27.1 MB of Parquet, 86 MB of text: 36.9 MB of documents, 34.3 MB of instances in one duplicate; 12, 16 and 6 s.
     table = Input("enwiki.parquet", "enwiki.parquet", "parquet", 27_100_000)
     documents = expect_documents([table], 1, None, ONE, "new")
