@@ -54,6 +54,7 @@ class InstanceDirectory:
     """Fingerprint of the tokenizer that made the token ids."""
     fingerprint: str
     """Of the manifest, and so of all that is in the directory."""
+    manifest: dict[str, Any]
 
     @cached_property
     def num_rows(self) -> int:
@@ -121,8 +122,8 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     Raises `UserError` where the directory is unfinished, a shard is missing or cut off, or the split is empty.
     """
     path = str(path).rstrip("/")
-    manifest = _read_manifest(path)
-    names = _shard_names(path, manifest, split)
+    content, manifest = _read_manifest(path)
+    names = sorted(shard["name"] for shard in manifest["shards"] if shard["name"].startswith(f"{split}-"))
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
     groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
@@ -132,27 +133,24 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     if len(set(notes.values())) > 1:
         odd = next(name for name in names if notes[name] != notes[names[0]])
         raise UserError(f"{odd} and {names[0]} in {path} were built with other settings; build the directory again.")
-    return InstanceDirectory(path, groups, *notes[names[0]], blake2b(manifest, digest_size=16).hexdigest())
+    fingerprint = blake2b(content, digest_size=16).hexdigest()
+    return InstanceDirectory(path, groups, *notes[names[0]], fingerprint, manifest)
 
 
-def _read_manifest(path: str) -> bytes:
+def _read_manifest(path: str) -> tuple[bytes, dict[str, Any]]:
     try:
         with fsspec.open(f"{path}/manifest.json", "rb") as file:
-            return cast(BinaryIO, file).read()
+            content = cast(BinaryIO, file).read()
     except FileNotFoundError:
         raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
-
-
-def _shard_names(path: str, manifest: bytes, split: str) -> list[str]:
     try:
-        values = json.loads(manifest)
+        manifest = json.loads(content)
     except ValueError:
         raise UserError(f"{path}/manifest.json is damaged; delete it and build the instances again.") from None
-    if values.get("stage") != "build":
-        raise UserError(
-            f"{path} holds what `clozeworks {values.get('stage')}` made, not instances; build them from it."
-        )
-    return sorted(shard["name"] for shard in values["shards"] if shard["name"].startswith(f"{split}-"))
+    if manifest.get("stage") != "build":
+        stage = manifest.get("stage")
+        raise UserError(f"{path} holds what `clozeworks {stage}` made, not instances; build them from it.")
+    return content, manifest
 
 
 def _read_footer(path: str) -> pq.FileMetaData:

@@ -22,6 +22,8 @@ from torch.optim import AdamW
 
 from ..pipeline.errors import UserError
 from ..pipeline.seeding import stable_hash
+from .card import CARD, model_card
+from .checkpoint import write_file
 from .config import PretrainConfig
 from .data import Batch, by_length, make_batches, prefetch, select
 from .device import memory_told, peak_flops
@@ -290,6 +292,9 @@ def _finish(run: Run, clock: Clock) -> dict[str, Any]:
         timings = {"seconds": seconds, "steps": clock.num_steps}
         timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
         write_json(run.setup.output / "timings.json", timings)
+        manifests = [phase.directory.manifest for phase in run.setup.phases]
+        card = model_card(run.setup.config, run.model.config, manifests, summary)
+        write_file(run.setup.output / CARD, card.encode())
         write_json(run.setup.output / SUMMARY, summary)
     return summary
 

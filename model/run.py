@@ -4,6 +4,7 @@ run.json                  what the run is: configuration and instances; another 
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
 checkpoints/best/         the model with the lowest validation loss
 model.safetensors ...     the model of the last checkpoint
+README.md                 the model card, once the run is finished
 metrics.csv speed.csv logs/ summary.json timings.json
 """
 
@@ -18,13 +19,14 @@ from typing import Any
 import torch
 
 from ..pipeline.errors import UserError
+from .card import CARD
 from .checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, save_model, write_file
 
 RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
 MODEL_FILES = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
-OWN_FILES = (SUMMARY, "timings.json", "metrics.csv", "speed.csv", "checkpoints", "logs", *MODEL_FILES, RUN)
+OWN_FILES = (SUMMARY, CARD, "timings.json", "metrics.csv", "speed.csv", "checkpoints", "logs", *MODEL_FILES, RUN)
 
 
 def claim(

@@ -21,6 +21,7 @@ from clozeworks.model.data import open_instances, read_split
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
+from huggingface_hub import ModelCard
 from instances_fixture import write_instances
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
@@ -265,6 +266,20 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     with torch.no_grad():
         again = masked(batch.input_ids_BL, **arguments).logits
     torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
+
+
+def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
+    summary = pretrain(make_config(steps=2), [instances, instances], tmp_path)
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.to_dict() == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
+    lines = card.text.splitlines()
+    rows = [line for line in lines if line.startswith("| training rows | ")]
+    assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
+    assert f"| parameters | {summary['parameters']:,} |" in lines
+    assert f"| tokens seen | {summary['tokens']:,} |" in lines
+    assert "| learning rate | 0.002 |" in lines
+    loss = summary["final"]["mlm_loss"]
+    assert f"| mlm loss | {loss:.6g} (before training {summary['initial']['mlm_loss']:.6g}) |" in lines
 
 
 def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tmp_path):

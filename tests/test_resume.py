@@ -67,7 +67,14 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
         reached = last_step(killed)
     finish(start("pretrain", instances, "--output", str(killed), "--resume", *options))
     finish(undisturbed)
-    for name in ("model.safetensors", "metrics.csv", "summary.json", "run.json", "checkpoints/best/model.safetensors"):
+    for name in (
+        "model.safetensors",
+        "metrics.csv",
+        "summary.json",
+        "run.json",
+        "README.md",
+        "checkpoints/best/model.safetensors",
+    ):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
     files = [run / "checkpoints" / "step-0000090" / "training_state" / "optimizer.pt" for run in (whole, killed)]
     one, two = (torch.load(file, weights_only=True)["state"] for file in files)
