@@ -62,13 +62,18 @@ class VocabConfig:
         "--strip-accents/--keep-accents",
     )
     min_frequency: int = option(2, "Merge no pair of pieces that occurs fewer times.")
-    limit_alphabet: int = option(1000, "Keep at most this many single characters; rarer ones become [UNK].")
+    limit_alphabet: int | None = option(
+        None,
+        "Keep at most this many single characters, rarer ones become [UNK]; by default 1000, or more where these are "
+        "less than 99.95 % of the text.",
+    )
     num_unused: int = option(0, "Number of [unused] tokens to reserve for later use.")
 
     def __post_init__(self) -> None:
         check(self.size >= 100, "size", self.size, "must be at least 100")
         check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
-        check(self.limit_alphabet >= 10, "limit_alphabet", self.limit_alphabet, "must be at least 10")
+        limit_ok = self.limit_alphabet is None or self.limit_alphabet >= 10
+        check(limit_ok, "limit_alphabet", self.limit_alphabet, "must be at least 10")
         check(0 <= self.num_unused < self.size, "num_unused", self.num_unused, "must be less than --size")
 
 

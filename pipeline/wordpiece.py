@@ -25,6 +25,9 @@ from .tokenize import MAX_WORD_CHARACTERS
 MAX_WORDS = 1_000_000
 """Merges are learned from this many words at most, the most frequent; it bounds the time and the memory (2 GB)."""
 
+MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
+"""The characters kept by default: at least so many, and so large a share of the text (as SentencePiece has it)."""
+
 _GONE = -1
 _JUST_MERGED = -2
 
@@ -42,7 +45,7 @@ class WordPieceReport:
     num_words_alphabet: int
     """Of these, left out for a character that is not in the alphabet."""
     alphabet_left_out: str
-    """The characters beyond `limit_alphabet`, most frequent first."""
+    """The characters that are not in the alphabet, most frequent first."""
     num_alphabet: int
     """Pieces of a single character in the vocabulary, "##" or not."""
     num_merges: int
@@ -62,24 +65,26 @@ def learn_wordpiece(
     *,
     size: int,
     min_frequency: int = 2,
-    limit_alphabet: int = 1000,
+    limit_alphabet: int | None = None,
     num_unused: int = 0,
 ) -> tuple[list[str], WordPieceReport]:
     """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left out.
 
     `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64 [num_words]. No pair
     that occurs fewer than `min_frequency` times is merged; where that ends the merges early, the vocabulary is smaller
-    than `size`. The order of the tokens is: `special_tokens`, single characters by code point, then those with "##",
-    then the merges as they were made. Raises `UserError` if `size` does not even hold the alphabet.
+    than `size`. By default the alphabet holds `MIN_ALPHABET` characters, or more where they make up less than
+    `ALPHABET_COVERAGE` of the text, as in Korean or Chinese. The order of the tokens is: `special_tokens`, single
+    characters by code point, then those with "##", then the merges as they were made. Raises `UserError` if `size` does
+    not even hold the alphabet.
     """
     specials = special_tokens(num_unused)
     kept, kept_counts, num_long = _select_words(words, counts)
-    spelled = _spell(kept, kept_counts, limit_alphabet)
+    spelled = _spell(kept, kept_counts, limit_alphabet, size // 4)
     num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
     if room < 0:
         raise UserError(
             f"--size is {size}, but special tokens and alphabet alone are {size - room}: raise --size, or lower "
-            f"--limit-alphabet (now {limit_alphabet})."
+            f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
         )
     merger = _Merger(spelled, min_frequency)
     while len(merger.pieces) < num_alphabet + room and merger.merge_next():
@@ -132,12 +137,19 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
 
 
-def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int) -> _Spelled:
-    """Choose the alphabet, the most frequent characters, and spell all words that need no other."""
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
+    """Choose the alphabet, the most frequent characters, and spell all words that need no other.
+
+    Where `limit_alphabet` is None, `most` limits what the coverage asks for.
+    """
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
     word_of = np.repeat(np.arange(len(words)), _num_characters(words))
     char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
     by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[: np.count_nonzero(char_counts)]
+    if limit_alphabet is None:
+        covered = np.cumsum(char_counts[by_count])
+        limit_alphabet = int(np.searchsorted(covered, ALPHABET_COVERAGE * char_counts.sum())) + 1
+        limit_alphabet = max(MIN_ALPHABET, min(limit_alphabet, most))
     alphabet, left_out = np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
 
     spellable = np.ones(len(words), bool)

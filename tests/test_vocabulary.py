@@ -2,10 +2,12 @@
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.tokenize import DictionaryTokenizer, Normalization, bert_tokenizer, count_words
@@ -16,7 +18,7 @@ from clozeworks.pipeline.vocabulary import (
     load_vocabulary,
     vocabulary_files,
 )
-from clozeworks.pipeline.wordpiece import special_tokens
+from clozeworks.pipeline.wordpiece import learn_wordpiece, special_tokens
 from tokenizers import Tokenizer
 from tokenizers.normalizers import NFD
 
@@ -189,6 +191,27 @@ def test_languages_that_need_accents_keep_their_letters(language_and_text):
     keep = Normalization(True, default_strip_accents(cased=False, language=language))
     assert "".join(count_words(pa.array([text]), keep)["word"].to_pylist()) == text
     assert "".join(count_words(pa.array([text]), Normalization(True, True))["word"].to_pylist()) != text
+
+
+def test_korean_keeps_its_syllables_and_nearly_all_characters():
+    path = DATA / "wikipedia" / "kowiki-hf.parquet"
+    if not path.exists():
+        pytest.skip("the Korean articles are not here")
+    texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
+    lines = [line for text in texts for line in text.split("\n")]
+    keep = Normalization(True, default_strip_accents(cased=False, language="ko"))
+    words, sample = (count_words(pa.array(part), keep) for part in (lines, lines[::5]))
+    learn = partial(learn_wordpiece, words["word"], words["count"].to_numpy(), size=12_000)
+    tokens, report = learn()
+    jamo = [token for token in tokens if any("\u1100" <= letter <= "\u11ff" for letter in token)]
+    assert len(jamo) < 0.01 * len(tokens)  # those of the text itself
+    assert sum("가" <= token.removeprefix("##")[0] <= "힣" for token in tokens) > 8_000
+    assert 1_000 < report.num_alphabet < 6_000
+    unknown, unknown_of_few = (
+        fertility_report(sample, Vocabulary(tuple(learned), keep))["unknown_share"]
+        for learned in (tokens, learn(limit_alphabet=1000)[0])
+    )
+    assert unknown < 0.003 < 0.01 < unknown_of_few
 
 
 def test_fertility_report():
