@@ -113,3 +113,7 @@ def _fail(message: str, exit_code: int) -> Any:
     from ..pipeline.runner import abandon
 
     abandon(exit_code)
+
+
+if __name__ == "__main__":
+    main()

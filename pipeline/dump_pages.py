@@ -140,7 +140,7 @@ def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally
     if decompressor and (stop is None or stream < stop):
         _skip_stream(part, stream, "it ends early", tally)
     if part.start == 0 and num_streams == 1:
-        tally.count("single_stream_files")
+        tally.note("single_stream_files", part.name)
 
 
 def _skip_stream(part: InputRange, offset: int, reason: str, tally: Tally) -> None:
