@@ -14,9 +14,9 @@ from .made import Made
 def evaluate(model: str, data: str, split: str) -> Made:
     """Measure the model in RUN on DATA.
 
-    A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with its pre-training heads) is measured on
-    instances: masked-LM loss, perplexity and accuracy, NSP accuracy. A fine-tuned one is measured on labelled examples,
-    with the metrics of its task.
+    A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with pre-training heads) is measured on
+    instances: masked-LM loss, perplexity and accuracy, NSP accuracy. A fine-tuned one is measured on labelled
+    examples, with the metrics of its task.
     """
     if (Path(model) / "task.json").exists():
         from ..model.predict import evaluate_task

@@ -18,8 +18,8 @@ from .made import Made
 def run(ctx: click.Context, recipe: str, output: str) -> list[Made]:
     """Run the stages that RECIPE.toml lists, in order; what is finished is not done again.
 
-    Each [[stage]] names a command; `arguments` are its arguments, every other key is one of its options. In strings,
-    {recipe} stands for the recipe's folder and {output} for --output.
+    Each [[stage]] names a command; `arguments` are its arguments, every other key is one of its options (true
+    stands for --key, false for --no-key). In strings, {recipe} is the recipe's folder and {output} what --output names.
     """
     stages = _read_stages(recipe, {"recipe": str(Path(recipe).parent), "output": output})
     group = ctx.find_root().command
@@ -59,7 +59,10 @@ def _typed(stage: dict[str, Any], places: dict[str, str]) -> list[str]:
         if name in ("command", "arguments"):
             continue
         flag = f"--{name.replace('_', '-')}"
-        args.extend([flag] if value is True else [flag, _text(value, places)])
+        if isinstance(value, bool):
+            args.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            args.extend([flag, _text(value, places)])
     return args
 
 

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from clozeworks.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
