@@ -9,26 +9,32 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
 
-test: .venv/installed
+test: .venv/test
 	$(BIN)/pytest
 
-lint: .venv/installed
+lint: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 
-format: .venv/installed
+format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/installed
+bench: .venv/test
 	$(BIN)/python -m benchmarks
+
+INSTALL = $(BIN)/pip install --quiet --constraint constraints.txt --editable
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) '.[data,train]'
+	touch $@
 
 # The checkout's folders are the packages clozeworks.pipeline, .model and .cli: .venv/checkout shows them to the type
 # checker under these names.
-.venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+.venv/test: .venv/installed
+	$(INSTALL) '.[test]'
 	mkdir -p .venv/checkout/clozeworks
 	for package in pipeline model cli; do ln -sfn ../../../$$package .venv/checkout/clozeworks/$$package; done
 	touch $@
