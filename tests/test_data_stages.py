@@ -16,6 +16,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.ingest import ingest
 from clozeworks.pipeline.stage import read_manifest
 from clozeworks.pipeline.vocab import learn_vocabulary
+from clozeworks.pipeline.wikitext_repair import GAP
 
 CORPUS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "corpus"
 INGEST = IngestConfig(shards=3, validation_share=0.05)
@@ -93,7 +94,10 @@ def test_documents_are_as_the_schema_says(made: Path):
         assert seen.isdisjoint(ids)
         seen.update(ids)
         for sentences in table["sentences"].to_pylist():
-            assert all(sentence == " ".join(sentence.split()) and sentence for sentence in sentences)
+            assert all(
+                sentence == " ".join(sentence.split()) and sentence and GAP not in sentence for sentence in sentences
+            )
+    assert manifest["counts"]["sentences_with_gaps"] > 0
     assert {doc_id.split(":")[0] for doc_id in seen} >= {"enwiki", "gutenberg"}
     assert not (made / "documents" / ".work").exists()
 
