@@ -21,13 +21,15 @@ import torch
 import transformers
 from clozeworks.model.finetune import make_model, train_model
 from clozeworks.model.finetune_config import FinetuneConfig
-from clozeworks.model.tasks.catalogue import find_task
+from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tasks.tokenizer import TextTokenizer
 from rich.console import Console
 from rich.table import Table
 
-CONFIG = FinetuneConfig(epochs=1, device="cpu", precision="fp32")
+CONFIG = FinetuneConfig(device="cpu", precision="fp32")
+TASK = GLUE["sst2"]
+RECIPE = TASK.recipe._replace(epochs=1)
 RATE = 2e-5
 
 
@@ -40,13 +42,13 @@ def main() -> None:
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    features = read_features(arguments.data, arguments.checkpoint, arguments.updates * CONFIG.batch_size)
+    features = read_features(arguments.data, arguments.checkpoint, arguments.updates * RECIPE.batch_size)
     trainers = {"transformers": train_peer, "clozeworks": train_ours}
     seconds: dict[str, list[float]] = {name: [] for name in trainers}
     for _ in range(arguments.rounds):
         for name, train in trainers.items():
             seconds[name].append(train(features, arguments.checkpoint))
-    num_tokens = sum(len(feature.input_ids) for feature in features)
+    num_tokens = sum(feature.length for feature in features)
     table = Table("trainer", "examples/s", "ratio", title=f"{len(features)} sentences, {num_tokens} tokens")
     peer = min(seconds["transformers"])
     for name, rounds in seconds.items():
@@ -55,14 +57,13 @@ def main() -> None:
 
 
 def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Feature]:
-    task = find_task("sst2", [], CONFIG)
-    examples = list(islice(task.read(folder / "train.tsv", labelled=True), num_features))
-    return task.encode(examples, TextTokenizer(checkpoint))
+    examples = list(islice(TASK.read(folder / "train.tsv", labelled=True), num_features))
+    return TASK.encode(examples, TextTokenizer(checkpoint))
 
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
-    model = make_model(find_task("sst2", [], CONFIG), checkpoint, CONFIG, seed=0)
-    return processor_time(lambda: train_model(model, features, CONFIG, RATE, 0, lambda live: None))
+    model = make_model(TASK, checkpoint, CONFIG, seed=0)
+    return processor_time(lambda: train_model(model, features, CONFIG, RECIPE, RATE, 0, lambda live: None))
 
 
 def train_peer(features: list[Feature], checkpoint: Path) -> float:
@@ -71,15 +72,20 @@ def train_peer(features: list[Feature], checkpoint: Path) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=CONFIG.weight_decay, fused=True)
 
     def train() -> None:
-        for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(CONFIG.batch_size):
+        for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(RECIPE.batch_size):
             chosen = [features[row] for row in rows.tolist()]
-            batch = collate([{"input_ids": row.input_ids, "labels": int(row.target or 0)} for row in chosen])
+            batch = collate([{"input_ids": one.rows[0].input_ids, "labels": _label(one)} for one in chosen])
             model(**batch).loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
 
     return processor_time(train)
+
+
+def _label(feature: Feature) -> int:
+    assert feature.target is not None
+    return int(feature.target)
 
 
 def processor_time(work: Callable[[], None]) -> float:

@@ -31,9 +31,9 @@ from .finetune_config import FinetuneConfig
 from .optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
 from .predict import TASK, check_fit, infer
 from .run import claim, write_json
-from .tasks.catalogue import find_task
+from .tasks.catalogue import find_entry
 from .tasks.splits import dev_sets, find_splits, hold_out
-from .tasks.task import Feature, Task, TaskModel, make_batch
+from .tasks.task import Feature, Recipe, Task, TaskModel, make_batch
 from .tasks.tokenizer import TextTokenizer, tokenizer_files
 
 IDENTITY = "finetune.json"
@@ -69,6 +69,8 @@ class Job:
     dev: dict[str, list[Feature]]
     checkpoint: Path
     config: FinetuneConfig
+    recipe: Recipe
+    """The task's own, with what the user chose."""
     device: torch.device
 
 
@@ -96,15 +98,15 @@ def finetune(
     job = _prepare(read_data(task_name, data, config), checkpoint, config)
     claim(output, _identity(job), overwrite, OWN_FILES)
     (output / RUNS).mkdir(exist_ok=True)
-    grid = list(product(config.learning_rates, range(config.seed, config.seed + config.seeds)))
+    grid = list(product(job.recipe.learning_rates, range(config.seed, config.seed + config.seeds)))
     records: list[dict[str, Any]] = []
     for index, (rate, seed) in enumerate(grid, 1):
         path = output / RUNS / f"learning-rate-{rate}-seed-{seed}.json"
         if not path.exists():
             stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
-            model, record = _run(job, rate, seed, _staged(progress, stage))
+            model, task, record = _run(job, rate, seed, _staged(progress, stage))
             if all(_main(record["scores"]) > _main(other["scores"]) for other in records):
-                _save(output, model, job)
+                _save(output, model, task, job)
             write_json(path, record)
         records.append(json.loads(path.read_text(encoding="utf-8")))
         _write_results(output / RESULTS, records)
@@ -120,25 +122,33 @@ def _prepare(data: TaskData, checkpoint: Path, config: FinetuneConfig) -> Job:
     if shape.is_decoder:
         raise UserError(f"{checkpoint} reads from left to right, so that its [CLS] sees no text; take another model.")
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
-    return Job(data, data.task.encode(data.train, tokenizer), dev, checkpoint, config, find_device(config.device))
+    train = data.task.encode(data.train, tokenizer)
+    return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), find_device(config.device))
+
+
+def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
+    chosen = {name: getattr(config, name) for name in Recipe._fields}
+    return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def _staged(progress: Progress | None, stage: str) -> Progress:
     return lambda live: progress({"stage": stage, **live}) if progress else None
 
 
-def _run(job: Job, rate: float, seed: int, report: Progress) -> tuple[TaskModel, dict[str, Any]]:
-    """Train and evaluate once; return the model and the record of the run."""
+def _run(job: Job, rate: float, seed: int, report: Progress) -> tuple[TaskModel, Task, dict[str, Any]]:
+    """Train and evaluate once; return the model, the task as tuned on dev, and the record of the run."""
     started = time.perf_counter()
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(job.device)
     with memory_told("--batch-size"):
-        train_model(model, job.train, job.config, rate, seed, report)
+        train_model(model, job.train, job.config, job.recipe, rate, seed, report)
+    outputs = {prefix: infer(model, features, job.config.precision) for prefix, features in job.dev.items()}
+    task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
     scores = {}
     for prefix, features in job.dev.items():
-        measured = job.data.task.scores(infer(model, features, job.config.precision), job.data.dev[prefix])
+        measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
-    run = {"task": job.data.task.name, "checkpoint": str(job.checkpoint), "seed": seed, "learning_rate": rate}
-    return model, {**run, "scores": scores, "seconds": round(time.perf_counter() - started, 3)}
+    run = {"task": task.name, "checkpoint": str(job.checkpoint), "seed": seed, "learning_rate": rate}
+    return model, task, {**run, "scores": scores, "seconds": round(time.perf_counter() - started, 3)}
 
 
 def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
@@ -146,15 +156,16 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
 
     Raises `UserError` for bad rows, and where there is no training file or no row in a file.
     """
-    splits = find_splits(data)
+    entry = find_entry(task_name, config)
+    splits = find_splits(data, entry.suffixes)
     if "train" not in splits:
         raise UserError(f"{data} holds no file with train in its name, only for {', '.join(splits)}.")
-    task = find_task(task_name, splits["train"], config)
+    task = entry.read(splits["train"], config)
     train, dev_files = _read_all(task, splits["train"]), dev_sets(splits)
     dev = {prefix: _read_all(task, files) for prefix, files in dev_files.items()}
     held_out = "" not in dev
     if held_out:
-        train, dev[""] = hold_out(train, lambda example: example.text)
+        train, dev[""] = hold_out(train, task.group)
     files = [file for part in (splits["train"], *dev_files.values()) for file in part]
     return TaskData(task, train, dict(sorted(dev.items())), files, held_out)
 
@@ -183,21 +194,22 @@ def train_model(
     model: TaskModel,
     features: Sequence[Feature],
     config: FinetuneConfig,
+    recipe: Recipe,
     peak_rate: float,
     seed: int,
     report: Progress,
 ) -> None:
     """Train `model` in place on `features`, on its device; raises `UserError` where the loss is not finite."""
     device = next(model.parameters()).device
-    lengths = np.array([len(feature.input_ids) for feature in features])
-    num_steps = max(1, round(config.epochs * math.ceil(len(features) / config.batch_size)))
+    lengths = np.array([feature.length for feature in features])
+    num_steps = max(1, round(recipe.epochs * math.ceil(len(features) / recipe.batch_size)))
     warmup_steps = round(config.warmup_share * num_steps)
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     model.train()
     started, num_examples = time.perf_counter(), 0
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(_torch_seed(seed, "dropout"))
-        for step, rows in enumerate(islice(batch_rows(lengths, config.batch_size, seed), num_steps)):
+        for step, rows in enumerate(islice(batch_rows(lengths, recipe.batch_size, seed), num_steps)):
             batch = make_batch([features[row] for row in rows]).to(device)
             set_learning_rate(optimizer, learning_rate(step, peak_rate, warmup_steps, num_steps))
             with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(config.precision, device)):
@@ -248,7 +260,8 @@ def _main(scores: Mapping[str, float]) -> float:
 
 def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides what the runs give; where they are computed is no part of it."""
-    options = {name: value for name, value in asdict(job.config).items() if name != "device"}
+    options = {name: value for name, value in asdict(job.config).items() if name != "device"} | job.recipe._asdict()
+    options["max_length"] = job.data.task.max_length
     parts = [job.checkpoint / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
     digests = {"data": _digest(job.data.files), "checkpoint": _digest([part for part in parts if part.is_file()])}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
@@ -262,10 +275,10 @@ def _digest(paths: Sequence[Path]) -> str:
     return f"{stable_hash(*digests):016x}"
 
 
-def _save(output: Path, model: TaskModel, job: Job) -> None:
-    config = model.bert.config.to_hf() | job.data.task.hf_settings()
+def _save(output: Path, model: TaskModel, task: Task, job: Job) -> None:
+    config = model.bert.config.to_hf() | task.hf_settings()
     save_model(output, model.state_dict(), config, tokenizer_files(job.checkpoint))
-    write_json(output / TASK, job.data.task.settings())
+    write_json(output / TASK, task.settings())
 
 
 def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:

@@ -11,13 +11,19 @@ from ..pipeline.config import check, option
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How an encoder is fine-tuned on a task; the defaults are the paper's for GLUE (section 4.1)."""
+    """How an encoder is fine-tuned on a task; what is None is the task's own default, the paper's."""
 
-    max_length: int = option(128, "Longest row in tokens, with [CLS] and [SEP]; longer texts are cut at their ends.")
-    batch_size: int = option(32, "Rows in each update of the weights.")
-    epochs: float = option(3.0, "Passes over the training rows.")
-    learning_rates: tuple[float, ...] = option(
-        (5e-5, 4e-5, 3e-5, 2e-5), "Highest learning rates to try, each in its own run; the best on dev is kept."
+    max_length: int | None = option(
+        None, "Longest row in tokens, with [CLS] and [SEP]; by default 128, for squad 384 (longer texts in windows)."
+    )
+    batch_size: int | None = option(
+        None, "Examples in each update of the weights; by default 32, for SQuAD 2.0 48, for swag 16."
+    )
+    epochs: float | None = option(None, "Passes over the training examples; by default 3, for SQuAD 2.0 2.")
+    learning_rates: tuple[float, ...] | None = option(
+        None,
+        "Highest learning rates to try, each in its own run; the best on dev is kept. By default 5e-5,4e-5,3e-5,2e-5, "
+        "for squad and ner 5e-5, for swag 2e-5.",
     )
     seeds: int = option(1, "Number of runs with each learning rate, each with its own seed.")
     seed: int = option(0, "First seed: of the new layer's weights, the order of the rows, and dropout.")
@@ -34,11 +40,13 @@ class FinetuneConfig:
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
 
     def __post_init__(self) -> None:
-        check(self.max_length >= 8, "max_length", self.max_length, "must be at least 8")
-        check(self.batch_size >= 1, "batch_size", self.batch_size, "must be at least 1")
-        check(self.epochs > 0, "epochs", self.epochs, "must be above 0")
+        check(self.max_length is None or self.max_length >= 8, "max_length", self.max_length, "must be at least 8")
+        check(self.batch_size is None or self.batch_size >= 1, "batch_size", self.batch_size, "must be at least 1")
+        check(self.epochs is None or self.epochs > 0, "epochs", self.epochs, "must be above 0")
         rates = self.learning_rates
-        rates_ok = len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
+        rates_ok = rates is None or (
+            len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
+        )
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
         check(self.seeds >= 1, "seeds", self.seeds, "must be at least 1")
         check(0 <= self.warmup_share <= 1, "warmup_share", self.warmup_share, "must lie between 0 and 1")

@@ -16,7 +16,7 @@ from ..pipeline.errors import UserError
 from .checkpoint import load_weights, read_config
 from .config import ModelConfig
 from .device import find_device, uses_bf16
-from .tasks.catalogue import saved_task
+from .tasks.catalogue import TASKS, saved_task
 from .tasks.splits import dev_sets, find_splits
 from .tasks.tables import text_lines
 from .tasks.task import Feature, Task, TaskModel, make_batch
@@ -64,14 +64,15 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    order = sorted(range(len(features)), key=lambda row: len(features[row].input_ids))
+    order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    for rows in _batches_of_tokens(order, features):
-        batch = make_batch([features[row] for row in rows]).to(device)
+    for chosen in _batches_of_tokens(order, features):
+        batch = make_batch([features[index] for index in chosen]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(precision, device)):
             values = model(batch)
-        for row, value in zip(rows, values.float().cpu().numpy(), strict=True):
-            outputs[row] = value
+        for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
+            # A copy, so that the batch's padding is let go.
+            outputs[index] = value[: features[index].length].copy() if model.per_token else value
     model.train(was_training)
     return outputs
 
@@ -79,8 +80,9 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
 def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Iterator[Sequence[int]]:
     start = 0
     while start < len(order):
-        # Rows come shortest first, so the batch's longest row is not yet known; the first bounds it from below.
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // len(features[order[start]].input_ids) + 1)
+        # Features come shortest first, so the batch's longest is not yet known; the first bounds it from below.
+        first = features[order[start]]
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
         yield order[start : start + size]
         start += size
 
@@ -102,7 +104,7 @@ def predict(directory: str | Path, data: str | Path, output: str | Path, device:
 def _answers(finetuned: Finetuned, examples: Iterator[Any]) -> Iterator[dict[str, Any]]:
     while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
         features = finetuned.task.encode(chunk, finetuned.tokenizer)
-        yield from finetuned.task.answers(infer(finetuned.model, features))
+        yield from finetuned.task.answers(infer(finetuned.model, features), features, chunk)
 
 
 def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
@@ -112,20 +114,21 @@ def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto")
     """
     finetuned = load_finetuned(directory, find_device(device))
     scores: dict[str, Any] = {}
-    for prefix, files in _dev_files(Path(data)).items():
+    for prefix, files in _dev_files(Path(data), TASKS[finetuned.task.name].suffixes).items():
         examples = [example for file in files for example in finetuned.task.read(file, labelled=True)]
         if not examples:
             raise UserError(f"{files[0]} holds no rows.")
-        outputs = infer(finetuned.model, finetuned.task.encode(examples, finetuned.tokenizer))
+        features = finetuned.task.encode(examples, finetuned.tokenizer)
+        measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
         scores[f"{prefix}examples"] = len(examples)
-        scores |= {f"{prefix}{name}": value for name, value in finetuned.task.scores(outputs, examples).items()}
+        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
     return scores
 
 
-def _dev_files(data: Path) -> dict[str, list[Path]]:
+def _dev_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
     if data.is_file():
         return {"": [data]}
-    files = dev_sets(find_splits(data))
+    files = dev_sets(find_splits(data, suffixes))
     if not files:
         raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
     return files

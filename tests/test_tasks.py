@@ -14,12 +14,13 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetune_config import FinetuneConfig
-from clozeworks.model.tasks.catalogue import find_task, saved_task
+from clozeworks.model.tasks.catalogue import find_entry, saved_task
 from clozeworks.model.tasks.classification import BertForSequenceClassification, Example
+from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out
 from clozeworks.model.tasks.tables import read_rows
-from clozeworks.model.tasks.task import Feature, make_batch
+from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tasks.tokenizer import TextTokenizer, cut_lengths, tokenizer_files
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -250,7 +251,7 @@ def test_a_checkpoint_without_a_vocabulary_is_refused(tmp_path):
 
 
 def classify(path: Path, **options):
-    return find_task("classify", [path], FinetuneConfig(**options))
+    return read_classify([path], FinetuneConfig(**options))
 
 
 def test_classes_of_a_table_of_the_users_own(tmp_path):
@@ -294,15 +295,19 @@ def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
 
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; it is one of cola, sst2"):
-        find_task("sst", [], FinetuneConfig())
-    with pytest.raises(UserError, match="--text-pair is for classify; sst2 is read from"):
-        find_task("sst2", [], FinetuneConfig(text_pair="b"))
+        find_entry("sst", FinetuneConfig())
+    with pytest.raises(UserError, match="--text-pair is for classify; sst2 does not take it"):
+        find_entry("sst2", FinetuneConfig(text_pair="b"))
 
 
 def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:
     rng = np.random.default_rng(len(lengths))
     rows = (rng.integers(1, vocab_size, length).astype(np.int32) for length in lengths)
-    return [Feature(row, len(row) // 2, float(index % num_classes)) for index, row in enumerate(rows)]
+    dtype = np.float32 if num_classes == 1 else np.int64
+    return [
+        Feature((TokenRow(row, len(row) // 2),), np.array(index % num_classes, dtype=dtype), index)
+        for index, row in enumerate(rows)
+    ]
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 5])
@@ -317,9 +322,7 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
     theirs = transformers.BertForSequenceClassification(peer_config).eval()
     theirs.load_state_dict(ours.state_dict())
     batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
-    assert batch.target_B is not None
-    labels = batch.target_B if num_classes == 1 else batch.target_B.long()
-    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=labels)
+    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
     logits = ours(batch)
     torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
     loss = ours.loss(logits, batch)
@@ -333,8 +336,8 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
 
 def test_answers_are_probabilities(tmp_path):
     logits = [np.array([0.0, np.log(3)], dtype=np.float32), np.array([1000.0, 0.0], dtype=np.float32)]
-    first, second = GLUE["sst2"].answers(logits)
+    first, second = GLUE["sst2"].answers(logits, [], [])
     assert first["label"] == "positive"
     assert first["probabilities"] == {"negative": pytest.approx(0.25), "positive": pytest.approx(0.75)}
     assert second["probabilities"]["negative"] == 1
-    assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)]) == [{"score": 2.5}]
+    assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]

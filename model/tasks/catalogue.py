@@ -1,46 +1,61 @@
 """The tasks by their names on the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...pipeline.errors import UserError
 from ..finetune_config import FinetuneConfig
-from .classification import Classification
-from .classify import classify_metrics, read_classify
+from . import tables
+from .classify import read_classify, restore_classify
 from .glue import GLUE
 from .task import Task
 
 
-def find_task(name: str, training_files: Sequence[Path], config: FinetuneConfig) -> Task:
-    """Return the task `name`; what a task of the user's own is, its training files say.
+class Entry(NamedTuple):
+    """How a task is made."""
 
-    Raises `UserError` for an unknown name, and for columns named where the task fixes them.
+    read: Callable[[Sequence[Path], FinetuneConfig], Task]
+    """From its training files and the options."""
+    restore: Callable[[dict[str, Any]], Task]
+    """From what `Task.settings` gave."""
+    suffixes: tuple[str, ...] = tables.SUFFIXES
+    """Of its files; empty for any."""
+    options: tuple[str, ...] = ()
+    """The options that are for this task and not for all."""
+
+
+def _glue(name: str) -> Entry:
+    task = GLUE[name]
+
+    def read(files: Sequence[Path], config: FinetuneConfig) -> Task:
+        return replace(task, max_length=config.max_length or task.max_length)
+
+    return Entry(read, lambda settings: replace(task, max_length=settings["max_length"]))
+
+
+TASKS = {
+    **{name: _glue(name) for name in GLUE},
+    "classify": Entry(read_classify, restore_classify, options=("text", "text_pair", "label")),
+}
+TASK_OPTIONS = frozenset(option for entry in TASKS.values() for option in entry.options)
+
+
+def find_entry(name: str, config: FinetuneConfig) -> Entry:
+    """Return how the task `name` is made.
+
+    Raises `UserError` for an unknown name, and for an option that is for another task.
     """
-    if name == "classify":
-        return read_classify(training_files, config)
-    if name not in GLUE:
-        raise UserError(f"There is no task {name!r}; it is one of {', '.join([*GLUE, 'classify'])}.")
-    for option in ("text", "text_pair", "label"):
+    if name not in TASKS:
+        raise UserError(f"There is no task {name!r}; it is one of {', '.join(TASKS)}.")
+    for option in sorted(TASK_OPTIONS.difference(TASKS[name].options)):
         if getattr(config, option) is not None:
-            flag = option.replace("_", "-")
-            raise UserError(f"--{flag} is for classify; {name} is read from the columns of the official files.")
-    return replace(GLUE[name], max_length=config.max_length)
+            meant = ", ".join(task for task, entry in TASKS.items() if option in entry.options)
+            raise UserError(f"--{option.replace('_', '-')} is for {meant}; {name} does not take it.")
+    return TASKS[name]
 
 
 def saved_task(settings: dict[str, Any]) -> Task:
     """Return the task from what `Task.settings` gave."""
-    if settings["task"] in GLUE:
-        return replace(GLUE[settings["task"]], max_length=settings["max_length"])
-    labels = tuple(settings["labels"])
-    return Classification(
-        name=settings["task"],
-        text=tuple(settings["text"]),
-        text_pair=tuple(settings["text_pair"]),
-        label=tuple(settings["label"]),
-        labels=labels,
-        metrics=classify_metrics(labels),
-        by_index=False,
-        max_length=settings["max_length"],
-    )
+    return TASKS[settings["task"]].restore(settings)

@@ -18,8 +18,11 @@ from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..metrics import Metric
 from .tables import Row, read_rows
-from .task import Batch, Feature, TaskModel
+from .task import Batch, Feature, Recipe, TaskModel, TokenRow
 from .tokenizer import TextTokenizer
+
+GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
+"""The paper's for GLUE (section 4.1)."""
 
 
 class Example(NamedTuple):
@@ -47,10 +50,10 @@ class BertForSequenceClassification(TaskModel):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error where there is one output."""
-        assert batch.target_B is not None
+        assert batch.target is not None
         if outputs.shape[1] == 1:
-            return F.mse_loss(outputs.squeeze(1), batch.target_B)
-        return F.cross_entropy(outputs, batch.target_B.long())
+            return F.mse_loss(outputs.squeeze(1), batch.target)
+        return F.cross_entropy(outputs, batch.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ class Classification:
     max_short_share: float = 0.0
     """Share of a TSV's lines that may lack columns and are left out, as the published file is damaged."""
     max_length: int = 128
+    recipe: Recipe = GLUE_RECIPE
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -105,20 +109,39 @@ class Classification:
         known = ", ".join(self.labels[:10]) + (", …" if len(self.labels) > 10 else "")
         raise UserError(f"{row.where}: the label {text!r} in {column} is none of {known}.")
 
+    def group(self, example: Example) -> str:
+        """Return the first text, so that examples of the same one stay together."""
+        return example.text
+
     def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return the features of the examples, in order."""
+        """Return a feature for each example."""
         tokens_a = tokenizer.tokens_of([example.text for example in examples])
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
             tokens_b = tokenizer.tokens_of([example.text_pair or "" for example in examples])
         rows = (tokenizer.row(a, b, self.max_length) for a, b in zip(tokens_a, tokens_b, strict=True))
-        return [Feature(*row, example.target) for row, example in zip(rows, examples, strict=True)]
+        targets = (self._as_array(example.target) for example in examples)
+        return [
+            Feature((TokenRow(*row),), target, index)
+            for index, (row, target) in enumerate(zip(rows, targets, strict=True))
+        ]
+
+    def _as_array(self, target: float | None) -> np.ndarray | None:
+        return None if target is None else np.array(target, dtype=np.int64 if self.labels else np.float32)
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
         """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
-    def scores(self, outputs: Sequence[np.ndarray], examples: Sequence[Example]) -> dict[str, float]:
+    def tuned(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> "Classification":
+        """Return the task as it is; nothing is chosen after training."""
+        return self
+
+    def scores(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> dict[str, float]:
         """Return the metrics by name, the one that chooses between runs first; `outputs` are logits (K,)."""
         logits = np.stack(outputs)
         return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
@@ -135,7 +158,9 @@ class Classification:
             targets = targets.astype(np.int64)
         return {metric.__name__: metric(predictions, targets) for metric in self.metrics}
 
-    def answers(self, outputs: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    def answers(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> list[dict[str, Any]]:
         """Return for each row its label and the probability of each class, or its score."""
         if not self.labels:
             return [{"score": float(logits_K[0])} for logits_K in outputs]
@@ -145,6 +170,10 @@ class Classification:
             probabilities = dict(zip(self.labels, (odds / odds.sum()).tolist(), strict=True))
             answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
         return answers
+
+    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example], split: str) -> dict[str, bytes]:
+        """Return nothing: a table of the user's own has no official form."""
+        return {}
 
     def settings(self) -> dict[str, Any]:
         """Return what is kept in ``task.json``."""

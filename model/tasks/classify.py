@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ...pipeline.errors import UserError
 from ..finetune_config import FinetuneConfig
@@ -42,7 +43,22 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
         labels=labels,
         by_index=False,
         metrics=classify_metrics(labels),
-        max_length=config.max_length,
+        max_length=config.max_length or Classification.max_length,
+    )
+
+
+def restore_classify(settings: dict[str, Any]) -> Classification:
+    """Return the task from what `Classification.settings` gave."""
+    labels = tuple(settings["labels"])
+    return Classification(
+        name=settings["task"],
+        text=tuple(settings["text"]),
+        text_pair=tuple(settings["text_pair"]),
+        label=tuple(settings["label"]),
+        labels=labels,
+        metrics=classify_metrics(labels),
+        by_index=False,
+        max_length=settings["max_length"],
     )
 
 

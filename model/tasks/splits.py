@@ -15,13 +15,15 @@ HELD_OUT_SHARE = 0.1
 _WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
 
 
-def find_splits(data: str | Path) -> dict[str, list[Path]]:
+def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
     """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` that `data` holds.
 
     In a folder the names tell: the word itself (``dev.tsv``) goes before a name of several words that has it
     (``dev_ids.tsv``, ``validation-00000-of-00001.parquet``), and that before one that only holds it
     (``wnut17train.csv``). Several files of the same rank are one split, in the order of their names. A single file is
-    for training, whatever its name. Raises `UserError` where there are no files.
+    for training, whatever its name. Files with other `suffixes` are left aside; any will do where there are none.
+
+    Raises `UserError` where there are no files.
     """
     path = Path(data)
     if path.is_file():
@@ -29,12 +31,16 @@ def find_splits(data: str | Path) -> dict[str, list[Path]]:
     if not path.is_dir():
         raise UserError(f"There is no file or folder {data}.")
     ranked: dict[str, dict[int, list[Path]]] = {}
-    for file in sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file()):
+    for file in sorted(file for file in path.iterdir() if _has_suffix(file, suffixes) and file.is_file()):
         if split := _split_of(file):
             ranked.setdefault(split, {}).setdefault(_rank(file, split), []).append(file)
     if not ranked:
-        raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(SUFFIXES)}).")
+        raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(suffixes) or 'any'}).")
     return {split: files[min(files)] for split, files in ranked.items()}
+
+
+def _has_suffix(file: Path, suffixes: tuple[str, ...]) -> bool:
+    return not suffixes or file.suffix in suffixes
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:

@@ -1,6 +1,9 @@
 """What a task is: how its files are read, how an example becomes tensors, a head, and metrics.
 
-The trainer, prediction and evaluation know a task by `Task` alone. Shapes: B rows, L padded length, T real tokens.
+The trainer, prediction and evaluation know a task by `Task` alone. An example becomes one feature, or several where it
+is longer than a row (windows); a feature is one row of tokens, or several that are told apart (choices).
+
+Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,46 +18,76 @@ from ..bert import BertModel, real_tokens
 from ..config import ModelConfig
 from .tokenizer import TextTokenizer
 
+IGNORED = -100
+"""Class of a token that is not to be learned; `torch.nn.functional.cross_entropy` leaves it out."""
 
-class Feature(NamedTuple):
-    """What the model gets for an example."""
+
+class TokenRow(NamedTuple):
+    """One row of tokens."""
 
     input_ids: np.ndarray
     """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, int32, not padded."""
     segment_b_start: int
     """Index of B's first token; the row's length where there is no B."""
-    target: float | None
-    """Index of the class, or the score; None where there are no labels."""
+
+
+class Feature(NamedTuple):
+    """What the model gets of an example."""
+
+    rows: tuple[TokenRow, ...]
+    """One row; of a multiple-choice task one for each choice."""
+    target: np.ndarray | None
+    """int64: the index of the class, shape (), those of the first and last token of an answer (2,), or the class of
+    each token (L,), `IGNORED` where it has none; float32: a score, shape (). None where there are no labels."""
+    example: int
+    """Index of the example among those that were encoded together."""
+    context: Any = None
+    """What only the task itself looks at, to read the model's outputs: where the tokens stand in the text."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row.input_ids) for row in self.rows)
 
 
 class Batch(NamedTuple):
-    """Padded rows as `BertModel.forward` takes them, and their targets."""
+    """Padded rows as `BertModel.forward` takes them, and the targets of their features."""
 
     input_ids_BL: Tensor
     token_type_ids_BL: Tensor
     attention_mask_BL: Tensor
     token_index_T: Tensor
-    target_B: Tensor | None
-    """float32; None where there are no labels."""
+    target: Tensor | None
+    """As in `Feature`, along a first dimension N; None where there are no labels."""
 
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to `device`."""
         input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T = (x.to(device) for x in self[:4])
-        target_B = None if self.target_B is None else self.target_B.to(device)
-        return Batch(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T, target_B)
+        target = None if self.target is None else self.target.to(device)
+        return Batch(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T, target)
+
+
+class Recipe(NamedTuple):
+    """How a task is trained unless the user says otherwise."""
+
+    batch_size: int
+    epochs: float
+    learning_rates: tuple[float, ...]
 
 
 class TaskModel(nn.Module):
     """An encoder with the head of a task."""
 
     bert: BertModel
+    per_token: bool = False
+    """Whether the head says something of each token: outputs are then (N, L, ...)."""
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return what the head says of each row, (B, ...)."""
+        """Return what the head says of each feature, (N, ...)."""
         raise NotImplementedError
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss over the rows, a scalar."""
+        """Return the mean loss over the features, a scalar."""
         raise NotImplementedError
 
 
@@ -71,6 +104,11 @@ class Task(Protocol):
         """Longest row in tokens."""
         ...
 
+    @property
+    def recipe(self) -> Recipe:
+        """How the task is trained unless the user says otherwise."""
+        ...
+
     def read(self, path: Path, labelled: bool) -> Iterator[Any]:
         """Yield the examples in a file; raises `UserError` naming file and line."""
         ...
@@ -79,15 +117,28 @@ class Task(Protocol):
         """Return the unlabelled example on a line of plain text."""
         ...
 
+    def group(self, example: Any) -> str:
+        """Return the text whose examples stay together where a part is held out for development."""
+        ...
+
     def encode(self, examples: Sequence[Any], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return the features of the examples, in order."""
+        """Return the features of the examples, in their order."""
         ...
 
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with this task's head; its weights are not yet those of a checkpoint."""
         ...
 
-    def scores(self, outputs: Sequence[np.ndarray], examples: Sequence[Any]) -> dict[str, float]:
+    def tuned(self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]) -> "Task":
+        """Return the task with what is chosen on the dev examples after training (a threshold); itself if nothing is.
+
+        `outputs` are those of the model for each feature, float32, without padding.
+        """
+        ...
+
+    def scores(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
+    ) -> dict[str, float]:
         """Return the official metrics by name, the one that chooses between runs first."""
         ...
 
@@ -95,8 +146,17 @@ class Task(Protocol):
         """Return the metrics on `examples` of always answering what is most frequent in `train`."""
         ...
 
-    def answers(self, outputs: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-        """Return for each row what `predict` writes: the answer, and ``probabilities`` where there are classes."""
+    def answers(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
+    ) -> list[dict[str, Any]]:
+        """Return for each example what `predict` writes: the answer, and ``probabilities`` where there are classes."""
+        ...
+
+    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Any], split: str) -> dict[str, bytes]:
+        """Return the files, by name, in the form that the task's server or script takes; none where there is none.
+
+        `split` is the name of the examples' split as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
+        """
         ...
 
     def settings(self) -> dict[str, Any]:
@@ -109,14 +169,22 @@ class Task(Protocol):
 
 
 def make_batch(features: Sequence[Feature]) -> Batch:
-    """Pad the features to the longest of them."""
-    lengths = np.array([len(feature.input_ids) for feature in features])
+    """Pad the rows of the features to the longest of them, and the targets to the longest target."""
+    rows = [row for feature in features for row in feature.rows]
+    lengths = np.array([len(row.input_ids) for row in rows])
     places = np.arange(lengths.max())
     mask = torch.from_numpy(places < lengths[:, None])
     input_ids = np.zeros(mask.shape, dtype=np.int64)
-    input_ids[mask.numpy()] = np.concatenate([feature.input_ids for feature in features])
-    starts = np.array([feature.segment_b_start for feature in features])
+    input_ids[mask.numpy()] = np.concatenate([row.input_ids for row in rows])
+    starts = np.array([row.segment_b_start for row in rows])
     types = torch.from_numpy(places >= starts[:, None]) & mask
-    targets = [feature.target for feature in features if feature.target is not None]
-    target = torch.tensor(targets, dtype=torch.float32) if targets else None
-    return Batch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), target)
+    targets = [torch.from_numpy(feature.target) for feature in features if feature.target is not None]
+    return Batch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), _stack(targets))
+
+
+def _stack(targets: Sequence[Tensor]) -> Tensor | None:
+    if not targets:
+        return None
+    if targets[0].ndim == 0:
+        return torch.stack(list(targets))
+    return nn.utils.rnn.pad_sequence(list(targets), batch_first=True, padding_value=IGNORED)
