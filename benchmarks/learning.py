@@ -1,0 +1,130 @@
+"""Does our loop learn what `transformers` learns? Both train on the same rows, in the same order, by the same recipe.
+
+    python -m benchmarks.learning INSTANCES [--tokens 4000000] [--seeds 3] [--model tiny]
+
+For each seed one encoder is trained by `clozeworks.model.pretrain`, one as `transformers.BertForPreTraining` in a plain
+loop: padded batches, logits at every position, its own initial weights and dropout, the mean losses it computes itself.
+The optimiser, the learning rate and the clipping are BERT's for both. What counts is the loss on the validation split,
+by `clozeworks evaluate` for both; ours should lie within the spread of the seeds.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from clozeworks.model import data
+from clozeworks.model.checkpoint import read_tokenizer
+from clozeworks.model.config import ModelConfig, PretrainConfig
+from clozeworks.model.evaluate import evaluate
+from clozeworks.model.optim import MAX_GRADIENT_NORM, default_warmup, learning_rate, make_optimizer, set_learning_rate
+from clozeworks.model.pretrain import pretrain
+from rich.console import Console
+from rich.table import Table
+from torch.nn.utils import clip_grad_norm_
+from transformers import BertConfig
+
+MEASURED = ("mlm_loss", "mlm_accuracy", "nsp_accuracy")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("instances")
+    parser.add_argument("--tokens", type=int, default=4_000_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    # So narrow an encoder hardly learns more than word frequencies in this time from BERT's 0.02.
+    parser.add_argument("--initializer-range", type=float, default=0.08)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    rows = data.Sequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
+    steps = round(arguments.tokens / (rows.lengths.mean() * arguments.batch_size))
+    table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
+    losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
+    for seed in range(arguments.seeds):
+        config = PretrainConfig(
+            model=arguments.model,
+            steps=steps,
+            batch_size=arguments.batch_size,
+            learning_rate=arguments.learning_rate,
+            initializer_range=arguments.initializer_range,
+            seed=seed,
+            device="cpu",
+        )
+        for name, train in (("clozeworks", train_ours), ("transformers", train_theirs)):
+            started = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                train(config, arguments.instances, folder)
+                measured = evaluate(folder, arguments.instances, device="cpu")
+            losses[name].append(measured["mlm_loss"])
+            cells = [f"{measured[key]:.4f}" for key in MEASURED]
+            table.add_row(str(seed), name, *cells, f"{(time.perf_counter() - started) / 60:.1f}")
+            print(seed, name, *cells, flush=True)
+    Console().print(table)
+    for name, values in losses.items():
+        spread = f", from {min(values):.4f} to {max(values):.4f}"
+        print(f"{name}: mean validation MLM loss {statistics.mean(values):.4f}{spread}")
+
+
+def train_ours(config: PretrainConfig, instances: str, folder: str) -> None:
+    pretrain(config, [instances], folder)
+
+
+def train_theirs(config: PretrainConfig, instances: str, folder: str) -> None:
+    directory = data.open_instances(instances)
+    shape: dict[str, Any] = ModelConfig.named(
+        config.model,
+        vocab_size=directory.vocab_size,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout,
+        initializer_range=config.initializer_range,
+    ).to_hf()
+    torch.manual_seed(config.seed)
+    model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
+    # PyTorch's AdamW without its bias correction, which BERT's has not; tests/test_optim.py holds it against the formula.
+    optimizer = make_optimizer(model, config.weight_decay)
+    sequence, steps = data.Sequence(directory, config.seed), config.steps
+    for step in range(steps):
+        rows = sequence.rows(step * config.batch_size, (step + 1) * config.batch_size)
+        model(**peer_batch(rows)).loss.backward()
+        clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
+        set_learning_rate(optimizer, learning_rate(step, config.learning_rate, default_warmup(steps), steps))
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+    for name, content in read_tokenizer(instances).items():
+        (Path(folder) / name).write_bytes(content)
+
+
+def peer_batch(rows: data.Rows) -> dict[str, torch.Tensor]:
+    """Lay rows out as `transformers` takes them: padded, and -100 where nothing is to be predicted."""
+    width = int(rows.lengths.max())
+    ids, types, mask = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
+    labels = torch.full_like(ids, -100)
+    for row in range(len(rows)):
+        first, last = rows.offsets[row], rows.offsets[row + 1]
+        masked = slice(rows.masked_offsets[row], rows.masked_offsets[row + 1])
+        positions = torch.from_numpy(rows.masked_positions[masked].astype("int64"))
+        ids[row, : last - first] = torch.from_numpy(rows.input_ids[first:last].astype("int64"))
+        types[row, int(rows.segment_b_start[row]) : last - first] = 1
+        mask[row, : last - first] = 1
+        labels[row, positions] = torch.from_numpy(rows.masked_ids[masked].astype("int64"))
+    nsp = torch.from_numpy(rows.next_sentence_label.astype("int64"))
+    return {
+        "input_ids": ids,
+        "token_type_ids": types,
+        "attention_mask": mask,
+        "labels": labels,
+        "next_sentence_label": nsp,
+    }
+
+
+if __name__ == "__main__":
+    main()
