@@ -28,6 +28,7 @@ _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
 _PAGE_CLOSE = b"</page>"
+_HEAD_CLOSE = b"</siteinfo>"
 _DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding=["']([\w.-]{1,40})["']""")
 
 Blocks = Iterator[tuple[bool, bytes]]
@@ -61,7 +62,8 @@ def read_head(part: InputRange, file: BinaryIO) -> bytes:
     first = InputRange(path=part.path, name=part.name, format=part.format)
     for _, block in _blocks(first, file, None, Tally()):
         head += block
-        if _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
+        # In a multistream dump the head is a stream by itself: the next one need not be decompressed.
+        if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
             break
     return head.partition(_PAGE_OPEN)[0]
 
@@ -126,6 +128,9 @@ def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally
                 _skip_stream(part, stream, "it ends early", tally)
             decompressor, stream = bz2.BZ2Decompressor(), offset
             num_streams += 1
+            if not own:
+                # Who needs no more than the range stops here, before anything of this stream is decompressed.
+                yield False, b""
         if decompressor is None:
             continue
         try:
