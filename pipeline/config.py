@@ -29,14 +29,17 @@ def check(holds: bool, name: str, value: object, must: str) -> None:
 class IngestConfig:
     """How raw sources become documents."""
 
-    format: Literal["auto", "wikipedia", "text", "gutenberg", "parquet"] = option(
-        "auto", "What the sources are; auto goes by each file's name, and leaves out those in no known format."
+    format: Literal["auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "parquet", "hf"] = option(
+        "auto",
+        "What the sources are: a Wikipedia XML dump, WikiExtractor's output, plain text, Project Gutenberg's books, "
+        "JSON Lines, Parquet, or a data set of the Hugging Face hub or saved to disk. auto goes by each file's name, or "
+        "by its first bytes where the name says nothing, and leaves out those in no known format.",
     )
     language: str = option("auto", "Language code for sentence splitting; auto takes it from the source, else en.")
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto", "What a document is in plain text: a whole file, what stands between blank lines, or a line."
     )
-    text_column: str = option("text", "Column that holds the text, in Parquet.")
+    text_column: str = option("text", "Column that holds the text, in Parquet, JSON Lines and data sets.")
     shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")
     validation_share: float = option(0.005, "Share of the documents held out for validation (at least 2).")
     min_characters: int = option(200, "Leave out documents with fewer characters.")

@@ -1,0 +1,130 @@
+"""Rows that hold a text, of any table, as documents: in the columns of ``wikimedia/wikipedia`` or others.
+
+The columns are ``id``, ``url``, ``title`` and ``text``; only the text must be there. With a Wikimedia address in
+``url``, source and language are those of the wiki (``enwiki``, ``en``), and the id is the page's. In the extracted text
+of a wiki a paragraph is a line, and so is a heading or what is left of a list or a table; `is_prose_line` tells them
+apart. On 180 MB of English Wikipedia it leaves out 33 % of the lines, which hold 1.9 % of the words. Elsewhere every
+line is a paragraph.
+"""
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .records import RawDocument
+from .sentences import ends_sentence, normalise
+from .tally import Tally
+
+FIELDS = ("id", "url", "title")
+"""The columns that are read beside the text, where they are there."""
+
+# In bytes of UTF-8: a Chinese character or a Korean syllable counts for three letters, about what it says.
+SHORTEST_LINE_BYTES = 40
+SHORTEST_UNENDED_LINE_BYTES = 120
+
+_MARKUP_STARTS = tuple("|!{}<#*=")
+_WIKIMEDIA_ADDRESS = re.compile(
+    r"https?://([a-z-]+)\.(?:m\.)?"
+    r"(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)\.org(?![\w.-])"
+)
+# The one Wikipedia whose database kept the name of an older code.
+_DATABASE_CODES = {"be-tarask": "be-x-old"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """What the rows of one table have in common."""
+
+    name: str
+    """The table's name in messages."""
+    stem: str
+    """What the ids of its rows begin with, where they belong to no wiki."""
+    source: str
+    """The source of such rows."""
+    text_column: str = "text"
+    """The name of the column with the text."""
+    unit: str = "row"
+    """What a row's number counts: ``row``, or ``byte`` where it is the place of a line."""
+    extracted: bool = False
+    """Whether the texts are articles extracted from a wiki, even where their address does not say so."""
+
+    def place(self, number: int) -> str:
+        """Say where row `number` is, for messages."""
+        return f"{self.name}, {self.unit} {number}"
+
+
+def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally) -> RawDocument | None:
+    """Return the document of one row; None, and a count, where there is no text in it.
+
+    Its id is the page's in a wiki; elsewhere ``stem/id``, or ``stem#number`` in a row without ``id``, so that the
+    parts of one data set, each with its own ids, are all kept. `tally` gets the bad input ``no_text``,
+    ``text_is_no_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
+    """
+    text = row.get(table.text_column)
+    if not isinstance(text, str) or not text:
+        tally.skip("text_is_no_string" if text else "no_text", table.place(number))
+        return None
+    fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
+    row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
+    wiki = wiki_of(url)
+    lines = [line for line in text.split("\n") if line and not line.isspace()]
+    paragraphs = _article_paragraphs(lines, title, tally) if wiki or table.extracted else lines
+    if not paragraphs:
+        tally.count("rows_without_prose")
+        return None
+    identity = f"{table.stem}/{row_id}" if row_id else f"{table.stem}#{number}"
+    return RawDocument(
+        id=row_id if wiki and row_id else identity,
+        source=wiki.database if wiki else table.source,
+        title=title,
+        language=wiki.language if wiki else "",
+        paragraphs=paragraphs,
+    )
+
+
+def _article_paragraphs(lines: list[str], title: str, tally: Tally) -> list[str]:
+    """Return the lines of an extracted article that are prose, without the title above them."""
+    lines = [html.unescape(line) if "&" in line else line for line in lines]
+    if lines and lines[0].strip() == title:
+        lines = lines[1:]
+    paragraphs = [line for line in lines if is_prose_line(line)]
+    tally.count("lines_left_out", len(lines) - len(paragraphs))
+    return paragraphs
+
+
+def is_prose_line(line: str) -> bool:
+    """Whether a line of extracted Wikipedia text is a paragraph: no heading, list entry, or remains of markup.
+
+    Headings are short and WikiExtractor puts a full stop behind them, so a line below 40 bytes is none; one that does
+    not end a sentence must be three times as long.
+
+    >>> is_prose_line("History."), is_prose_line("Almonds are a rich source of oil, as studies show.")
+    (False, True)
+    """
+    line = line.strip()
+    if len(line) < SHORTEST_UNENDED_LINE_BYTES:
+        size = len(line.encode("utf-8", "surrogatepass"))
+        if size < (SHORTEST_LINE_BYTES if ends_sentence(line) else SHORTEST_UNENDED_LINE_BYTES):
+            return False
+    return not line.startswith(_MARKUP_STARTS)
+
+
+class _Wiki(NamedTuple):
+    database: str
+    language: str
+
+
+def wiki_of(url: str) -> _Wiki | None:
+    """Return database name and language of the wiki that an address belongs to; None where it is no wiki's.
+
+    >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
+    _Wiki(database='zh_yuewiki', language='zh-yue')
+    """
+    match = _WIKIMEDIA_ADDRESS.match(url)
+    if match is None:
+        return None
+    language, project = match.groups()
+    code = _DATABASE_CODES.get(language, language).replace("-", "_")
+    return _Wiki(code + ("wiki" if project == "wikipedia" else project), language)
