@@ -130,12 +130,15 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Work:
 
 def _fingerprint(entry: Input) -> dict[str, Any]:
     """Name an input by its size and by samples of its content: reading a whole dump twice would be slow."""
+    digest = entry.digest or digest_of(_sampled(entry))
+    return {"name": entry.name, "format": entry.format, "bytes": entry.num_bytes, "digest": digest}
+
+
+def _sampled(entry: Input) -> bytes:
     with storage.open_input(entry.path) as file:
-        if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES:
-            content = file.read()
-        else:
-            content = b"".join(_samples(file, entry.num_bytes))
-    return {"name": entry.name, "format": entry.format, "bytes": entry.num_bytes, "digest": digest_of(content)}
+        return (
+            file.read() if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES else b"".join(_samples(file, entry.num_bytes))
+        )
 
 
 def _samples(file: BinaryIO, num_bytes: int) -> Iterator[bytes]:

@@ -1,38 +1,49 @@
-"""What the user names on the command line, as ranges of files that can be read each on its own."""
+"""What the user names on the command line, as ranges of files that can be read each on its own.
 
+`FORMATS` says for each format how a file is cut into ranges and how a range is read. The format of a file is what
+``--format`` says; else its name tells it, or its first bytes where the name has no suffix (WikiExtractor's ``wiki_00``)
+or ``.json``, which may be anything.
+"""
+
+import json
 import os.path
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from . import storage
+from . import hub, storage
 from .books import read_book
 from .config import IngestConfig
 from .errors import UserError
+from .jsonl import json_table, read_json_lines
+from .lines import is_compressed, open_decompressed, plan_line_ranges, without_compression
 from .records import InputRange, RawDocument
-from .tables import plan_table_ranges, read_table
+from .tables import plan_table_ranges, read_data_set, read_table
 from .tally import Tally
+from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump_ranges, read_dump
 
-SUFFIXES = {
-    ".xml": "wikipedia",
-    ".xml.bz2": "wikipedia",
-    ".xml.gz": "wikipedia",
-    ".xml.xz": "wikipedia",
-    ".parquet": "parquet",
-    ".txt": "text",
-}
 MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 1 << 24
+KNOWN_NAMES = ".xml, .txt, .jsonl, .ndjson, .json, .parquet, WikiExtractor's wiki_00"
+
+_SNIFFED_BYTES = 1 << 16
+_DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
+_DUMP_INDEX_NAME = re.compile(r"-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
+_SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
 class Input(NamedTuple):
-    """One whole file to read."""
+    """One whole file, or data set, to read."""
 
     path: str
     name: str  # as in ids and messages, see `records.InputRange`
     format: str
     num_bytes: int
+    digest: str = ""
+    """Tells the content of what is no file."""
 
 
 class PlannedUnit(NamedTuple):
@@ -43,32 +54,71 @@ class PlannedUnit(NamedTuple):
 
 
 def find_inputs(sources: Sequence[str], output: str, config: IngestConfig) -> tuple[list[Input], list[str]]:
-    """Return every file that `sources` (files, folders, globs) name, in the order given, and the names left out.
+    """Return every file and data set that `sources` name, in the order given, and the names of the files left out.
 
-    Files of a folder that are in no known format are left out, unless ``--format`` says what they are. Raise
-    `UserError` where a source names no file, or one that another source named before, or holds the `output`.
+    A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that are in no known format
+    are left out, unless ``--format`` says what they are. Raise `UserError` where a source names no file, or one that
+    another source named before, or holds the `output`.
     """
     inputs: list[Input] = []
     left_out: list[str] = []
     for source in sources:
-        found = storage.find_files(source)
-        _refuse_output_within(source, output, found)
-        if not found:
-            raise UserError(f"{source} names no file: there is nothing there.")
-        known = {path: kind for path in found if (kind := _format_of(path, config))}
-        if not known:
-            raise UserError(
-                f"{source} names no file in a known format ({', '.join(SUFFIXES)}): rename it or say --format."
-            )
-        inputs.extend(Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items())
-        left_out.extend(_name_of(path, source) for path in found if path not in known)
+        if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
+            found = hub.open_set(source)
+            inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
+            continue
+        files, others = _find_files(source, output, config)
+        inputs.extend(files)
+        left_out.extend(others)
     _refuse_repeated(inputs)
     return inputs, left_out
 
 
+def _find_files(source: str, output: str, config: IngestConfig) -> tuple[list[Input], list[str]]:
+    found = storage.find_files(source)
+    _refuse_output_within(source, output, found)
+    if not found:
+        raise UserError(f"{source} names no file: there is nothing there.")
+    known = {path: kind for path in found if (kind := _format_of(path, config))}
+    if not known:
+        raise UserError(f"{source} names no file in a known format ({KNOWN_NAMES}): rename it or say --format.")
+    inputs = [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
+    return inputs, [_name_of(path, source) for path in found if path not in known]
+
+
 def _format_of(path: str, config: IngestConfig) -> str | None:
-    suffix = max((suffix for suffix in SUFFIXES if path.lower().endswith(suffix)), key=len, default="")
-    return SUFFIXES.get(suffix) if config.format == "auto" else config.format
+    """Return the format that ``--format``, the name or the first bytes of a file say; None where nothing does."""
+    name = posixpath.basename(path).lower()
+    if config.format != "auto":
+        return config.format
+    if _DUMP_NAME.search(name):
+        return "wikipedia"
+    if _DUMP_INDEX_NAME.search(name):
+        return None
+    suffix = posixpath.splitext(without_compression(name))[1]
+    return _SUFFIXES.get(suffix) or (_sniffed_format(path) if suffix in ("", ".json") else None)
+
+
+def _sniffed_format(path: str) -> str | None:
+    """Return the format that the first bytes of a file show."""
+    with open_decompressed(path, path, storage.open_input, Tally()) as file:
+        head = file.read(_SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(HEAD):
+        return "wikiextractor"
+    if head.startswith(b"<mediawiki") or (head.startswith(b"<?xml") and b"<mediawiki" in head):
+        return "wikipedia"
+    if head.startswith(b"PAR1") and not is_compressed(path):
+        return "parquet"
+    return "jsonl" if _begins_with_object(head) else None
+
+
+def _begins_with_object(head: bytes) -> bool:
+    """Whether a file's first line is a JSON object, or longer than its `head` and begins like one."""
+    line, end, _ = head.partition(b"\n")
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return not end and len(head) > _SNIFFED_BYTES // 2 and re.match(rb'\{\s*"', line) is not None
 
 
 def _name_of(path: str, source: str) -> str:
@@ -91,12 +141,14 @@ def _refuse_output_within(source: str, output: str, found: Iterable[str]) -> Non
 
 
 def _refuse_repeated(inputs: Sequence[Input]) -> None:
-    paths: set[str] = set()
+    places: dict[str, str] = {}
     named: dict[str, str] = {}
     for entry in inputs:
-        if (path := _absolute(entry.path)) in paths:
-            raise UserError(f"{entry.path} is named by two of the sources: give it once.")
-        paths.add(path)
+        path = _absolute(entry.path)
+        place = path if storage.is_remote(path) or entry.format == "hf" else os.path.realpath(path)
+        if (other := places.setdefault(place, entry.path)) is not entry.path:
+            same = f"{entry.path} is" if _absolute(other) == path else f"{other} and {entry.path} are one file,"
+            raise UserError(f"{same} named twice by the sources: give it once.")
         if (other := named.setdefault(entry.name, path)) != path:
             # Names stand in the ids of documents: the second would be taken for a copy of the first.
             raise UserError(f"{other} and {path} have one name, {entry.name}: give the folder that holds both.")
@@ -123,17 +175,77 @@ def plan_units(inputs: Sequence[Input]) -> list[PlannedUnit]:
 
 
 def _cut(entry: Input, range_bytes: int) -> list[InputRange]:
-    if entry.format == "wikipedia":
-        return plan_dump_ranges(entry.path, entry.name, entry.num_bytes, range_bytes)
-    if entry.format == "parquet":
-        return plan_table_ranges(entry.path, entry.name, storage.open_input)
-    return [InputRange(path=entry.path, name=entry.name, format=entry.format)]
+    if not entry.num_bytes and entry.format != "hf":
+        return [InputRange(path=entry.path, name=entry.name, format="empty")]
+    return FORMATS[entry.format].plan(entry, range_bytes)
 
 
 def read_range(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
     """Yield the documents of one range; what cannot be read is counted in `tally`."""
-    if part.format == "wikipedia":
-        return read_dump(part, storage.open_input, tally)
-    if part.format == "parquet":
-        return read_table(part, storage.open_input, tally, config.text_column)
-    return read_book(part, storage.open_input, tally, config.documents)
+    if part.format == "empty":
+        tally.skip("empty_file", part.name)
+        return iter(())
+    return FORMATS[part.format].read(part, config, tally)
+
+
+class Format(NamedTuple):
+    """How the files of one format are cut into ranges of about so many bytes, and how a range is read."""
+
+    plan: Callable[[Input, int], list[InputRange]]
+    read: Callable[[InputRange, IngestConfig, Tally], Iterator[RawDocument]]
+
+
+def _plan_dump(entry: Input, range_bytes: int) -> list[InputRange]:
+    return plan_dump_ranges(entry.path, entry.name, entry.num_bytes, range_bytes)
+
+
+def _plan_lines(entry: Input, range_bytes: int) -> list[InputRange]:
+    return plan_line_ranges(entry.path, entry.name, entry.format, entry.num_bytes, range_bytes)
+
+
+def _plan_table(entry: Input, range_bytes: int) -> list[InputRange]:
+    return plan_table_ranges(entry.path, entry.name, storage.open_input)
+
+
+def _plan_set(entry: Input, range_bytes: int) -> list[InputRange]:
+    return hub.plan_set_ranges(entry.path, entry.name)
+
+
+def _plan_whole(entry: Input, range_bytes: int) -> list[InputRange]:
+    return [InputRange(path=entry.path, name=entry.name, format=entry.format)]
+
+
+def _read_dump(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_dump(part, storage.open_input, tally)
+
+
+def _read_extracted(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_extracted(part, storage.open_input, tally)
+
+
+def _read_json_lines(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_json_lines(part, storage.open_input, tally, json_table(part.name, config.text_column))
+
+
+def _read_table(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_table(part, storage.open_input, tally, config.text_column)
+
+
+def _read_set(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_data_set(part, tally, config.text_column)
+
+
+def _read_book(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    opened = partial(open_decompressed, name=part.name, open_file=storage.open_input, tally=tally)
+    return read_book(part, opened, tally, config.documents)
+
+
+FORMATS = {
+    "wikipedia": Format(_plan_dump, _read_dump),
+    "wikiextractor": Format(_plan_lines, _read_extracted),
+    "jsonl": Format(_plan_lines, _read_json_lines),
+    "parquet": Format(_plan_table, _read_table),
+    "hf": Format(_plan_set, _read_set),
+    "text": Format(_plan_whole, _read_book),
+    "gutenberg": Format(_plan_whole, _read_book),
+}

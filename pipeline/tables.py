@@ -1,4 +1,4 @@
-"""Parquet files as documents: one row a document, in ranges of row groups. What a row becomes is for `rows` to say."""
+"""Parquet files and data sets as documents: one row a document. What a row becomes is for `rows` to say."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import hub
 from .errors import UserError
 from .records import InputRange, RawDocument
 from .rows import FIELDS, Table, row_document
@@ -49,13 +50,13 @@ def read_table(
     with open_file(source.path) as stream:
         # With a small buffer and no pre-buffering a row group is not in memory as a whole.
         table = pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER_BYTES)
-        columns = text_columns(table.schema_arrow, source.path, text_column)
+        columns = _text_columns(table.schema_arrow, source.path, text_column)
         sizes = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
         for group in range(source.start, len(sizes) if source.stop is None else source.stop):
             row_number = sum(sizes[:group])
             try:
                 for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-                    yield from batch_documents(batch, row_number, rows_of, tally)
+                    yield from _documents(batch, row_number, rows_of, tally)
                     row_number += batch.num_rows
             except (pa.ArrowException, OSError) as error:
                 # An error number means that the disk or the network failed, not that the data is bad.
@@ -64,7 +65,22 @@ def read_table(
                 tally.skip("unreadable_row_group", f"{source.name}, row group {group}")
 
 
-def text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
+def read_data_set(part: InputRange, tally: Tally, text_column: str = "text") -> Iterator[RawDocument]:
+    """Yield the documents of a range of a data set that `hub` opens, a batch of rows in memory at a time.
+
+    The source of rows of no wiki is the data set's name. Raise `UserError` where `text_column` is no text column.
+    """
+    found = hub.open_set(part.path)
+    columns = _text_columns(found.schema, part.name, text_column) if found.schema else None
+    for batch in hub.range_batches(part, columns, tally):
+        columns = columns or _text_columns(batch.rows.schema, part.name, text_column)
+        table = Table(
+            name=f"{found.source}:{batch.part}", stem=batch.part, source=found.source, text_column=text_column
+        )
+        yield from _documents(batch.rows.select(columns), batch.first_row, table, tally)
+
+
+def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     """Return the names of the columns to read; raise `UserError` where there is no text in `text_column`."""
     if text_column not in schema.names:
         raise UserError(f"{path} has no column {text_column!r} but {', '.join(schema.names)}: give --text-column.")
@@ -74,8 +90,8 @@ def text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     return [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
 
 
-def batch_documents(batch: pa.RecordBatch, first_row: int, table: Table, tally: Tally) -> Iterator[RawDocument]:
-    """Yield the documents of the rows of a batch, the first of which is row `first_row` of its `table`."""
+def _documents(batch: pa.RecordBatch, first_row: int, table: Table, tally: Tally) -> Iterator[RawDocument]:
+    """Yield the documents of the rows of a batch, the first of which has the number `first_row`."""
     columns = [_values(batch.column(name)) for name in batch.schema.names]
     for number, values in enumerate(zip(*columns, strict=True), first_row):
         if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, tally):

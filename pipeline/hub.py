@@ -1,0 +1,317 @@
+"""Data sets of the Hugging Face hub, or saved to disk, by ``datasets``: streamed, never downloaded as a whole.
+
+A data set is named ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before it, or by the path of a
+folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data files (``PATH[:config[:split]]``).
+``datasets`` is imported only inside the functions; this module needs neither Beam nor sentencex.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from . import storage
+from .errors import UserError
+from .records import InputRange
+from .stage import digest_of
+from .tally import Tally
+
+PREFIX = "hf:"
+DEFAULT_SPLIT = "train"
+RANGE_BYTES = 1 << 24
+BATCH_ROWS = 128
+REACH_TIMEOUT_S = 15.0
+
+_SAVED_MARKS = ("state.json", "dataset_dict.json")
+_HEAD_BYTES = 1 << 16
+_MAX_LISTED = 10
+_HUB_NAME = re.compile(r"([\w-][\w.-]*(?:/[\w-][\w.-]*)?)(?:@([^:]+))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """One split of a data set, open for reading."""
+
+    address: str
+    """What opens the very same rows again, in any process: the name with all its parts."""
+    source: str
+    """The data set's own name: ``wikimedia/wikipedia``, or that of the folder."""
+    part: str
+    """Configuration and split: ``20231101.en/train``."""
+    num_bytes: int
+    """Size of the rows or of the files; 0 where nothing says it."""
+    digest: str
+    """Tells its content."""
+    rows: Any
+    """A ``datasets.Dataset`` where it was saved to disk, else a ``datasets.IterableDataset``."""
+
+    @property
+    def name(self) -> str:
+        """How messages name it: ``wikimedia/wikipedia:20231101.en/train``."""
+        return f"{self.source}:{self.part}"
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The types of the columns; None where they show only in reading."""
+        return self.rows.features.arrow_schema if self.rows.features else None
+
+
+class Batch(NamedTuple):
+    """Some rows of a data set that follow each other."""
+
+    part: str
+    """What they are part of: ``20231101.en/train``, and the shard's number where the data set is streamed."""
+    first_row: int
+    """The number of the first in that part."""
+    rows: pa.RecordBatch
+
+
+class _Name(NamedTuple):
+    path: str
+    revision: str | None
+    parts: list[str]
+
+
+def is_saved(path: str) -> bool:
+    """Tell whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in _SAVED_MARKS)
+
+
+def splits(name: str) -> list[str]:
+    """Return the names of the splits of a data set, in the configuration that `name` says.
+
+    Raise `UserError` where there is no such data set or configuration, or where the hub cannot be reached.
+    """
+    named = _parse(name)
+    return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[1])
+
+
+def open_rows(name: str, split: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one split as plain Python values by column; by default the split that `name` says, or train.
+
+    Raise `UserError` where there is no such data set, configuration or split, or where the hub cannot be reached.
+    """
+    return iter(_open(_parse(name), split).rows)
+
+
+@lru_cache(maxsize=8)
+def open_set(name: str) -> DataSet:
+    """Open one split of a data set; no rows are read yet.
+
+    Raise `UserError` where there is no such data set, configuration or split (it lists those there are), or, within
+    seconds, where the hub cannot be reached.
+    """
+    return _open(_parse(name))
+
+
+def plan_set_ranges(path: str, name: str) -> list[InputRange]:
+    """Cut a data set into ranges: of rows where it was saved to disk, else of its shards, one each.
+
+    Args:
+        path: the address of the data set.
+        name: its name in messages.
+    """
+    rows = open_set(path).rows
+    count = len(rows) if _is_on_disk(rows) else rows.num_shards
+    num_ranges = min(count, -(-rows.data.nbytes // RANGE_BYTES)) if _is_on_disk(rows) else count
+    bounds = [count * index // num_ranges for index in range(num_ranges + 1)] if count else []
+    return [InputRange(path=path, name=name, format="hf", start=start, stop=stop) for start, stop in pairwise(bounds)]
+
+
+def range_batches(part: InputRange, columns: Sequence[str] | None, tally: Tally) -> Iterator[Batch]:
+    """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
+
+    `tally` gets ``unreadable_shard``: a shard of which the rest, from a damaged place on, is left out.
+    """
+    found = open_set(part.path)
+    rows = found.rows.select_columns(list(columns)) if columns else found.rows
+    rows = rows.with_format("arrow")
+    if _is_on_disk(rows):
+        yield from _batches(rows.select(range(part.start, part.stop or 0)), found.part, part.start)
+        return
+    for index in range(part.start, part.stop or 0):
+        shard = rows.shard(num_shards=rows.num_shards, index=index)
+        try:
+            yield from _batches(shard, f"{found.part}/{index}", 0)
+        except (ValueError, pa.ArrowException, OSError) as error:
+            # An error number or one of these classes means that the disk or the network failed, not the data.
+            if isinstance(error, OSError) and (error.errno or isinstance(error, ConnectionError | TimeoutError)):
+                raise
+            tally.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
+
+
+def _batches(rows: Any, part: str, first_row: int) -> Iterator[Batch]:
+    for table in rows.iter(batch_size=BATCH_ROWS):
+        for batch in table.to_batches():
+            yield Batch(part, first_row, batch)
+            first_row += batch.num_rows
+
+
+def _is_on_disk(rows: Any) -> bool:
+    return hasattr(rows, "select")
+
+
+def _parse(name: str) -> _Name:
+    """Return the parts of a data set's name; raise `UserError` where it can be none."""
+    name = name.removeprefix(PREFIX)
+    if os.path.isdir(name):
+        return _Name(name, None, [])
+    head, *parts = name.split(":")
+    if os.path.isdir(head):
+        return _Name(head, None, parts)
+    match = _HUB_NAME.fullmatch(head)
+    if match is None or len(parts) > 2:
+        raise UserError(
+            f"{PREFIX}{name} is neither a folder nor the name of a data set: give {PREFIX}owner/name, "
+            f"{PREFIX}owner/name:config, {PREFIX}owner/name:config:split or {PREFIX}FOLDER."
+        )
+    return _Name(match[1], match[2], parts)
+
+
+def _open(named: _Name, split: str | None = None) -> DataSet:
+    return _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)
+
+
+def _open_saved(named: _Name, split: str | None) -> DataSet:
+    found = _saved_splits(named)
+    split = _chosen("split", split or next(iter(named.parts), None), list(found), DEFAULT_SPLIT, named)
+    rows = found[split]
+    return DataSet(
+        address=f"{PREFIX}{named.path}:{split}",
+        source=_folder_name(named.path),
+        part=split,
+        num_bytes=rows.data.nbytes,
+        digest=digest_of({"fingerprint": rows._fingerprint, "columns": str(rows.features)}),
+        rows=rows,
+    )
+
+
+def _saved_splits(named: _Name) -> Mapping[Any, Any]:
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        found = load_from_disk(named.path)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise UserError(f"{named.path} cannot be read as a saved data set: {_one_line(error)}.") from error
+    return found if isinstance(found, DatasetDict) else {str(found.split or DEFAULT_SPLIT): found}
+
+
+def _open_streamed(named: _Name, split: str | None) -> DataSet:
+    (config, *asked), found = _streamed_splits(named)
+    split = _chosen("split", split or next(iter(asked), None), list(found), DEFAULT_SPLIT, named)
+    rows = found[split]
+    on_disk = os.path.isdir(named.path)
+    files = storage.find_files(named.path) if on_disk else {}
+    pinned = named.path if on_disk else f"{named.path}@{named.revision}"
+    content = _file_heads(files) if on_disk else {"revision": named.revision, "config": config, "split": split}
+    return DataSet(
+        address=f"{PREFIX}{pinned}:{config}:{split}",
+        source=_folder_name(named.path) if on_disk else named.path,
+        part=split if config == "default" else f"{config}/{split}",
+        num_bytes=sum(files.values()) or rows.info.download_size or rows.info.dataset_size or 0,
+        digest=digest_of(content),
+        rows=rows,
+    )
+
+
+def _streamed_splits(named: _Name) -> tuple[list[str], Mapping[Any, Any]]:
+    """Return the parts of the name, the configuration completed, and the splits of that."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    with _errors_told(named.path):
+        configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
+        default = datasets.get_dataset_default_config_name(named.path, revision=named.revision)
+        parts = named.parts
+        if len(configs) == 1 and len(parts) == 1 and parts != configs:
+            parts = [*configs, *parts]  # where nobody speaks of configurations it is the split
+        config = _chosen("configuration", next(iter(parts), None), configs, default, named)
+        found = datasets.load_dataset(named.path, config, streaming=True, revision=named.revision)
+    return [config, *parts[1:]], found
+
+
+def _pinned(named: _Name) -> _Name:
+    """Ask the hub for the revision that the name means now, so that every process reads the same rows.
+
+    This is one request, not repeated: without it ``datasets`` tries for half a minute to reach the hub.
+    """
+    if os.path.isdir(named.path):
+        return named
+    from huggingface_hub import HfApi, errors
+
+    try:
+        revision = HfApi().dataset_info(named.path, revision=named.revision, timeout=REACH_TIMEOUT_S).sha
+    except errors.GatedRepoError as error:
+        raise UserError(f"{PREFIX}{named.path} is gated: ask for access on its page, then `hf auth login`.") from error
+    except errors.RepositoryNotFoundError as error:
+        reason = "is neither a folder here nor a data set of the Hugging Face hub, or it is private"
+        raise UserError(f"{PREFIX}{named.path} {reason}: mend the name, or log in by `hf auth login`.") from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(f"{PREFIX}{named.path} has no revision {named.revision!r}.") from error
+    except Exception as error:  # the hub's client changed its HTTP library, and its errors with it, more than once
+        raise _unreachable(named.path, error) from error
+    return named._replace(revision=revision)
+
+
+@contextmanager
+def _errors_told(path: str) -> Iterator[None]:
+    """Turn what ``datasets`` raises for a data set that it cannot open into a `UserError`."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise _unreachable(path, error) from error
+    except RuntimeError as error:
+        if "scripts are no longer supported" not in str(error):
+            raise
+        hint = f"try the hub's own conversion, {PREFIX}{path}@refs/convert/parquet"
+        raise UserError(f"{PREFIX}{path} is a loading script, which datasets no longer runs: {hint}.") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{PREFIX}{path} cannot be opened: {_one_line(error)}.") from error
+
+
+def _unreachable(path: str, error: Exception) -> UserError:
+    return UserError(
+        f"{PREFIX}{path} is no folder here, and the Hugging Face hub cannot be reached ({_one_line(error)}): mend the "
+        f"name or the network, or save_to_disk the data set where there is one and give {PREFIX}FOLDER."
+    )
+
+
+def _chosen(what: str, asked: str | None, found: list[str], default: str | None, named: _Name) -> str:
+    """Return the configuration or split that was asked for, or the one that goes without saying."""
+    if asked in found:
+        return str(asked)
+    if asked is None and default in found:
+        return str(default)
+    if asked is None and len(found) == 1:
+        return found[0]
+    name = PREFIX + named.path
+    near = difflib.get_close_matches(asked or "", found, _MAX_LISTED) or found[:_MAX_LISTED]
+    listed = ", ".join(near) + (f" and {len(found) - len(near)} more" if len(found) > len(near) else "")
+    if asked is None:
+        raise UserError(f"{name} has several {what}s: say which of {listed}.")
+    raise UserError(f"{name} has no {what} {asked!r}; there is {listed}.")
+
+
+def _file_heads(files: dict[str, int]) -> list[Any]:
+    """Name the files of a folder by place, size and the digest of their first bytes."""
+    heads = []
+    root = os.path.commonpath(files)
+    for path, num_bytes in files.items():
+        with storage.open_input(path) as file:
+            heads.append([os.path.relpath(path, root), num_bytes, digest_of(file.read(_HEAD_BYTES))])
+    return heads
+
+
+def _folder_name(path: str) -> str:
+    return os.path.basename(os.path.abspath(path))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
