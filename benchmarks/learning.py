@@ -23,6 +23,7 @@ from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.evaluate import evaluate
 from clozeworks.model.optim import MAX_GRADIENT_NORM, default_warmup, learning_rate, make_optimizer, set_learning_rate
 from clozeworks.model.pretrain import pretrain
+from clozeworks.model.sequence import Sequence
 from rich.console import Console
 from rich.table import Table
 from torch.nn.utils import clip_grad_norm_
@@ -44,7 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    rows = data.Sequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
+    rows = Sequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
     steps = round(arguments.tokens / (rows.lengths.mean() * arguments.batch_size))
     table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
     losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
@@ -88,9 +89,9 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str) -> None:
     ).to_hf()
     torch.manual_seed(config.seed)
     model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
-    # PyTorch's AdamW without its bias correction, which BERT's has not; tests/test_optim.py holds it against the formula.
+    # PyTorch's AdamW without bias correction, as BERT's; tests/test_optim.py holds it against the formula.
     optimizer = make_optimizer(model, config.weight_decay)
-    sequence, steps = data.Sequence(directory, config.seed), config.steps
+    sequence, steps = Sequence(directory, config.seed), config.steps or 0
     for step in range(steps):
         rows = sequence.rows(step * config.batch_size, (step + 1) * config.batch_size)
         model(**peer_batch(rows)).loss.backward()

@@ -24,6 +24,7 @@ from clozeworks.model.device import peak_flops
 from clozeworks.model.flops import update_flops
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
+from clozeworks.model.sequence import Sequence
 from datasets import IterableDataset, load_dataset
 from rich.console import Console
 from rich.table import Table
@@ -47,7 +48,7 @@ def main() -> None:
     logging.getLogger("datasets").setLevel(logging.ERROR)
     directory = data.open_instances(arguments.instances)
     print_loaders(directory)
-    rows = data.Sequence(directory, 0).rows(0, arguments.rows)
+    rows = Sequence(directory, 0).rows(0, arguments.rows)
     table = Table("model", "trainer", "ms an update", "real tokens/s", "ratio", title=describe(rows))
     for column in ("MFU", "peak GiB") if ON_GPU else ():
         table.add_column(column)
@@ -165,7 +166,7 @@ def print_loaders(directory: data.InstanceDirectory) -> None:
 
 
 def our_loader(directory: data.InstanceDirectory) -> float:
-    sequence = data.Sequence(directory, 0)
+    sequence = Sequence(directory, 0)
     started = time.process_time()
     for first in range(0, LOADER_ROWS, 256):
         data.make_batches(sequence.rows(first, first + 256), 256)

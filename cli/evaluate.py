@@ -11,7 +11,15 @@ from .made import Made
 @click.argument("model", metavar="RUN")
 @click.argument("data", metavar="DATA")
 @click.option("--split", default="validation", show_default=True, help="Which split of instances to use.")
-def evaluate(model: str, data: str, split: str) -> Made:
+@click.option("--batch-size", type=click.IntRange(1), help="Rows of instances computed at once.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute; auto takes a GPU if there is one.",
+)
+def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> Made:
     """Measure the model in RUN on DATA.
 
     A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with pre-training heads) is measured on
@@ -21,9 +29,9 @@ def evaluate(model: str, data: str, split: str) -> Made:
     if (Path(model) / "task.json").exists():
         from ..model.predict import evaluate_task
 
-        measured = evaluate_task(model, data)
+        measured = evaluate_task(model, data, device)
     else:
         from ..model.evaluate import evaluate as evaluate_pretrained
 
-        measured = evaluate_pretrained(model, data, split)
+        measured = evaluate_pretrained(model, data, split, device, batch_size)
     return Made("evaluate", model, [(name.replace("_", " "), f"{value:,.4g}") for name, value in measured.items()])

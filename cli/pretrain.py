@@ -23,6 +23,7 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
 
     RUN is at every checkpoint a model that `transformers` loads. The same command goes on with an unfinished run.
     """
+    from ..model.curve import can_draw
     from ..model.pretrain import pretrain as run_pretrain
 
     config = make_config(PretrainConfig, values)
@@ -30,7 +31,10 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
         summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
     if summary["status"] == "interrupted":
         raise click.Abort
-    return Made("pretrain", output, _rows(summary))
+    rows = _rows(summary)
+    if not can_draw():
+        rows.append(("loss curve", "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"))
+    return Made("pretrain", output, rows)
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -19,6 +19,9 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
+MASK_RATE = 0.15
+MASK_SPLIT = (80, 10, 10)
+DEFAULT_STEPS = 1_000_000
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 
 
@@ -102,9 +105,31 @@ class PretrainConfig:
         "mlm+nsp",
         "What is learned: masked tokens and next sentences, masked tokens alone, or every token from its left.",
     )
-    steps: int = option(1_000_000, "Number of updates of the weights.")
+    steps: int | None = option(
+        None, "Number of updates of the weights: 1,000,000, where neither --tokens nor --hours is given instead."
+    )
+    tokens: int | None = option(
+        None, "Number of tokens to train on, padding not counted; gives the steps by the mean length of the rows."
+    )
+    hours: float | None = option(
+        None,
+        "Time to train for; the learning rate follows the clock, and the time of earlier parts of an interrupted run "
+        "counts. As the clock differs from run to run, so do the weights, and a resumed run's too.",
+    )
     phase_shares: tuple[float, float] = option(
         (0.9, 0.1), "Shares of the steps on the first and on the second directory, where two are given."
+    )
+    dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
+        "none", "Draw masks anew for each epoch, of single tokens, whole words, or spans; none takes those stored."
+    )
+    mask_rate: float = option(MASK_RATE, "Share of each row's tokens to predict, with --dynamic-masking.")
+    mask_split: tuple[int, int, int] = option(
+        MASK_SPLIT,
+        "Percentages of predicted tokens that become [MASK], become a random token, or are kept, with "
+        "--dynamic-masking.",
+    )
+    duplicates_per_epoch: int | None = option(
+        None, "Go in each epoch over so many of the stored passes over the documents, in turn; by default over all."
     )
     batch_size: int = option(256, "Rows in each update, over all GPUs and micro-batches together.")
     micro_batch_size: int | None = option(
@@ -130,19 +155,42 @@ class PretrainConfig:
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
 
     def __post_init__(self) -> None:
-        for name in ("num_layers", "hidden_size", "num_heads", "intermediate_size", "micro_batch_size"):
+        self._check_budget()
+        self._check_masking()
+        shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
+        for name in (*shape, "micro_batch_size", "duplicates_per_epoch"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("steps", "batch_size", "evaluate_every", "checkpoint_every", "keep"):
+        for name in ("batch_size", "evaluate_every", "checkpoint_every", "keep"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
         check(self.initializer_range > 0, "initializer_range", self.initializer_range, "must be above 0")
-        shares_ok = all(share > 0 for share in self.phase_shares) and abs(sum(self.phase_shares) - 1) < 1e-6
-        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that add up to 1")
         check(self.learning_rate > 0, "learning_rate", self.learning_rate, "must be above 0")
-        warmup_ok = self.warmup_steps is None or 0 <= self.warmup_steps <= self.steps
-        check(warmup_ok, "warmup_steps", self.warmup_steps, f"must lie between 0 and --steps ({self.steps})")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
-        shape = [self.num_layers, self.hidden_size, self.num_heads, self.intermediate_size]
-        free = self.checkpoint is None or not any(shape)
+        free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
         check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; leave out the shape options")
+
+    def _check_budget(self) -> None:
+        given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
+        for name in given:
+            check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
+        if len(given) > 1:
+            raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; leave one out.")
+        steps = self.steps or DEFAULT_STEPS
+        warmup_ok = self.warmup_steps is None or 0 <= self.warmup_steps <= steps or self.tokens
+        check(bool(warmup_ok), "warmup_steps", self.warmup_steps, f"must lie between 0 and --steps ({steps})")
+        no_warmup = self.hours is None or self.warmup_steps is None
+        check(no_warmup, "warmup_steps", self.warmup_steps, "with --hours a tenth of the time is the warm-up")
+        shares_ok = all(share > 0 for share in self.phase_shares) and abs(sum(self.phase_shares) - 1) < 1e-6
+        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that add up to 1")
+
+    def _check_masking(self) -> None:
+        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must lie above 0 and up to 0.4")
+        parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
+        check(parts_ok and sum(self.mask_split) == 100, "mask_split", self.mask_split, "must be three parts of 100")
+        draws = self.dynamic_masking != "none"
+        for name, default in (("mask_rate", MASK_RATE), ("mask_split", MASK_SPLIT)):
+            value = getattr(self, name)
+            check(draws or value == default, name, value, "the stored masks stay without --dynamic-masking")
+        possible = not (draws and self.objective == "ltr")
+        check(possible, "dynamic_masking", self.dynamic_masking, "--objective ltr reads no masks; leave it out")

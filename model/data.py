@@ -1,10 +1,4 @@
-"""Instances from Parquet to tensors, in an order that is a formula.
-
-The rows of a directory make one endless sequence, epoch after epoch. Row groups are drawn in an order that depends
-on (seed, epoch); each few in a row make a block of some 65,536 rows, whose rows are shuffled by (seed, epoch, block).
-Rows lie shuffled in their shards already, so this is as good as a full shuffle; and the row at any position is found
-without reading what comes before, so that a run resumes at once. Step k takes positions k * batch size onwards, and
-a rank its part of them: the order does not depend on the number of GPUs.
+"""Instances from Parquet to tensors (in which order: see `sequence`).
 
 Everything is columnar: a row group becomes flat NumPy arrays, and a batch is made by arithmetic on their offsets.
 """
@@ -26,9 +20,7 @@ import torch
 from torch import Tensor
 
 from ..pipeline.errors import UserError
-from ..pipeline.seeding import rng_for
 
-BLOCK_ROWS = 65_536
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
 T = TypeVar("T")
 
@@ -40,6 +32,10 @@ class RowGroup(NamedTuple):
     number: int
     first_row: int
     num_rows: int
+    num_tokens: int
+    """Special tokens counted, padding not: there is none in the files."""
+    duplicate: int | None
+    """Which pass over the documents its rows belong to; None where the footer does not tell."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,11 @@ class InstanceDirectory:
     def num_rows(self) -> int:
         """Number of rows of the split."""
         return sum(group.num_rows for group in self.row_groups)
+
+    @cached_property
+    def mean_length(self) -> float:
+        """Mean number of tokens in a row, without padding."""
+        return sum(group.num_tokens for group in self.row_groups) / self.num_rows
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,15 @@ def _read_footer(path: str) -> pq.FileMetaData:
 
 
 def _row_groups(shard: str, footer: pq.FileMetaData) -> Iterator[RowGroup]:
+    paths = [footer.schema.column(index).path for index in range(footer.num_columns)]
+    tokens, duplicate = (paths.index(path) for path in ("input_ids.list.element", "duplicate"))
     first_row = 0
     for number in range(footer.num_row_groups):
-        num_rows = footer.row_group(number).num_rows
-        yield RowGroup(shard, number, first_row, num_rows)
-        first_row += num_rows
+        group = footer.row_group(number)
+        statistics = group.column(duplicate).statistics
+        known = statistics.min if statistics and statistics.has_min_max else None
+        yield RowGroup(shard, number, first_row, group.num_rows, group.column(tokens).num_values, known)
+        first_row += group.num_rows
 
 
 def _notes(footer: pq.FileMetaData) -> tuple[int, int, str]:
@@ -246,76 +251,6 @@ def concatenate(parts: list[Rows]) -> Rows:
 
     masked = (join("masked_positions"), join("masked_ids"), offsets("num_masked"))
     return Rows(join("input_ids"), offsets("lengths"), *masked, join("segment_b_start"), join("next_sentence_label"))
-
-
-class Sequence:
-    """The endless sequence of the rows of a directory, epoch after epoch, as a formula of (seed, epoch, position).
-
-    It keeps in memory the two blocks last read, which is all that batches of ascending positions need.
-    """
-
-    def __init__(self, directory: InstanceDirectory, seed: int):
-        self.directory = directory
-        self.seed = seed
-        mean_rows = directory.num_rows / len(directory.row_groups)
-        self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
-        self._blocks: dict[tuple[int, int], tuple[Rows, np.ndarray]] = {}
-        self._ends: dict[int, np.ndarray] = {}
-
-    def rows(self, start: int, stop: int) -> Rows:
-        """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
-        parts = []
-        for epoch, block, first, last in self._pieces(start, stop):
-            rows, order = self._block(epoch, block)
-            parts.append(select(rows, order[first:last]))
-        return concatenate(parts)
-
-    def locate(self, position: int) -> str:
-        """Return the shard and the row in it that stand at `position`, for messages."""
-        epoch, block, first, _ = next(self._pieces(position, position + 1))
-        row = int(self._row_order(epoch, block)[first])
-        for group in self._block_groups(epoch, block):
-            if row < group.num_rows:
-                return f"{group.shard} row {group.first_row + row}"
-            row -= group.num_rows
-        raise AssertionError("a block's order names only its own rows")
-
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        # Cut the positions by epoch and block: (epoch, block, first, last + 1 within the block).
-        while start < stop:
-            epoch, offset = divmod(start, self.directory.num_rows)
-            if epoch not in self._ends:
-                self._ends = {epoch: self._block_ends(epoch)}
-            ends = self._ends[epoch]
-            block = int(np.searchsorted(ends, offset, side="right"))
-            block_start = int(ends[block - 1]) if block else 0
-            num_taken = min(stop - start, int(ends[block]) - offset)
-            yield epoch, block, offset - block_start, offset - block_start + num_taken
-            start += num_taken
-
-    def _group_order(self, epoch: int) -> np.ndarray:
-        return rng_for(self.seed, "order", epoch).permutation(len(self.directory.row_groups))
-
-    def _block_groups(self, epoch: int, block: int) -> list[RowGroup]:
-        first = block * self.groups_per_block
-        chosen = self._group_order(epoch)[first : first + self.groups_per_block]
-        return [self.directory.row_groups[index] for index in chosen]
-
-    def _block_ends(self, epoch: int) -> np.ndarray:
-        num_rows = np.array([group.num_rows for group in self.directory.row_groups])[self._group_order(epoch)]
-        return np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
-
-    def _row_order(self, epoch: int, block: int) -> np.ndarray:
-        num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
-        return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
-
-    def _block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
-        key = (epoch, block)
-        if key not in self._blocks:
-            self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
-            rows = concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
-            self._blocks[key] = rows, self._row_order(epoch, block)
-        return self._blocks[key]
 
 
 def make_batches(rows: Rows, batch_size: int, objective: str = "mlm+nsp", multiple: int = 1) -> list[Batch]:

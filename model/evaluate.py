@@ -10,18 +10,21 @@ import torch
 from ..pipeline.errors import UserError
 from .checkpoint import read_config, read_model, read_tokenizer
 from .data import Batch, Rows, make_batches, open_instances, read_split
-from .device import find_device
+from .device import find_device, memory_told
 from .heads import BertForPreTraining, PretrainSums
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
 
 
-def evaluate(run: str | Path, instances: str, split: str = "validation", device: str = "auto") -> dict[str, Any]:
+def evaluate(
+    run: str | Path, instances: str, split: str = "validation", device: str = "auto", batch_size: int | None = None
+) -> dict[str, Any]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
-    A left-to-right model is asked for every token from those before it. Raises `UserError` where there is no model
-    or no split, or where the two have other vocabularies.
+    A left-to-right model is asked for every token from those before it. `batch_size` rows are computed at once, by
+    default as many as hold `TOKENS_PER_BATCH` tokens. Raises `UserError` where there is no model or no split, where
+    the two have other vocabularies, and where a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     config = read_config(run)
@@ -31,13 +34,15 @@ def evaluate(run: str | Path, instances: str, split: str = "validation", device:
         positions = f"the model has {config.max_position_embeddings} positions"
         raise UserError(f"{instances} holds rows of up to {directory.max_length} tokens, but {positions}.")
     place = find_device(device)
-    batches = evaluation_batches(read_split(directory), "ltr" if config.is_decoder else "mlm+nsp")
-    return metrics(sum_losses(read_model(run).to(place), batches, place))
+    batches = evaluation_batches(read_split(directory), "ltr" if config.is_decoder else "mlm+nsp", batch_size)
+    with memory_told("--batch-size"):
+        return metrics(sum_losses(read_model(run).to(place), batches, place))
 
 
-def evaluation_batches(rows: Rows, objective: str) -> list[Batch]:
-    """Return all rows as batches of about `TOKENS_PER_BATCH` tokens."""
-    return make_batches(rows, max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1))), objective)
+def evaluation_batches(rows: Rows, objective: str, max_rows: int | None = None) -> list[Batch]:
+    """Return all rows as batches of about `TOKENS_PER_BATCH` tokens, of no more than `max_rows`."""
+    num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
+    return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
 
 
 @torch.no_grad()

@@ -16,16 +16,18 @@ class RunLog:
     """Appends to the records of a run; what stands there from after `first_step` (-1: all) is cut off first.
 
     ``metrics.csv`` holds only what the computation determines, so that a resumed run writes the same file as an
-    undisturbed one; what the clock determines goes to ``speed.csv``.
+    undisturbed one; what the clock determines goes to ``speed.csv``. `metrics` and `speed` are their columns.
     """
 
-    def __init__(self, directory: Path, first_step: int):
+    def __init__(
+        self, directory: Path, first_step: int, metrics: tuple[str, ...] = METRICS, speed: tuple[str, ...] = SPEED
+    ):
         # Imported here: it takes a second, and only the first rank writes.
         from torch.utils.tensorboard import SummaryWriter
 
         self._files = []
-        self._metrics = self._open(directory / "metrics.csv", METRICS, first_step)
-        self._speed = self._open(directory / "speed.csv", SPEED, first_step)
+        self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
+        self._speed = self._open(directory / "speed.csv", speed, first_step)
         self._board = SummaryWriter(str(directory / "logs"), purge_step=first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
@@ -47,13 +49,13 @@ class RunLog:
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Record losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
-        known = {name: repr(values[name]) for name in METRICS if name in values}
+        known = {name: repr(values[name]) for name in self._metrics.fieldnames if name in values}
         self._metrics.writerow({"step": step, "split": split, **known})
         self._board_scalars(step, split, known)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
         """Record tokens per second, the share of the time spent waiting for data, and on a GPU its use and memory."""
-        known = {name: f"{values[name]:.6g}" for name in SPEED if name in values}
+        known = {name: f"{values[name]:.6g}" for name in self._speed.fieldnames if name in values}
         self._speed.writerow({"step": step, **known})
         self._board_scalars(step, "speed", known)
 
@@ -81,11 +83,13 @@ class RunLog:
 class Clock:
     """Measures tokens per second and the share of the time spent waiting for data, since the last log line.
 
-    With the `peak_flops` of all GPUs together, also the share of it that is made use of (``mfu``).
+    With the `peak_flops` of all GPUs together, also the share of it that is made use of (``mfu``). `spent` are seconds
+    of training that came before, in the earlier part of an interrupted run.
     """
 
-    def __init__(self, peak_flops: float | None = None):
+    def __init__(self, peak_flops: float | None = None, spent: float = 0.0):
         self.peak_flops = peak_flops
+        self.spent = spent
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
@@ -111,9 +115,13 @@ class Clock:
         self.interval_padded += num_padded
         self.interval_flops += flops
 
-    def elapsed(self) -> float:
+    def seconds(self) -> float:
         """Return the seconds since the start."""
         return time.perf_counter() - self.started
+
+    def elapsed(self) -> float:
+        """Return the seconds of training, with those spent before the start."""
+        return self.spent + self.seconds()
 
     def rates(self) -> dict[str, float]:
         """Return tokens per second (real, and with the padding), the share of the time spent waiting, and MFU."""

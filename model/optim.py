@@ -19,6 +19,8 @@ def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correct
     """
     decayed, free = [], []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         (free if name.endswith("bias") or "LayerNorm" in name else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
@@ -35,10 +37,11 @@ def set_learning_rate(optimizer: AdamW, rate: float) -> None:
         group["lr"] = rate
 
 
-def learning_rate(step: int, peak: float, warmup_steps: int, num_steps: int) -> float:
+def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
     """Return the rate of the update with index `step`: linear from 0 to `peak`, then along a line to 0 at the end.
 
-    Both lines are measured from step 0, as in google-research/bert, so that the very peak is cut off.
+    Both lines are measured from step 0, as in google-research/bert, so that the very peak is cut off. All three may
+    be measured in seconds instead.
     """
     if step < warmup_steps:
         return peak * step / warmup_steps

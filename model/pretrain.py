@@ -7,11 +7,10 @@ micro-batch), so that a checkpoint needs no random state, and a resumed run has 
 """
 
 import math
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,14 +24,26 @@ from ..pipeline.seeding import stable_hash
 from .card import CARD, model_card
 from .checkpoint import write_file
 from .config import PretrainConfig
+from .curve import draw_curve
 from .data import Batch, by_length, make_batches, prefetch, select
 from .device import memory_told, peak_flops
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .flops import update_flops
 from .heads import BertForPreTraining
 from .logs import Clock, RunLog
-from .optim import MAX_GRADIENT_NORM, learning_rate, set_learning_rate
-from .run import SUMMARY, claim, latest_checkpoint, publish, read_summary, save_best, save_checkpoint, write_json
+from .optim import MAX_GRADIENT_NORM, set_learning_rate
+from .run import (
+    SUMMARY,
+    claim,
+    full_disk_told,
+    latest_checkpoint,
+    publish,
+    read_summary,
+    save_best,
+    save_checkpoint,
+    stop_signals,
+    write_json,
+)
 from .setup import Setup, State, identity, join_ranks, open_directories, set_up, start
 
 Progress = Callable[[dict[str, Any]], None]
@@ -58,7 +69,8 @@ class Update(NamedTuple):
 
     step: int
     sums: torch.Tensor
-    """`evaluate.batch_sums` over the global batch, and the number of ranks that were asked to stop."""
+    """`evaluate.batch_sums` over the global batch, the number of ranks that were asked to stop, and the first rank's
+    seconds of training."""
     micro_losses: torch.Tensor
     """The loss of each of this rank's micro-batches."""
     gradient_norm: torch.Tensor
@@ -96,13 +108,14 @@ def pretrain(
     peak, for real tokens alone) and ``peak_memory_gb``.
 
     Raises `UserError` for instances that do not fit together or the model, another run's directory, a loss that is
-    not finite, and a checkpoint that cannot be written.
+    not finite, a batch that does not fit, and a full disk.
     """
     output = Path(output)
     directories = open_directories(config, instances)
-    with join_ranks(config) as ranks:
+    with join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
-            claim(output, identity(config, directories), overwrite)
+            begun = read_summary(output) or latest_checkpoint(output)
+            claim(output, identity(config, directories), overwrite or not begun)
         ranks.sum(torch.zeros(1, device=ranks.device))  # the other ranks wait for the claim
         summary = read_summary(output)
         if summary:
@@ -114,7 +127,8 @@ def pretrain(
             publish(checkpoint, output)  # the run may have been killed before it was
         setup = set_up(config, directories, output, ranks)
         model, optimizer, state = start(setup, checkpoint)
-        with RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
+        new_log = RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext()
+        with full_disk_told(output), new_log as log:
             return _train(Run(setup, model, optimizer, state, log), progress or (lambda numbers: None))
 
 
@@ -124,15 +138,16 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
         run.model.compile()
     if state.initial is None:
         state.initial = _evaluate(run)
-    windows = prefetch(lambda step: _make_window(setup, step), range(state.step, config.steps))
+    steps = count(state.step) if setup.num_steps is None else range(state.step, setup.num_steps)
+    windows = prefetch(lambda step: _make_window(setup, step), steps)
     unsettled: list[Update] = []
-    clock = Clock((peak_flops(setup.ranks.device) or 0) * setup.ranks.num_ranks)
-    with _stop_signals() as stop_asked, closing(windows):
-        while state.step < config.steps:
+    clock = Clock((peak_flops(setup.ranks.device) or 0) * setup.ranks.num_ranks, state.seconds)
+    with stop_signals() as stop_asked, closing(windows):
+        while not setup.is_over(state):
             with clock.waiting():
                 window = next(windows)
             with memory_told("--micro-batch-size"):
-                unsettled.append(_update(run, window, stop_asked.is_set()))
+                unsettled.append(_update(run, window, stop_asked.is_set(), clock.elapsed()))
             num_tokens = int(window.lengths.sum())
             state.step += 1
             state.num_rows += len(window.lengths)
@@ -141,11 +156,12 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
                 num_tokens, window.num_padded, update_flops(run.model.config, window.lengths, window.num_predicted)
             )
 
-            ends, logs = state.step == config.steps, state.step % setup.log_every == 0
+            logs, last = state.step % setup.log_every == 0, state.step == setup.num_steps
             evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
-            if not (ends or logs or evaluates or saves or state.step % setup.settle_every == 0):
+            if not (last or logs or evaluates or saves or state.step % setup.settle_every == 0):
                 continue
             stops, gradient_norm = _settle(run, unsettled)
+            ends = setup.is_over(state)
             numbers = _numbers(run, clock)
             progress({name: numbers[name] for name in LIVE_NUMBERS if name in numbers})
             if logs or ends:
@@ -170,12 +186,12 @@ def _make_window(setup: Setup, step: int) -> Window:
     return Window(batches, rows.lengths, num_predicted, num_padded)
 
 
-def _update(run: Run, window: Window, stop_asked: bool) -> Update:
+def _update(run: Run, window: Window, stop_asked: bool, seconds: float) -> Update:
     """Compute the gradient of the global batch and change the weights once."""
     setup, step = run.setup, run.state.step
     rank, _, device = setup.ranks
-    sums = torch.zeros(NUM_SUMS + 1, dtype=torch.float64, device=device)
-    sums[-1] = stop_asked
+    sums = torch.zeros(NUM_SUMS + 2, dtype=torch.float64, device=device)
+    sums[-2], sums[-1] = stop_asked, 0 if rank else seconds
     micro_losses = []
     for index, batch in enumerate(window.batches):
         torch.manual_seed(stable_hash(setup.config.seed, "dropout", step, rank, index) >> 1)
@@ -184,20 +200,16 @@ def _update(run: Run, window: Window, stop_asked: bool) -> Update:
         loss = parts.mlm_loss / window.num_predicted + parts.nsp_loss / len(window.lengths)
         loss.backward()
         micro_losses.append(loss.detach())
-        sums[:-1] += batch_sums(batch, parts)
+        sums[:-2] += batch_sums(batch, parts)
     parameters = list(run.model.parameters())
     for gradient in (parameter.grad for parameter in parameters):
         if gradient is not None:
             setup.ranks.sum(gradient)
     gradient_norm = clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
-    set_learning_rate(run.optimizer, _rate(setup, step))
+    set_learning_rate(run.optimizer, setup.rate(step, run.state.seconds))
     run.optimizer.step()
     run.optimizer.zero_grad()
     return Update(step, setup.ranks.sum(sums), torch.stack(micro_losses), gradient_norm)
-
-
-def _rate(setup: Setup, step: int) -> float:
-    return learning_rate(step, setup.config.learning_rate, setup.warmup_steps, setup.config.steps)
 
 
 def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
@@ -207,11 +219,12 @@ def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
     """
     stops, norm = False, 0.0
     for update in unsettled:
-        *sums, num_stops = update.sums.tolist()
+        *sums, num_stops, seconds = update.sums.tolist()
         norm = update.gradient_norm.item()
         if not (math.isfinite(sums[0] + sums[1]) and math.isfinite(norm)):
             _refuse(run.setup, update)
         run.state.sums = [old + new for old, new in zip(run.state.sums, sums, strict=True)]
+        run.state.seconds = 0.0 if run.setup.config.hours is None else seconds
         stops = stops or num_stops > 0
     unsettled.clear()
     return stops, norm
@@ -236,10 +249,14 @@ def _refuse(setup: Setup, update: Update) -> None:
 def _evaluate(run: Run) -> dict[str, float]:
     """Evaluate on the validation split, log it, and keep the model if it is the best so far."""
     setup, state = run.setup, run.state
-    values = metrics(setup.ranks.sum(sum_losses(run.model, setup.validation, setup.ranks.device)))
+    with memory_told("--micro-batch-size"):
+        sums = sum_losses(run.model, setup.validation, setup.ranks.device)
+    values = metrics(setup.ranks.sum(sums))
     state.final = values
     if run.log:
         run.log.metrics(state.step, "validation", values)
+        run.log.flush()
+        draw_curve(setup.output)
     if state.step and (state.best is None or values["loss"] < state.best["loss"]):
         state.best = {"step": state.step, **values}
         if run.log:
@@ -260,15 +277,27 @@ def _model_files(run: Run) -> dict[str, Any]:
 
 
 def _numbers(run: Run, clock: Clock) -> dict[str, Any]:
-    config, step = run.setup.config, run.state.step
+    step = run.state.step
+    steps, seconds_left = _left(run, clock)
     return {
         "step": step,
-        "steps": config.steps,
+        "steps": steps,
         **metrics(torch.tensor(run.state.sums)),
-        "learning_rate": _rate(run.setup, step - 1),
+        "learning_rate": run.setup.rate(step - 1, run.state.seconds),
         **_speed(run, clock),
-        "seconds_left": clock.elapsed() / clock.num_steps * (config.steps - step),
+        "seconds_left": seconds_left,
     }
+
+
+def _left(run: Run, clock: Clock) -> tuple[int, float]:
+    # Steps in all (an estimate where the budget is time), and seconds left (an estimate where it is not).
+    step, hours = run.state.step, run.setup.config.hours
+    seconds_a_step = clock.seconds() / clock.num_steps
+    if hours is None:
+        steps = run.setup.num_steps or step
+        return steps, seconds_a_step * (steps - step)
+    seconds_left = max(0.0, hours * 3600 - run.state.seconds)
+    return step + round(seconds_left / seconds_a_step), seconds_left
 
 
 def _speed(run: Run, clock: Clock) -> dict[str, float]:
@@ -288,7 +317,7 @@ def _write_log(run: Run, clock: Clock, gradient_norm: float) -> None:
 def _finish(run: Run, clock: Clock) -> dict[str, Any]:
     summary = _summary(run, "finished")
     if run.log:
-        seconds = clock.elapsed()
+        seconds = clock.seconds()
         timings = {"seconds": seconds, "steps": clock.num_steps}
         timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
         write_json(run.setup.output / "timings.json", timings)
@@ -311,23 +340,3 @@ def _summary(run: Run, status: str) -> dict[str, Any]:
         "final": state.final,
         "best": state.best,
     }
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the update under way is finished and saved; twice ends at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: object) -> None:
-        asked.set()
-        signal.signal(number, previous[signal.Signals(number)])
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -5,13 +5,17 @@ checkpoints/step-000100/  a model directory, with training_state/ beside it for 
 checkpoints/best/         the model with the lowest validation loss
 model.safetensors ...     the model of the last checkpoint
 README.md                 the model card, once the run is finished
-metrics.csv speed.csv logs/ summary.json timings.json
+metrics.csv speed.csv loss.png logs/ summary.json timings.json
 """
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -21,12 +25,15 @@ import torch
 from ..pipeline.errors import UserError
 from .card import CARD
 from .checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, save_model, write_file
+from .curve import CURVE
 
 RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
 MODEL_FILES = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
-OWN_FILES = (SUMMARY, CARD, "timings.json", "metrics.csv", "speed.csv", "checkpoints", "logs", *MODEL_FILES, RUN)
+RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs")
+OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES, RUN)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def claim(
@@ -59,6 +66,20 @@ def _remove(directory: Path, names: tuple[str, ...]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_told(output: Path) -> Iterator[None]:
+    """Turn a file that cannot be written for want of room into a `UserError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        raise UserError(
+            f"{output} cannot be written to ({error.strerror}); the last checkpoint stays. Make room, then run the "
+            "same command again."
+        ) from None
 
 
 def read_summary(output: Path) -> dict[str, Any] | None:
@@ -152,3 +173,23 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         return optimizer, json.loads((folder / "state.json").read_text(encoding="utf-8"))
     except (OSError, RuntimeError, ValueError, UnpicklingError):
         raise UserError(f"{checkpoint} is damaged; delete it to go on from the one before.") from None
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, so that the update under way is finished and saved; twice ends at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(number, previous[signal.Signals(number)])
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -15,19 +16,25 @@ from torch.optim import AdamW
 
 from ..pipeline.errors import UserError
 from ..pipeline.seeding import stable_hash
+from ..pipeline.vocabulary import load_vocabulary
 from .bert import initialise
 from .checkpoint import load_weights, read_config, read_model, read_tokenizer
-from .config import ModelConfig, PretrainConfig
-from .data import Batch, InstanceDirectory, Sequence, open_instances, read_split, select
+from .config import DEFAULT_STEPS, ModelConfig, PretrainConfig
+from .data import Batch, InstanceDirectory, open_instances, read_split, select
 from .device import find_device, uses_bf16
+from .dynamic_masks import DynamicMasks
 from .evaluate import NUM_SUMS, evaluation_batches
 from .heads import BertForPreTraining
-from .optim import default_warmup, make_optimizer
+from .optim import default_warmup, learning_rate, make_optimizer
 from .run import read_state
+from .sequence import Sequence
 
 # How the work is done, not what it is: these may change when a run is resumed.
 FREE_OPTIONS = ("micro_batch_size", "evaluate_every", "checkpoint_every", "keep", "compile", "device")
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
+# Where the budget is a time: the share that is warm-up, and the steps between lines of the log.
+WARMUP_SHARE = 0.1
+TIMED_LOG_EVERY = 10
 
 
 class Ranks(NamedTuple):
@@ -51,6 +58,8 @@ class State:
     step: int = 0
     num_tokens: int = 0
     num_rows: int = 0
+    seconds: float = 0.0
+    """Time spent training, where the budget is time; else 0, so that equal runs have equal checkpoints."""
     sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
     """As `evaluate.batch_sums` gives them, since the last line of the log."""
     initial: dict[str, float] | None = None
@@ -67,33 +76,55 @@ class Setup:
     ranks: Ranks
     phases: list[Sequence]
     phase_ends: list[int]
+    num_steps: int | None
+    """None where the budget is time."""
     micro_batch_size: int
-    warmup_steps: int
     log_every: int
     settle_every: int
     use_bf16: bool
     validation: list[Batch]
     tokenizer: dict[str, bytes]
 
+    def rate(self, step: int, seconds: float) -> float:
+        """Return the learning rate of the update with index `step`, `seconds` of training after the first."""
+        peak = self.config.learning_rate
+        if self.config.hours is not None:
+            budget = self.config.hours * 3600
+            return max(0.0, learning_rate(seconds, peak, WARMUP_SHARE * budget, budget))
+        assert self.num_steps is not None
+        asked = self.config.warmup_steps
+        warmup_steps = default_warmup(self.num_steps) if asked is None else asked
+        return learning_rate(step, peak, warmup_steps, self.num_steps)
+
+    def is_over(self, state: State) -> bool:
+        """Tell whether the budget is spent."""
+        if self.config.hours is not None:
+            return state.seconds >= self.config.hours * 3600
+        return state.step == self.num_steps
+
     def stretch(self, step: int) -> tuple[Sequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its first row."""
-        phase = next(phase for phase, end in enumerate(self.phase_ends) if step < end)
+        phase = bisect_right(self.phase_ends, step)
         phase_start = self.phase_ends[phase - 1] if phase else 0
         return self.phases[phase], (step - phase_start) * self.config.batch_size
 
     def own_rows(self) -> np.ndarray:
         """Return the indices of this rank's rows in a global batch."""
-        size, (rank, num_ranks, _) = self.config.batch_size, self.ranks
-        return np.arange(size * rank // num_ranks, size * (rank + 1) // num_ranks)
+        return rows_of_rank(self.config.batch_size, self.ranks.rank, self.ranks.num_ranks)
+
+
+def rows_of_rank(batch_size: int, rank: int, num_ranks: int) -> np.ndarray:
+    """Return the indices, int64, of the rows in a global batch that one of several ranks computes."""
+    return np.arange(batch_size * rank // num_ranks, batch_size * (rank + 1) // num_ranks)
 
 
 @contextmanager
-def join_ranks(config: PretrainConfig) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or go alone."""
-    device = find_device(config.device)
+def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
+    """Join the processes that torchrun started, or go alone; each needs a row of a batch."""
+    device = find_device(device_name)
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if config.batch_size < num_ranks:
-        raise UserError(f"--batch-size is {config.batch_size}, but {num_ranks} processes need a row each.")
+    if batch_size < num_ranks:
+        raise UserError(f"--batch-size is {batch_size}, but {num_ranks} processes need a row each.")
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
@@ -111,6 +142,11 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
     """Open one or two directories; raises `UserError` where they do not fit each other or the checkpoint."""
     if len(instances) not in (1, 2):
         raise UserError(f"Pre-training takes one directory of instances or two, but got {len(instances)}.")
+    if config.hours is not None and len(instances) == 2:
+        raise UserError(
+            "--hours takes one directory of instances, as the steps are not known; train on the second one after the "
+            "first, in a run of its own, with --checkpoint."
+        )
     directories = [open_instances(path) for path in instances]
     if len({directory.tokenizer for directory in directories}) > 1:
         raise UserError(f"{instances[1]} was built with another vocabulary than {instances[0]}.")
@@ -136,25 +172,55 @@ def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> di
 def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output: Path, ranks: Ranks) -> Setup:
     """Resolve the defaults that depend on the device and the instances, and read the validation split."""
     longest = max(directory.max_length for directory in directories)
-    first_end = round(config.steps * config.phase_shares[0])
+    num_steps = number_of_steps(config, [directory.mean_length for directory in directories])
     on_gpu = ranks.device.type == "cuda"
+    micro_batch_size = config.micro_batch_size or max(1, MICRO_BATCH_TOKENS[ranks.device.type] // longest)
     held_out = read_split(open_instances(directories[-1].path, "validation"))
     part = select(held_out, np.arange(ranks.rank, len(held_out), ranks.num_ranks))
+    tokenizer = read_tokenizer(directories[0].path)
     return Setup(
         config=config,
         output=output,
         ranks=ranks,
-        phases=[Sequence(directory, config.seed) for directory in directories],
-        phase_ends=[config.steps] if len(directories) == 1 else [first_end, config.steps],
-        micro_batch_size=config.micro_batch_size or max(1, MICRO_BATCH_TOKENS[ranks.device.type] // longest),
-        warmup_steps=default_warmup(config.steps) if config.warmup_steps is None else config.warmup_steps,
-        log_every=max(1, min(100, config.steps // 200)),
+        phases=[_sequence(config, directory, tokenizer) for directory in directories],
+        phase_ends=[] if num_steps is None or len(directories) == 1 else [round(num_steps * config.phase_shares[0])],
+        num_steps=num_steps,
+        micro_batch_size=micro_batch_size,
+        log_every=TIMED_LOG_EVERY if num_steps is None else max(1, min(100, num_steps // 200)),
         # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
         settle_every=10 if on_gpu else 1,
         use_bf16=uses_bf16(config.precision, ranks.device),
-        validation=evaluation_batches(part, config.objective),
-        tokenizer=read_tokenizer(directories[0].path),
+        validation=evaluation_batches(part, config.objective, micro_batch_size),
+        tokenizer=tokenizer,
     )
+
+
+def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | None:
+    """Return how many updates the budget allows on rows of these mean lengths; None where it is a time."""
+    if config.hours is not None:
+        return None
+    if config.tokens is None:
+        return config.steps or DEFAULT_STEPS
+    shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
+    mean = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
+    steps = max(1, round(config.tokens / (config.batch_size * mean)))
+    if config.warmup_steps is not None and config.warmup_steps > steps:
+        budget = f"--tokens {config.tokens} are only {steps} steps"
+        raise UserError(f"--warmup-steps is {config.warmup_steps}, but {budget}; lower it.")
+    return steps
+
+
+def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> Sequence:
+    masks = None
+    if config.dynamic_masking != "none":
+        masks = DynamicMasks(
+            masking=config.dynamic_masking,
+            mask_rate=config.mask_rate,
+            mask_split=config.mask_split,
+            max_length=directory.max_length,
+            vocabulary=load_vocabulary(tokenizer, directory.path),
+        )
+    return Sequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 
 def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, State]:

@@ -172,6 +172,6 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
         "use_dictionary": False,
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,
-        "write_statistics": False,
+        "write_statistics": ["duplicate"],
         "store_schema": True,
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from clozeworks.model.data import Rows
 from clozeworks.pipeline.schemas import instances_schema
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -86,3 +87,12 @@ def write_tokenizer(path: Path, vocab_size: int) -> None:
     names = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
     config = {"tokenizer_class": "BertTokenizerFast", "do_lower_case": True, "model_max_length": 512} | names
     (path / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def as_lists(rows: Rows) -> list[tuple]:
+    """Return each row as plain numbers: original tokens, positions to predict, label, start of B."""
+    ids = np.split(rows.unmasked_ids(), rows.offsets[1:-1])
+    masked = np.split(rows.masked_positions, rows.masked_offsets[1:-1])
+    labels = rows.next_sentence_label.tolist()
+    starts = rows.segment_b_start.tolist()
+    return [(*i.tolist(), -1, *m.tolist(), -1, n, s) for i, m, n, s in zip(ids, masked, labels, starts, strict=True)]

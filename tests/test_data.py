@@ -1,16 +1,13 @@
-"""The loader: every row once an epoch, the same order on any number of ranks, and exact batches."""
+"""The loader: batches hold what the files hold, and what is wrong with the files is named."""
 
 from dataclasses import replace
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from clozeworks.model import data
+from clozeworks.model.sequence import Sequence
 from clozeworks.pipeline.errors import UserError
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from instances_fixture import CLS, write_instances
+from instances_fixture import CLS, as_lists, write_instances
 
 
 @pytest.fixture(scope="module")
@@ -19,69 +16,8 @@ def instances(tmp_path_factory):
 
 
 @pytest.fixture
-def sequence(instances, monkeypatch):
-    monkeypatch.setattr(data, "BLOCK_ROWS", 25)
-    return data.Sequence(data.open_instances(str(instances)), seed=7)
-
-
-def as_lists(rows: data.Rows) -> list[tuple]:
-    ids = np.split(rows.unmasked_ids(), rows.offsets[1:-1])
-    masked = np.split(rows.masked_positions, rows.masked_offsets[1:-1])
-    labels = rows.next_sentence_label.tolist()
-    starts = rows.segment_b_start.tolist()
-    return [(*i.tolist(), -1, *m.tolist(), -1, n, s) for i, m, n, s in zip(ids, masked, labels, starts, strict=True)]
-
-
-def stored_rows(instances) -> list[tuple]:
-    rows = []
-    for path in sorted(instances.glob("train-*.parquet")):
-        for row in pq.read_table(path).to_pylist():
-            ids = row["input_ids"]
-            for position, token in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
-                ids[position] = token
-            scalars = (row["next_sentence_label"], row["segment_b_start"])
-            rows.append((*ids, -1, *row["masked_lm_positions"], -1, *scalars))
-    return rows
-
-
-def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence):
-    expected, num_rows = sorted(stored_rows(instances)), sequence.directory.num_rows
-    assert num_rows == len(expected) == 66
-    epochs = [as_lists(sequence.rows(epoch * num_rows, (epoch + 1) * num_rows)) for epoch in range(3)]
-    for epoch in epochs:
-        assert sorted(epoch) == expected
-    assert epochs[0] != epochs[1] != epochs[2]
-    other = data.Sequence(sequence.directory, seed=8)
-    assert as_lists(other.rows(0, num_rows)) != epochs[0]
-
-
-@settings(max_examples=30, deadline=None)
-@given(start=st.integers(0, 500), length=st.integers(1, 90), seed=st.integers(0, 3))
-def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, length, seed):
-    path = tmp_path_factory.getbasetemp() / "stretch"
-    if not path.exists():
-        write_instances(path, shards=2, rows_per_group=9)
-    directory = data.open_instances(str(path))
-    one_by_one, at_once = (data.Sequence(directory, seed) for _ in range(2))
-    singles = [as_lists(one_by_one.rows(p, p + 1))[0] for p in range(start, start + length)]
-    assert as_lists(at_once.rows(start, start + length)) == singles
-
-
-def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, monkeypatch):
-    read = []
-    original = data.read_group
-    monkeypatch.setattr(data, "read_group", lambda directory, group: read.append(group) or original(directory, group))
-    for start in range(0, 66, 5):
-        sequence.rows(start, min(start + 5, 66))
-    assert len(read) == len(set(read)) == 6
-
-
-def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
-    for position in (0, 30, 65, 66, 200):
-        shard, _, row = sequence.locate(position).partition(" row ")
-        table = pq.read_table(instances / shard).slice(int(row), 1).to_pylist()[0]
-        found = sequence.rows(position, position + 1)
-        assert table["input_ids"] == found.input_ids.tolist()
+def sequence(instances):
+    return Sequence(data.open_instances(str(instances)), seed=7)
 
 
 def test_batches_hold_what_the_rows_hold(sequence):
@@ -158,9 +94,3 @@ def test_mistakes_are_named(tmp_path):
     wrong = replace(directory, vocab_size=20)
     with pytest.raises(UserError, match=r"holds token \d+, but its vocabulary has 20 tokens"):
         data.read_group(wrong, directory.row_groups[0])
-
-
-def test_reads_any_fsspec_url(instances):
-    local = data.Sequence(data.open_instances(str(instances)), seed=1)
-    remote = data.Sequence(data.open_instances(f"file://{instances}"), seed=1)
-    assert as_lists(local.rows(3, 30)) == as_lists(remote.rows(3, 30))
