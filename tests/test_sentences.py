@@ -1,10 +1,10 @@
-import re
 import unicodedata
 
 import pytest
 from clozeworks.pipeline.sentences import JOINS, LONGEST_CALL, Join, language_code, normalise, split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 MARKS = "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は\u3000\u00a0\t\n\r\x00\x85\u2028\u00ad\u200b\u200d\ufeff\ud800"
 LANGUAGES = ["en", "ko", "ja", "zh", "de", "simple", "xx", "", "zh-min-nan", "EN_us"]
@@ -49,9 +49,35 @@ def test_whitespace_and_invisible_characters() -> None:
 
 @pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
 def test_each_rule_joins_its_example(rule: Join) -> None:
-    language = "en" if rule.language == "*" else rule.language
-    text = re.sub(r"(?<=[A-Za-z\d.,!?])\|(?=[\w,])", " ", rule.example).replace("|", "")
-    assert split_sentences([text], language) == [text]
+    for language in ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split():
+        text = rule.example.replace("|", "")
+        assert split_sentences([text], language) == [text]
+
+
+@pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
+def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
+    languages = ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split()
+    pieces = [[piece.strip() for piece in segment(language, rule.example.replace("|", ""))] for language in languages]
+    assert [piece.strip() for piece in rule.example.split("|")] in pieces
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ru", "Поэты М. Ю. Лермонтов и А. С. Пушкин. Оба писали."),
+        ("fr", "Le roi et M. Dupont virent Mme. Foo av. Jean. Puis ils partirent."),
+        ("ru", "Завод им. Кирова и пос. Ленино. Он вырос там."),
+        ("pl", "Kościół św. Jana i ul. Długa. Potem wrócił."),
+        ("de", "Das hl. Land und die geb. Müller. Danach kam er."),
+        ("pt", "No séc. XX, na pág. 5. Depois voltou."),
+    ],
+)
+def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
+    assert len(split_sentences([text], language)) == 2
+
+
+def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
+    assert split_sentences(["he left . she stayed . who knows ?"], "en") == ["he left .", "she stayed .", "who knows ?"]
 
 
 @pytest.mark.parametrize(
@@ -65,15 +91,21 @@ def test_each_rule_joins_its_example(rule: Join) -> None:
         ("ru", ["Да!", "Нет."]),
         ("hi", ["वाह!", "यह अच्छा है।"]),
         ("ko", ["그는 1990. 10. 3. 에 태어났다.", "그리고 갔다."]),
+        ("ko", ["산성도는 pH로 나타낸다.", "pH는 7이다."]),
+        ("en", ["It is vitamin C.", "The rest is not."]),
         ("ko", ["그는 “나는 모른다.”라고 말했다.", "이는 사실이다."]),
         ("ja", ["彼は「そうだ。」と言った。", "それから行った。"]),
         ("ja", ["「雨が降る。」", "「本が多い。」"]),
         ("ja", ["彼は「さようなら。」", "ところが、彼は帰らなかった。"]),
         ("zh-classical", ["孔子曰。", "學而時習之。"]),
+        ("ja", ["彼は去った。", "2003年に帰った。", "「行く。3人で。」と言った（駅。4番）。"]),
+        ("zh", ["他走了。", "2003年他来了。"]),
+        ("de", ["Er wurde 19.", "Danach kam die 2. Bundesliga.", "Am 5. Mai 1990 ging er."]),
+        ("ru", ["В 4 г. до н. э. был г. Москва.", "А. С. Пушкин и М. Ю. Лермонтов писали."]),
     ],
 )
 def test_boundaries(language: str, sentences: list[str]) -> None:
-    separator = "" if language in ("ja", "zh-classical") else " "
+    separator = "" if language in ("ja", "zh", "zh-classical") else " "
     assert split_sentences([separator.join(sentences)], language) == sentences
 
 
