@@ -16,13 +16,16 @@ two paragraphs, so that memory is bounded.
 """
 
 import codecs
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 from . import gutenberg
+from .expansion import Bounded
 from .gutenberg import Block
+from .lines import open_decompressed
 from .records import InputRange, RawDocument
 from .sentences import SENTENCE_ENDS, ends_sentence
 from .tally import Tally
@@ -72,7 +75,8 @@ def read_book(
     file that is no text, or in which no prose is left, is skipped and counted. The id of a document is the name
     without ``.txt`` where the document is the file, else that and ``#`` and its number from 0.
     """
-    with _open_utf8(source.path, open_file) as stream:
+    with open_file(source.path) as file:
+        stream = _as_utf8(_decompressed(source, file, tally))
         start = stream.read(HEAD_BYTES)
         start += stream.readline(LONGEST_LINE_BYTES)
         if b"\0" in start:
@@ -124,15 +128,20 @@ def _numbered(
         yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
 
 
-def _open_utf8(path: str, open_file: Callable[[str], BinaryIO]) -> BinaryIO:
-    """Open a file and pass over its byte order mark; UTF-16 is recoded to UTF-8 as it is read."""
-    stream = open_file(path)
-    mark = stream.read(3)
+def _decompressed(source: InputRange, file: BinaryIO, tally: Tally) -> BinaryIO:
+    """Return the bytes of a file, decompressed as its name says, up to where they are a bomb."""
+    stream = open_decompressed(source.path, source.name, lambda _: file, tally)
+    if stream is file:
+        return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
+    return Bounded(cast(io.BufferedReader, stream).read1, file.tell, source.name, tally).buffered()
+
+
+def _as_utf8(stream: BinaryIO) -> BinaryIO:
+    """Pass over a byte order mark; UTF-16 is recoded to UTF-8 as it is read."""
+    mark: bytes = stream.peek(3)[:3]  # pyright: ignore[reportAttributeAccessIssue]
     if mark == codecs.BOM_UTF8:
-        return stream
-    stream.close()
-    stream = open_file(path)
-    if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        stream.read(3)
+    elif mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return codecs.EncodedFile(stream, "utf-8", "utf-16", "replace")  # pyright: ignore[reportReturnType]
     return stream
 

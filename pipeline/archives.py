@@ -1,0 +1,265 @@
+"""Folders of books as they are passed around: ``.tar``, compressed or not, and ``.zip``, without unpacking them.
+
+Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a piece at a time:
+nothing is written to disk, and memory depends neither on the archive's size nor on a member's, but for the table of
+contents that a zip ends with (half a kilobyte a member). The id of a document is the archive's name without its suffix,
+then the member's without ``.txt``: ``novels/shelf/Emma`` of ``shelf/Emma.txt`` in ``novels.tar.gz``.
+
+What is bad is counted, and costs no more than itself. Where a tar is damaged, reading goes on at the next header that
+is whole; a compressed one is over at the first damage.
+"""
+
+import io
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from typing import BinaryIO, Literal, NamedTuple, cast
+
+from . import storage
+from .books import read_book
+from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, is_bomb
+from .lines import open_decompressed, without_compression
+from .records import InputRange, RawDocument
+from .tally import Tally
+from .tar_headers import Forward, ForwardStream, walk_tar
+
+FORMAT = "archive"
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
+
+_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_NO_ZIP = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
+
+
+class _Member(NamedTuple):
+    name: str
+    """Its path within the archive, without dots."""
+    stream: Bounded
+
+
+def plan_archive_ranges(
+    path: str, name: str, num_bytes: int, range_bytes: int, open_file: Callable[[str], BinaryIO]
+) -> list[InputRange]:
+    """Cut an archive into ranges of whole members, of about `range_bytes` each.
+
+    A zip is cut by its size alone: a member belongs to the range in which its header lies. A plain tar on this machine
+    is cut at headers, which are looked up (25 µs a member). A compressed tar, or one elsewhere, is one range.
+
+    Args:
+        path: where to open the archive.
+        name: its name in messages, which tells the kind.
+        num_bytes: its size.
+        range_bytes: the size that a range should have, in bytes.
+        open_file: opens `path` for reading bytes; what it returns must be seekable.
+    """
+    suffix = _suffix(name)
+    bounds = [0]
+    if suffix == ".zip":
+        num_ranges = max(1, -(-num_bytes // range_bytes))
+        bounds = [num_bytes * index // num_ranges for index in range(num_ranges)]
+    elif suffix == ".tar" and num_bytes > range_bytes and not storage.is_remote(path):
+        with open_file(path) as file:
+            bounds = _header_bounds(file, range_bytes)
+    return [
+        InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop)
+        for start, stop in pairwise([*bounds, None])
+        if start is not None
+    ]
+
+
+def read_archive(
+    source: InputRange,
+    open_file: Callable[[str], BinaryIO],
+    tally: Tally,
+    documents: Literal["auto", "file", "blank-line", "line"] = "auto",
+) -> Iterator[RawDocument]:
+    """Yield the documents of the text members of a range of an archive, in the order in which they lie there.
+
+    Args:
+        source: the range; its name tells the kind of archive.
+        open_file: opens ``source.path`` for reading bytes; what it returns must be seekable.
+        tally: gets the neutral counter ``members_of_unknown_format``, and the bad input ``not_an_archive``,
+            ``damaged_archive`` and ``damaged_member`` (what stands before the damage is kept), ``unsafe_member`` (an
+            absolute path, or one with ``..``), ``link_or_device_member``, ``encrypted_member``,
+            ``unsupported_member`` (a method of compression), ``compression_bomb`` (see `expansion`),
+            ``archive_without_text``, and what `read_book` names.
+        documents: what a document is in a member, as `read_book` has it.
+    """
+    stem = source.name[: len(source.name) - len(_suffix(source.name))]
+    num_bytes = 0
+    with open_file(source.path) as file:
+        archive_bytes = file.seek(0, io.SEEK_END)
+        members = _zip_members if _suffix(source.name) == ".zip" else _tar_members
+        for member in members(source, file, tally):
+            yield from _read_member(member, stem, source, tally, documents)
+            num_bytes += member.stream.tell()
+            if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):
+                tally.skip("compression_bomb", f"{source.name}, after {member.name}")
+                return
+
+
+def _suffix(name: str) -> str:
+    return max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
+
+
+def _read_member(
+    member: _Member,
+    stem: str,
+    source: InputRange,
+    tally: Tally,
+    documents: Literal["auto", "file", "blank-line", "line"],
+) -> Iterator[RawDocument]:
+    place = f"{source.name}/{member.name}"
+    text = InputRange(path=place, name=place, format="text")
+    with member.stream.buffered() as stream:
+        for document in read_book(text, lambda _: stream, tally, documents):
+            yield replace(document, id=stem + document.id.removeprefix(source.name))
+
+
+def _wanted_name(raw_name: str, source: InputRange, tally: Tally) -> str:
+    """Return the name of a file in an archive if it is a text to read; else count it and return nothing."""
+    name = "/".join(part for part in raw_name.split("/") if part not in ("", "."))
+    place = f"{source.name}: {raw_name}"
+    if _ABSOLUTE.match(raw_name) or ".." in name.split("/"):
+        tally.skip("unsafe_member", place)
+    elif not _is_text(name):
+        tally.note("members_of_unknown_format", place)
+    else:
+        return name
+    return ""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a member is a text by its name, and not hidden: macOS puts a ``._Emma.txt`` beside each ``Emma.txt``."""
+    hidden = any(part.startswith(".") and part != "." for part in name.split("/"))
+    return not hidden and without_compression(name.lower()).endswith(".txt")
+
+
+def _zip_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_Member]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except _NO_ZIP as error:
+        if source.start == 0:
+            tally.skip("not_an_archive", f"{source.name}: {error}")
+        return
+    with archive:
+        entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+        if source.start == 0 and not any(_is_text(_zip_name(entry)) for entry in entries):
+            tally.skip("archive_without_text", source.name)
+        for entry in entries:
+            own = source.start <= entry.header_offset and (source.stop is None or entry.header_offset < source.stop)
+            if own and not entry.is_dir() and (name := _wanted_name(_zip_name(entry), source, tally)):
+                yield from _zip_member(archive, entry, name, source, tally)
+
+
+def _zip_name(entry: zipfile.ZipInfo) -> str:
+    # Some tools of Windows write its separators.
+    return entry.filename.replace("\\", "/")
+
+
+def _zip_member(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, source: InputRange, tally: Tally
+) -> Iterator[_Member]:
+    place = f"{source.name}: {name}"
+    if reason := _unreadable(entry):
+        tally.skip(reason, place)
+        return
+    try:
+        opened = cast(zipfile.ZipExtFile, archive.open(entry))
+    except _NO_ZIP as error:
+        tally.skip("damaged_member", f"{place}: {error}")
+        return
+    stream = Bounded(opened.read1, cast(BinaryIO, archive.fp).tell, place, tally)
+    yield _Member(name, stream)
+    if stream.damage:
+        tally.skip("damaged_member", f"{place}: {stream.damage}")
+
+
+def _unreadable(entry: zipfile.ZipInfo) -> str:
+    """Return why a member cannot be read, or nothing."""
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "link_or_device_member"
+    if entry.flag_bits & 1:
+        return "encrypted_member"
+    if is_bomb(entry.compress_size, entry.file_size, MEMBER_ALLOWANCE):
+        return "compression_bomb"
+    return "" if entry.compress_type in _METHODS else "unsupported_member"
+
+
+def _tar_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_Member]:
+    file.seek(source.start)
+    last, num_texts, found = "its beginning", 0, Tally()
+
+    def report(reason: str) -> None:
+        # Where decompressing ended early, the tar cannot but end early too.
+        if not found.bad:
+            tally.skip("damaged_archive", f"{source.name}, after {last}: {reason}")
+
+    try:
+        stream = _tar_stream(source, file, found)
+        for info in walk_tar(stream, report):
+            if source.stop is not None and info.offset >= source.stop:
+                return
+            last = info.name
+            if not info.isdir() and (name := _wanted_file(info, source, tally)):
+                num_texts += 1
+                read = _reader(stream, info.size)
+                yield _Member(name, Bounded(read, file.tell, f"{source.name}: {name}", tally))
+        if num_texts == 0 and source.start == 0 and not found.bad:
+            tally.skip("archive_without_text", source.name)
+    except tarfile.ReadError as error:
+        if not found.bad:
+            tally.skip("not_an_archive", f"{source.name}: {error}")
+    tally.add(found.to_record())
+
+
+def _tar_stream(source: InputRange, file: BinaryIO, tally: Tally) -> Forward:
+    """Return the bytes of a tar, decompressed."""
+    name = re.sub(r"\.tgz$", ".tar.gz", source.name, flags=re.IGNORECASE)
+    opened = open_decompressed(source.path, name, lambda _: file, tally)
+    if opened is file:
+        return file
+    read = cast(io.BufferedReader, opened).read1
+    return ForwardStream(Bounded(read, file.tell, source.name, tally, ARCHIVE_ALLOWANCE).buffered())
+
+
+def _reader(stream: Forward, num_bytes: int) -> Callable[[int], bytes]:
+    """Return what reads a member: the next `num_bytes` of a tar."""
+    left = num_bytes
+
+    def read(size: int) -> bytes:
+        nonlocal left
+        block = stream.read(min(size, left))
+        left -= len(block)
+        return block
+
+    return read
+
+
+def _wanted_file(info: tarfile.TarInfo, source: InputRange, tally: Tally) -> str:
+    """Return the name of a member if it is a text to read; else count it and return nothing."""
+    place = f"{source.name}: {info.name}"
+    if not info.isreg():
+        tally.skip("link_or_device_member", place)
+        return ""
+    name = _wanted_name(info.name, source, tally)
+    if name and info.issparse():
+        tally.skip("unsupported_member", f"{place} (a sparse file)")
+        return ""
+    return name
+
+
+def _header_bounds(file: BinaryIO, range_bytes: int) -> list[int]:
+    """Return the places of headers in a tar that are about `range_bytes` apart, the first of them 0."""
+    bounds = [0]
+    with suppress(tarfile.ReadError):
+        for info in walk_tar(file, lambda reason: None):
+            if info.offset >= bounds[-1] + range_bytes:
+                bounds.append(info.offset)
+    return bounds
