@@ -63,7 +63,7 @@ def _option(config: type, field: dataclasses.Field[Any]) -> Callable[[Command], 
 
 
 def _without_none(annotation: Any) -> Any:
-    if isinstance(annotation, types.UnionType):
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):  # the latter of a Literal and None
         return next(part for part in typing.get_args(annotation) if part is not type(None))
     return annotation
 

@@ -254,7 +254,8 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
 def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
     """Draw all weights anew: normal with the configured sigma, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
 
-    Raises nothing; weights are drawn in the order of the modules, so that a generator's seed fixes them.
+    Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it. Raises nothing; weights are drawn in the
+    order of the modules, so that a generator's seed fixes them.
     """
     sigma = config.initializer_range
     for module in model.modules():
@@ -264,3 +265,6 @@ def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator
             nn.init.ones_(module.weight)
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LSTM):
+            for weight in module.parameters():
+                nn.init.uniform_(weight, -(module.hidden_size**-0.5), module.hidden_size**-0.5, generator=generator)

@@ -1,0 +1,110 @@
+"""The paper's feature-based tagger (section 5.3): a BiLSTM on hidden states of a frozen encoder.
+
+Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, K classes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from ...pipeline.errors import UserError
+from ..bert import BertModel, dropout
+from ..config import ModelConfig
+from .task import IGNORED, Batch, TaskModel
+
+LSTM_SIZE = 768
+CACHE_BYTES = 4 << 30
+
+
+def chosen_layers(features: str, num_layers: int) -> list[int]:
+    """Return the hidden states that a row of the paper's Table 7 names; 0 are the embeddings.
+
+    >>> chosen_layers("concat-last-four", 12), chosen_layers("second-to-last", 12)
+    ([9, 10, 11, 12], [11])
+    """
+    if features.endswith("last-four") and num_layers < 4:
+        raise UserError(f"--features is {features}, but the encoder has only {num_layers} layers; choose others.")
+    return {
+        "embeddings": [0],
+        "second-to-last": [num_layers - 1],
+        "last": [num_layers],
+        "weighted-sum-last-four": list(range(num_layers - 3, num_layers + 1)),
+        "concat-last-four": list(range(num_layers - 3, num_layers + 1)),
+        "weighted-sum-all": list(range(1, num_layers + 1)),
+    }[features]
+
+
+class BiLstmTagger(TaskModel):
+    """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder learns nothing.
+
+    Weighted sums are ELMo's (arXiv 1802.05365): a softmax of learned weights, one a layer, times a learned scale.
+
+    As the encoder stays the same and nothing is dropped in it, the states of a row are computed once, in the first
+    epoch, and kept in memory, up to `CACHE_BYTES`; those of further rows are computed in each epoch. A row is computed
+    by itself: in a batch with others its last bits would depend on them, and so on where a run was interrupted.
+    """
+
+    per_token = True
+
+    def __init__(self, config: ModelConfig, num_classes: int, features: str, lstm_size: int):
+        super().__init__()
+        self.bert = BertModel(config).requires_grad_(False)
+        self.layers = chosen_layers(features, config.num_hidden_layers)
+        self.is_weighted = features.startswith("weighted")
+        if self.is_weighted:
+            self.layer_weights = nn.Parameter(torch.zeros(len(self.layers)))
+            self.scale = nn.Parameter(torch.ones(()))
+        self.rate = config.hidden_dropout_prob
+        input_size = config.hidden_size * (1 if self.is_weighted else len(self.layers))
+        self.lstm = nn.LSTM(input_size, lstm_size, 2, batch_first=True, dropout=self.rate, bidirectional=True)
+        self.classifier = nn.Linear(2 * lstm_size, num_classes)
+        self._cache: dict[bytes, Tensor] = {}
+        self._cached_bytes = 0
+
+    def train(self, mode: bool = True) -> "BiLstmTagger":
+        """Set the mode of all but the encoder, in which nothing is ever dropped."""
+        super().train(mode)
+        self.bert.eval()
+        return self
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return logits (B, L, K) of the tokens whose target is not `IGNORED`, and 0 at the others."""
+        assert batch.target is not None
+        is_word_BL = batch.target != IGNORED
+        rows = zip(batch.input_ids_BL, batch.attention_mask_BL, is_word_BL, strict=True)
+        states = [self._states(ids_L[mask_L], word_L.nonzero().squeeze(1)) for ids_L, mask_L, word_L in rows]
+        lengths_B = torch.tensor([len(states_WSD) for states_WSD in states])
+        values_BWD = self._combined(pad_sequence(states, batch_first=True))
+        packed = pack_padded_sequence(
+            dropout(values_BWD, self.rate, self.training), lengths_B, batch_first=True, enforce_sorted=False
+        )
+        hidden_BWD, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        logits_BWK = self.classifier(dropout(hidden_BWD, self.rate, self.training)).float()
+        is_real_BW = (torch.arange(logits_BWK.shape[1]) < lengths_B[:, None]).to(logits_BWK.device)
+        logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
+        return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the mean cross-entropy over the words."""
+        assert batch.target is not None
+        return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
+
+    def _combined(self, states_BWSD: Tensor) -> Tensor:
+        if not self.is_weighted:
+            return states_BWSD.flatten(2)
+        return self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
+
+    def _states(self, ids_L: Tensor, places_W: Tensor) -> Tensor:
+        """Return the chosen hidden states (W, S, D) of a row's words."""
+        key = ids_L.cpu().numpy().tobytes() + b"|" + places_W.cpu().numpy().tobytes()
+        if key in self._cache:
+            return self._cache[key].to(ids_L.device)
+        with torch.no_grad():
+            all_states = self.bert.hidden_states(ids_L[None], all_layers=True)
+            states_WSD = torch.stack([all_states[layer][0, places_W].float() for layer in self.layers], 1)
+        # Dev rows are looked at once a run.
+        if self.training and self._cached_bytes + states_WSD.nbytes <= CACHE_BYTES:
+            self._cache[key] = states_WSD.cpu()
+            self._cached_bytes += states_WSD.nbytes
+        return states_WSD

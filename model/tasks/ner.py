@@ -1,0 +1,241 @@
+"""Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
+
+Files are CoNLL columns (`conll`). A row holds a sentence and as much of its document, on both sides, as there is room
+for (`windows`); there is no CRF. Metrics are those of ``conlleval`` (`entities`).
+
+Shapes: B rows, L padded length, D hidden size, K classes.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...pipeline.errors import UserError
+from ..bert import BertModel, dropout
+from ..config import ModelConfig
+from ..finetune_config import FinetuneConfig
+from .bilstm import LSTM_SIZE, BiLstmTagger
+from .conll import read_documents, split_words
+from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
+from .rows import Example, SentenceRow, sentence_rows
+from .task import IGNORED, Batch, Feature, Recipe, TaskModel
+from .tokenizer import TextTokenizer
+
+MAX_LENGTH = 128
+RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+FEATURES_RECIPE = Recipe(batch_size=32, epochs=10.0, learning_rates=(1e-3,))
+"""Of our own: the paper says nothing of how the BiLSTM is trained, and new weights need larger steps."""
+
+
+class BertForTokenClassification(TaskModel):
+    """BERT with a linear layer on each hidden state; keys and logits as in ``transformers``."""
+
+    per_token = True
+
+    def __init__(self, config: ModelConfig, num_classes: int):
+        super().__init__()
+        self.bert = BertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, num_classes)
+        self.rate = config.hidden_dropout_prob
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return logits (B, L, K)."""
+        return self.classifier(dropout(self.bert(*batch[:4]), self.rate, self.training))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the mean cross-entropy over the words."""
+        assert batch.target is not None
+        return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
+
+
+class Tagging(NamedTuple):
+    """What the model says of a sentence."""
+
+    tags: list[str]
+    probabilities: list[float]
+    """One a word: of its tag."""
+
+    def answer(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return what `predict` writes; the probability of an entity is the product of those of its words' tags."""
+        found = entities(self.tags)
+        return {
+            "words": list(words),
+            "tags": bio_tags(found, len(words)),
+            "entities": [
+                {
+                    "type": entity.type,
+                    "text": " ".join(words[entity.start : entity.end]),
+                    "start": entity.start,
+                    "end": entity.end,
+                    "probability": math.prod(self.probabilities[entity.start : entity.end]),
+                }
+                for entity in found
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityRecognition:
+    """The task; an example is one sentence."""
+
+    types: tuple[str, ...]
+    """Of the entities, in order."""
+    max_length: int = MAX_LENGTH
+    features: str | None = None
+    """The hidden states that a BiLSTM is trained on; the whole encoder is fine-tuned where there are none."""
+    lstm_size: int = LSTM_SIZE
+    name: str = "ner"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes of a word, in the scheme BIO."""
+        return (OUTSIDE, *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's, or one for the BiLSTM."""
+        return FEATURES_RECIPE if self.features else RECIPE
+
+    def read(self, path: Path, labelled: bool) -> Iterator[Example]:
+        """Yield the sentences in a file of CoNLL columns; raises `UserError` naming file and line."""
+        for document in read_documents(path, labelled, self.types):
+            yield from (Example(document, index) for index in range(len(document)))
+
+    def text_line(self, line: str, where: str) -> Example:
+        """Return the sentence on a line of plain text, its words parted by blanks."""
+        return Example([split_words(line)], 0)
+
+    def group(self, example: Example) -> str:
+        """Return the text of the document, so that no part of it is held out alone."""
+        return "\n".join(" ".join(sentence.words) for sentence in example.document)
+
+    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> list[Feature]:
+        """Return a feature for each row; a sentence without words has none.
+
+        The target of a word's first token is its class, and 0 where there are no labels.
+        """
+        rows = sentence_rows(examples, tokenizer, self.max_length)
+        classes = {tag: index for index, tag in enumerate(self.labels)}
+        return [_feature(row, examples[row.example], classes) for row in rows if len(row.words)]
+
+    def model(self, config: ModelConfig) -> TaskModel:
+        """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
+        if self.features:
+            return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size)
+        return BertForTokenClassification(config, len(self.labels))
+
+    def tuned(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> "EntityRecognition":
+        """Return the task as it is; nothing is chosen after training."""
+        return self
+
+    def scores(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
+        return _measure([entities(tagging.tags) for tagging in self._taggings(outputs, features, examples)], examples)
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> dict[str, float]:
+        """Return the metrics of always answering O, which is by far the most frequent: 0 all of them."""
+        return _measure([[] for _ in examples], examples)
+
+    def answers(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> list[dict[str, Any]]:
+        """Return for each sentence its words, their tags (BIO), and the entities with their probabilities.
+
+        ``start`` and ``end`` of an entity are indices of words, the end being one past the last.
+        """
+        taggings = self._taggings(outputs, features, examples)
+        return [tagging.answer(example.sentence.words) for tagging, example in zip(taggings, examples, strict=True)]
+
+    def _taggings(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+    ) -> list[Tagging]:
+        """Return the likeliest tags; every word of a sentence is in one of its features."""
+        labels = self.labels
+        taggings = [
+            Tagging([OUTSIDE] * len(example.sentence.words), [1.0] * len(example.sentence.words))
+            for example in examples
+        ]
+        for logits_LK, feature in zip(outputs, features, strict=True):
+            row: SentenceRow = feature.context
+            logits_WK = logits_LK[row.word_places].astype(np.float64)
+            odds_WK = np.exp(logits_WK - logits_WK.max(1, keepdims=True))
+            best = (odds_WK.max(1) / odds_WK.sum(1)).tolist()
+            for word, label, probability in zip(row.words.tolist(), logits_WK.argmax(1).tolist(), best, strict=True):
+                taggings[row.example].tags[word] = labels[label]
+                taggings[row.example].probabilities[word] = probability
+        return taggings
+
+    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example], split: str) -> dict[str, bytes]:
+        """Return the file's lines with the predicted tag as a last column: what ``conlleval`` reads.
+
+        Lines that begin a document are left out.
+        """
+        sentences = (
+            "".join(map(_with_tag, example.sentence.lines or answer["words"], answer["tags"]))
+            for answer, example in zip(answers, examples, strict=True)
+        )
+        return {f"{split}.conll": "\n".join(sentences).encode()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is kept in ``task.json``."""
+        shape = {"features": self.features, "lstm_size": self.lstm_size} if self.features else {}
+        return {"task": self.name, "types": list(self.types), "max_length": self.max_length, **shape}
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the architecture and the classes for ``config.json``; of the BiLSTM ``transformers`` knows nothing."""
+        return {
+            "architectures": ["BertModel" if self.features else "BertForTokenClassification"],
+            "id2label": {str(index): name for index, name in enumerate(self.labels)},
+            "label2id": {name: index for index, name in enumerate(self.labels)},
+        }
+
+
+def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
+    """Return the task that the training `files` pose; raises `UserError` where there is no entity in them."""
+    documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
+    tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
+    types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
+    if not types:
+        raise UserError(f"{files[0]} holds no entity: the last column of each line must be its tag, such as B-person.")
+    if config.lstm_size and not config.features:
+        raise UserError("--lstm-size is for the BiLSTM on frozen features; give --features, too, or leave it out.")
+    return EntityRecognition(
+        types=tuple(types),
+        max_length=config.max_length or MAX_LENGTH,
+        features=config.features,
+        lstm_size=config.lstm_size or LSTM_SIZE,
+    )
+
+
+def restore_ner(settings: dict[str, Any]) -> EntityRecognition:
+    """Return the task from what `EntityRecognition.settings` gave."""
+    given = {name: value for name, value in settings.items() if name != "task"}
+    return EntityRecognition(**{**given, "types": tuple(settings["types"])})
+
+
+def _feature(row: SentenceRow, example: Example, classes: dict[str, int]) -> Feature:
+    target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
+    sentence = example.sentence
+    # Whatever the scheme of the file, BIO is learned.
+    tags = bio_tags(entities(sentence.tags), len(sentence.tags)) if sentence.tags else [OUTSIDE] * len(sentence.words)
+    target[row.word_places] = [classes[tags[word]] for word in row.words]
+    return Feature((row.row,), target, row.example, row)
+
+
+def _measure(predicted: Sequence[Sequence[Entity]], examples: Sequence[Example]) -> dict[str, float]:
+    return entity_scores(predicted, [entities(example.sentence.tags or ()) for example in examples])
+
+
+def _with_tag(line: str, tag: str) -> str:
+    return line + ("\t" if "\t" in line else " ") + tag + "\n"
