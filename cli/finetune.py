@@ -21,13 +21,16 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
     """Fine-tune an encoder on a TASK and keep the best of the runs.
 
     TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli) or classify for a labelled set of your
-    own; DATA is a folder or file of the official form, with train, dev or test in the files' names.
+    own; DATA is a folder or file of the official form, with train, dev or test in the files' names, or a data set of
+    the hub (hf:nyu-mll/glue:sst2). Predictions for the test files are written to test/ in the output directory.
     """
     from ..model.finetune import finetune as run_finetune
 
     config = make_config(FinetuneConfig, values)
     with live_line() as report:
         summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
+    if summary["status"] == "interrupted":
+        raise click.Abort
     return Made("finetune", output, _rows(summary))
 
 

@@ -8,12 +8,32 @@ from .made import Made
 @click.command()
 @click.argument("model", metavar="DIR")
 @click.argument("data")
-@click.option("--output", required=True, metavar="FILE", help="File to write the predictions to (- for the terminal).")
-def predict(model: str, data: str, output: str) -> Made | None:
-    """Predict with the fine-tuned model in DIR: one line of label and probabilities for each line of DATA (- reads
-    standard input).
+@click.option(
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="File to write the predictions to: .tsv, .csv, .jsonl or .json (- for the terminal).",
+)
+@click.option(
+    "--official",
+    is_flag=True,
+    help="Write the files that the task's server or script takes (for GLUE, CoLA.tsv and so on) into the folder "
+    "--output.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute; auto takes a GPU if there is one.",
+)
+def predict(model: str, data: str, output: str, official: bool, device: str) -> Made | None:
+    """Predict with the fine-tuned model in DIR: one line of answer and probabilities for each example in DATA.
+
+    DATA is a file of the form that the model was trained on (labels are not needed), or plain text with an example a
+    line (.txt, or - for standard input), a tab between the texts of a pair.
     """
     from ..model.predict import predict as run_predict
 
-    num_predicted = run_predict(model, data, output)
+    num_predicted = run_predict(model, data, output, device, official=official)
     return Made("predict", output, [("predictions", f"{num_predicted:,}")]) if output != "-" else None

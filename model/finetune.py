@@ -1,20 +1,19 @@
-"""Fine-tuning: one trainer for every task, over each learning rate and seed; the best run on dev is kept.
+"""Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
 
 The output directory is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of
-the task), ``results.csv`` (one line a run), ``summary.json``, and ``runs/`` with a record for each finished run: when
-the same command runs again, those are skipped. On the CPU the same seed gives the same weights, to the last bit.
+the task), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and
+predictions for the test files in ``test/``. When the same command runs again, finished runs are skipped and one that
+was interrupted goes on from its checkpoint. On the CPU the same seed gives the same weights, to the last bit.
 """
 
 import csv
 import hashlib
 import io
 import json
-import math
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count, islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +25,38 @@ from ..pipeline.errors import UserError
 from ..pipeline.seeding import rng_for, stable_hash
 from .bert import initialise
 from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS, load_weights, read_config, save_model, write_file
-from .device import find_device, memory_told, uses_bf16
 from .finetune_config import FinetuneConfig
-from .optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
-from .predict import TASK, check_fit, infer
-from .run import claim, write_json
+from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
+from .run import claim, full_disk_told, read_summary, write_json
+from .setup import Ranks, join_ranks
 from .tasks.catalogue import find_entry
 from .tasks.splits import dev_sets, find_splits, hold_out
-from .tasks.task import Feature, Recipe, Task, TaskModel, make_batch
+from .tasks.tables import is_hub
+from .tasks.task import Feature, Recipe, Task, TaskModel
 from .tasks.tokenizer import TextTokenizer, tokenizer_files
+from .train import CHECKPOINT, Progress, Training, train_model
 
 IDENTITY = "finetune.json"
 RUNS = "runs"
+RECORD = "run.json"
 RESULTS = "results.csv"
 SUMMARY = "summary.json"
-OWN_FILES = (SUMMARY, RESULTS, RUNS, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
-POOL_BATCHES = 16
-REPORT_EVERY = 10
-
-Progress = Callable[[dict[str, Any]], None]
+OFFICIAL = ("dev", "test")
+OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
+# How the work is done, not what it is: these may change when it goes on.
+FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task with its training and dev examples, and the files they come from."""
+    """A task with its training and dev examples."""
 
     task: Task
     train: list[Any]
     dev: dict[str, list[Any]]
     """By what stands before the metrics' names: nothing, or ``mismatched_`` for MNLI's second dev set."""
-    files: list[Path]
+    splits: dict[str, list[Path]]
+    """Where they come from, and the test files: as `find_splits` gives them."""
     held_out: bool
     """There is no dev file, so that a tenth of the training examples is held out."""
 
@@ -71,7 +72,16 @@ class Job:
     config: FinetuneConfig
     recipe: Recipe
     """The task's own, with what the user chose."""
-    device: torch.device
+    output: Path
+
+    def grid(self) -> list[tuple[float, int]]:
+        """Return the learning rate and the seed of each run."""
+        seeds = range(self.config.seed, self.config.seed + self.config.seeds)
+        return list(product(self.recipe.learning_rates, seeds))
+
+    def directory(self, rate: float, seed: int) -> Path:
+        """Return where the record and the logs of a run are."""
+        return self.output / RUNS / f"learning-rate-{rate}-seed-{seed}"
 
 
 def finetune(
@@ -86,36 +96,36 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
-    `data` is a folder or file of the official form, `checkpoint` any BERT directory in Hugging Face's layout. The
-    same call goes on with unfinished work; `overwrite` starts anew. `progress` is called about every tenth step with
-    ``stage`` (which run it is), ``step``, ``steps``, ``loss`` and ``examples_per_second``.
+    `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
+    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work; `overwrite` starts anew.
+    ``status`` is ``finished``, or ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything
+    is saved. `progress` is called about every tenth step with ``stage`` (which run it is) and what `train_model` says.
 
     Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that is not finite.
     """
     output, checkpoint = Path(output), Path(checkpoint)
     if output.resolve() == checkpoint.resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
-    job = _prepare(read_data(task_name, data, config), checkpoint, config)
-    claim(output, _identity(job), overwrite, OWN_FILES)
-    (output / RUNS).mkdir(exist_ok=True)
-    grid = list(product(job.recipe.learning_rates, range(config.seed, config.seed + config.seeds)))
-    records: list[dict[str, Any]] = []
-    for index, (rate, seed) in enumerate(grid, 1):
-        path = output / RUNS / f"learning-rate-{rate}-seed-{seed}.json"
-        if not path.exists():
-            stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
-            model, task, record = _run(job, rate, seed, _staged(progress, stage))
-            if all(_main(record["scores"]) > _main(other["scores"]) for other in records):
-                _save(output, model, task, job)
-            write_json(path, record)
-        records.append(json.loads(path.read_text(encoding="utf-8")))
-        _write_results(output / RESULTS, records)
-    summary = _summary(job, records)
-    write_json(output / SUMMARY, summary)
-    return summary
+    job = _prepare(read_data(task_name, data, config), checkpoint, output, config)
+    with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_told(output):
+        if ranks.rank == 0:
+            claim(output, _identity(job), overwrite, OWN_FILES)
+        _wait(ranks)
+        summary = read_summary(output)
+        if summary is None and _search(job, ranks, progress):
+            if ranks.rank == 0:
+                _finish(job, ranks.device)
+            _wait(ranks)
+            summary = read_summary(output)
+    return summary or {"status": "interrupted"}
 
 
-def _prepare(data: TaskData, checkpoint: Path, config: FinetuneConfig) -> Job:
+def _wait(ranks: Ranks) -> None:
+    # For the first rank, which alone writes.
+    ranks.sum(torch.zeros(1, device=ranks.device))
+
+
+def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneConfig) -> Job:
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
@@ -123,7 +133,7 @@ def _prepare(data: TaskData, checkpoint: Path, config: FinetuneConfig) -> Job:
         raise UserError(f"{checkpoint} reads from left to right, so that its [CLS] sees no text; take another model.")
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     train = data.task.encode(data.train, tokenizer)
-    return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), find_device(config.device))
+    return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
 
 
 def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
@@ -131,24 +141,83 @@ def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
     return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
 
 
+def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
+    """Do all runs that are not done, and keep the best; return False where one was asked to stop."""
+    grid = job.grid()
+    for index, (rate, seed) in enumerate(grid, 1):
+        stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
+        if not _is_done(job, rate, seed, ranks) and not _run(job, rate, seed, ranks, _staged(progress, stage)):
+            return False
+        if ranks.rank == 0:
+            _write_results(job.output / RESULTS, _records(job))
+    return True
+
+
+def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
+    # The first rank looks and the others hear of it, for it may be writing while they look.
+    done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
+    return bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
+
+
+def _records(job: Job) -> list[dict[str, Any]]:
+    """Return the records of the finished runs."""
+    paths = [job.directory(rate, seed) / RECORD for rate, seed in job.grid()]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
 def _staged(progress: Progress | None, stage: str) -> Progress:
     return lambda live: progress({"stage": stage, **live}) if progress else None
 
 
-def _run(job: Job, rate: float, seed: int, report: Progress) -> tuple[TaskModel, Task, dict[str, Any]]:
-    """Train and evaluate once; return the model, the task as tuned on dev, and the record of the run."""
-    started = time.perf_counter()
-    model = make_model(job.data.task, job.checkpoint, job.config, seed).to(job.device)
-    with memory_told("--batch-size"):
-        train_model(model, job.train, job.config, job.recipe, rate, seed, report)
+def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bool:
+    """Train and evaluate once, and write what came out; return False where it was asked to stop."""
+    directory = job.directory(rate, seed)
+    model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
+    training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
+    seconds = train_model(model, training, report)
+    if seconds is None:
+        return False
+    if ranks.rank > 0:
+        return True
     outputs = {prefix: infer(model, features, job.config.precision) for prefix, features in job.dev.items()}
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
+    scores = _scores(job, task, outputs)
+    if all(_main(scores) > _main(record["scores"]) for record in _records(job)):
+        _save(job, model, task, outputs)
+    run = {"task": task.name, "checkpoint": str(job.checkpoint), "seed": seed, "learning_rate": rate}
+    write_json(directory / RECORD, {**run, "scores": scores, "seconds": round(seconds, 3)})
+    (directory / CHECKPOINT).unlink(missing_ok=True)
+    return True
+
+
+def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
     scores = {}
     for prefix, features in job.dev.items():
         measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
-    run = {"task": task.name, "checkpoint": str(job.checkpoint), "seed": seed, "learning_rate": rate}
-    return model, task, {**run, "scores": scores, "seconds": round(time.perf_counter() - started, 3)}
+    return scores
+
+
+def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Write the model directory, and the answers to the dev examples in the form of the official script."""
+    config = model.bert.config.to_hf() | task.hf_settings()
+    save_model(job.output, model.state_dict(), config, tokenizer_files(job.checkpoint))
+    write_json(job.output / TASK, task.settings())
+    for prefix, features in job.dev.items():
+        examples = job.data.dev[prefix]
+        answers = task.answers(outputs[prefix], features, examples)
+        split = f"dev_{prefix}".removesuffix("_")
+        write_files(job.output / "dev", task.official(answers, examples, split))
+
+
+def _finish(job: Job, device: torch.device) -> None:
+    """Write what the best model says of the test files, then the summary."""
+    tests = {split: files for split, files in job.data.splits.items() if split.startswith("test")}
+    if tests:
+        finetuned = load_finetuned(job.output, device)
+        for split, files in tests.items():
+            write_files(job.output / "test", predict_files(finetuned, files, split))
+    write_json(job.output / SUMMARY, _summary(job, _records(job)))
 
 
 def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
@@ -166,8 +235,7 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group)
-    files = [file for part in (splits["train"], *dev_files.values()) for file in part]
-    return TaskData(task, train, dict(sorted(dev.items())), files, held_out)
+    return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
 
 
 def _read_all(task: Task, files: Sequence[Path]) -> list[Any]:
@@ -190,68 +258,8 @@ def make_model(task: Task, checkpoint: Path, config: FinetuneConfig, seed: int) 
     return model
 
 
-def train_model(
-    model: TaskModel,
-    features: Sequence[Feature],
-    config: FinetuneConfig,
-    recipe: Recipe,
-    peak_rate: float,
-    seed: int,
-    report: Progress,
-) -> None:
-    """Train `model` in place on `features`, on its device; raises `UserError` where the loss is not finite."""
-    device = next(model.parameters()).device
-    lengths = np.array([feature.length for feature in features])
-    num_steps = max(1, round(recipe.epochs * math.ceil(len(features) / recipe.batch_size)))
-    warmup_steps = round(config.warmup_share * num_steps)
-    optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
-    model.train()
-    started, num_examples = time.perf_counter(), 0
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(_torch_seed(seed, "dropout"))
-        for step, rows in enumerate(islice(batch_rows(lengths, recipe.batch_size, seed), num_steps)):
-            batch = make_batch([features[row] for row in rows]).to(device)
-            set_learning_rate(optimizer, learning_rate(step, peak_rate, warmup_steps, num_steps))
-            with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(config.precision, device)):
-                loss = model.loss(model(batch), batch)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
-            optimizer.step()
-            optimizer.zero_grad()
-            num_examples += len(rows)
-            if step % REPORT_EVERY == 0 or step == num_steps - 1:
-                speed = num_examples / (time.perf_counter() - started)
-                live = {"step": step + 1, "steps": num_steps, "loss": _finite(loss, step, peak_rate)}
-                report({**live, "examples_per_second": speed})
-
-
-def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the row numbers of each batch, epoch after epoch without end; each epoch has every row once.
-
-    Rows are in a random order, in which every `POOL_BATCHES` batches are sorted by length among themselves, so that
-    a batch has little padding; the order of the batches is random again. The last, partial batch is kept.
-    """
-    for epoch in count():
-        rng = rng_for(seed, "finetune", "order", epoch)
-        order = rng.permutation(len(lengths))
-        batches = []
-        for start in range(0, len(order), POOL_BATCHES * batch_size):
-            pool = order[start : start + POOL_BATCHES * batch_size]
-            pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches.extend(pool[first : first + batch_size] for first in range(0, len(pool), batch_size))
-        for index in rng.permutation(len(batches)):
-            yield batches[index]
-
-
 def _torch_seed(seed: int, use: str) -> int:
     return int(rng_for(seed, "finetune", use).integers(2**62))
-
-
-def _finite(loss: torch.Tensor, step: int, peak_rate: float) -> float:
-    value = loss.item()
-    if not math.isfinite(value):
-        raise UserError(f"The loss is {value} at step {step + 1} with learning rate {peak_rate:g}; take a lower one.")
-    return value
 
 
 def _main(scores: Mapping[str, float]) -> float:
@@ -259,12 +267,20 @@ def _main(scores: Mapping[str, float]) -> float:
 
 
 def _identity(job: Job) -> dict[str, Any]:
-    """Return all that decides what the runs give; where they are computed is no part of it."""
-    options = {name: value for name, value in asdict(job.config).items() if name != "device"} | job.recipe._asdict()
-    options["max_length"] = job.data.task.max_length
+    """Return all that decides what the runs give; how and where they are computed is no part of it."""
+    options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
+    options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
     parts = [job.checkpoint / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
-    digests = {"data": _digest(job.data.files), "checkpoint": _digest([part for part in parts if part.is_file()])}
+    digests = {"data": _data_digest(job.data), "checkpoint": _digest([part for part in parts if part.is_file()])}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
+
+
+def _data_digest(data: TaskData) -> str:
+    files = [file for part in (data.splits["train"], *dev_sets(data.splits).values()) for file in part]
+    if any(map(is_hub, files)):
+        # There are no files to look into.
+        return f"{stable_hash(repr((data.train, data.dev))):016x}"
+    return _digest(files)
 
 
 def _digest(paths: Sequence[Path]) -> str:
@@ -273,12 +289,6 @@ def _digest(paths: Sequence[Path]) -> str:
         with path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "blake2b").hexdigest())
     return f"{stable_hash(*digests):016x}"
-
-
-def _save(output: Path, model: TaskModel, task: Task, job: Job) -> None:
-    config = model.bert.config.to_hf() | task.hf_settings()
-    save_model(output, model.state_dict(), config, tokenizer_files(job.checkpoint))
-    write_json(output / TASK, task.settings())
 
 
 def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -300,6 +310,7 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values = [_main(record["scores"]) for record in records]
     best = records[int(np.argmax(values))]
     return {
+        "status": "finished",
         "task": job.data.task.name,
         "metric": next(iter(baseline)),
         "best": {name: best[name] for name in ("learning_rate", "seed", "scores")},

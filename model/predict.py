@@ -3,8 +3,9 @@
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -13,11 +14,11 @@ import numpy as np
 import torch
 
 from ..pipeline.errors import UserError
-from .checkpoint import load_weights, read_config
+from .checkpoint import load_weights, read_config, write_file
 from .config import ModelConfig
 from .device import find_device, uses_bf16
 from .tasks.catalogue import TASKS, saved_task
-from .tasks.splits import dev_sets, find_splits
+from .tasks.splits import dev_sets, find_splits, split_of
 from .tasks.tables import text_lines
 from .tasks.task import Feature, Task, TaskModel, make_batch
 from .tasks.tokenizer import TextTokenizer
@@ -69,7 +70,8 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
     for chosen in _batches_of_tokens(order, features):
         batch = make_batch([features[index] for index in chosen]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(precision, device)):
-            values = model(batch)
+            # Not through __call__: a compiled model would be compiled once more, for these shapes.
+            values = model.forward(batch)
         for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
             # A copy, so that the batch's padding is let go.
             outputs[index] = value[: features[index].length].copy() if model.per_token else value
@@ -87,18 +89,55 @@ def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Ite
         start += size
 
 
-def predict(directory: str | Path, data: str | Path, output: str | Path, device: str = "auto") -> int:
+def predict(
+    directory: str | Path, data: str | Path, output: str | Path, device: str = "auto", *, official: bool = False
+) -> int:
     """Write a line of predictions for each example in `data`, in order, and return their number.
 
-    `data` is a table with the columns that the model was trained on, or plain text (``.txt``, or ``-`` for standard
-    input): an example a line, a tab between the texts of a pair. A line of `output` is the label and the probability
-    of each class, or the score: JSON for ``.jsonl``, else tab-separated under a line of names; ``-`` is standard
-    output. Raises `UserError` for bad input; no file `output` is then written.
+    `data` is a file of the form that the model was trained on, or plain text (``.txt``, or ``-`` for standard input):
+    an example a line, a tab between the texts of a pair. A line of `output` is the answer and the probability of each
+    class, or the score: tab-separated under a line of names; ``.csv``, ``.jsonl`` and ``.json`` (one list) are their
+    own formats, and ``-`` is standard output. Where `official`, `output` is a folder for the files in the form that
+    the task's server or script takes. Raises `UserError` for bad input; nothing is then written.
     """
     finetuned = load_finetuned(directory, find_device(device))
+    if official:
+        return _predict_official(finetuned, Path(data), Path(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)))
     with _open_output(str(output)) as file:
-        return _write_jsonl(file, answers) if str(output).endswith(".jsonl") else _write_table(file, answers)
+        return _WRITERS.get(Path(output).suffix, _write_tsv)(file, answers)
+
+
+def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
+    examples = list(_examples(finetuned.task, str(data)))
+    answers = list(_answers(finetuned, iter(examples)))
+    files = finetuned.task.official(answers, examples, split_of(data) or "test")
+    if not files:
+        raise UserError(f"{finetuned.task.name} has no official form for {data}; leave out --official.")
+    write_files(output, files)
+    return len(answers)
+
+
+def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
+    """Return what a folder of predictions for `files` holds: the official form, or ``SPLIT.tsv`` where there is none.
+
+    `split` is the name of the split as in `find_splits`.
+    """
+    examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
+    answers = list(_answers(finetuned, iter(examples)))
+    official = finetuned.task.official(answers, examples, split)
+    if official:
+        return official
+    table = StringIO(newline="")
+    _write_tsv(table, answers)
+    return {f"{split}.tsv": table.getvalue().encode()}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of these names and contents into `folder`, each whole or not at all."""
+    for name, content in files.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / name, content)
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any]) -> Iterator[dict[str, Any]]:
@@ -172,13 +211,39 @@ def _write_jsonl(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
     return num_answers
 
 
-def _write_table(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
-    writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+def _write_json(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    listed = list(answers)
+    json.dump(listed, file, ensure_ascii=False, indent=1)
+    file.write("\n")
+    return len(listed)
+
+
+def _write_csv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    return _write_table(file, answers, ",")
+
+
+def _write_tsv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    return _write_table(file, answers, "\t")
+
+
+def _write_table(file: TextIO, answers: Iterable[dict[str, Any]], delimiter: str) -> int:
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     num_answers = 0
     for num_answers, answer in enumerate(answers, 1):
-        probabilities = answer.pop("probabilities", {})
+        values = {**answer}
+        probabilities = values.pop("probabilities", {})
+        # Of the same length in every row only where the classes are named.
+        values |= probabilities if isinstance(probabilities, dict) else {"probabilities": probabilities}
         if num_answers == 1:
-            writer.writerow([*answer, *probabilities])
-        values = [*answer.values(), *probabilities.values()]
-        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+            writer.writerow(values)
+        writer.writerow(map(_cell, values.values()))
     return num_answers
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+
+
+_WRITERS = {".jsonl": _write_jsonl, ".json": _write_json, ".csv": _write_csv}

@@ -15,9 +15,10 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model import finetune as trainer
-from clozeworks.model.finetune import batch_rows, finetune
+from clozeworks.model.finetune import finetune
 from clozeworks.model.finetune_config import FinetuneConfig
 from clozeworks.model.predict import evaluate_task, predict
+from clozeworks.model.train import batch_rows
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
@@ -130,7 +131,7 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(chec
         calls.append(arguments)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        train(*arguments)
+        return train(*arguments)
 
     monkeypatch.setattr(trainer, "train_model", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):

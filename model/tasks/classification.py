@@ -4,8 +4,8 @@ Shapes: B rows, D hidden size, K classes (1 for regression).
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,10 @@ from .tokenizer import TextTokenizer
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 """The paper's for GLUE (section 4.1)."""
+
+
+SCORES = (0.0, 5.0)
+"""Lowest and highest score of STS-B; its server takes no others."""
 
 
 class Example(NamedTuple):
@@ -79,6 +83,10 @@ class Classification:
     """Share of a TSV's lines that may lack columns and are left out, as the published file is damaged."""
     max_length: int = 128
     recipe: Recipe = GLUE_RECIPE
+    server_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of the files that GLUE's server takes, by split."""
+    server_words: bool = False
+    """The server takes the names of the classes instead of their indices."""
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -172,8 +180,17 @@ class Classification:
         return answers
 
     def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example], split: str) -> dict[str, bytes]:
-        """Return nothing: a table of the user's own has no official form."""
-        return {}
+        """Return what GLUE's server takes for a test file; nothing for other files and the user's own tables."""
+        if split not in self.server_files:
+            return {}
+        lines = ["index\tprediction", *(f"{index}\t{self._for_server(answer)}" for index, answer in enumerate(answers))]
+        return {self.server_files[split]: ("\n".join(lines) + "\n").encode()}
+
+    def _for_server(self, answer: dict[str, Any]) -> str:
+        if not self.labels:
+            low, high = SCORES
+            return f"{min(max(answer['score'], low), high):.3f}"
+        return answer["label"] if self.server_words else str(self.labels.index(answer["label"]))
 
     def settings(self) -> dict[str, Any]:
         """Return what is kept in ``task.json``."""

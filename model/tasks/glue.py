@@ -1,7 +1,8 @@
 """The tasks of GLUE (arXiv 1804.07461): the columns and labels of the official TSV files, and the official metrics.
 
 The names of columns after the first are those of the data set ``nyu-mll/glue``, whose files (Parquet, or exported as
-CSV or JSON Lines) are read too; the classes are named and numbered as there.
+CSV or JSON Lines) are read too; the classes are named and numbered as there. What the server takes is a table of
+``index`` and ``prediction``, which is the index of the class for some tasks and its name for others.
 """
 
 from ..metrics import accuracy, f1, matthews, pearson, spearman
@@ -14,12 +15,14 @@ _TASKS = (
         labels=("unacceptable", "acceptable"),
         metrics=(matthews,),
         headerless=("source", "label", "star", "sentence"),
+        server_files={"test": "CoLA.tsv"},
     ),
     Classification(
         name="sst2",
         text=("sentence",),
         labels=("negative", "positive"),
         metrics=(accuracy,),
+        server_files={"test": "SST-2.tsv"},
     ),
     Classification(
         name="mrpc",
@@ -28,6 +31,7 @@ _TASKS = (
         label=("Quality", "label"),
         labels=("not_equivalent", "equivalent"),
         metrics=(f1, accuracy),
+        server_files={"test": "MRPC.tsv"},
     ),
     Classification(
         name="qqp",
@@ -37,6 +41,7 @@ _TASKS = (
         labels=("not_duplicate", "duplicate"),
         metrics=(f1, accuracy),
         max_short_share=0.001,
+        server_files={"test": "QQP.tsv"},
     ),
     Classification(
         name="stsb",
@@ -44,6 +49,7 @@ _TASKS = (
         text_pair=("sentence2",),
         label=("score", "label"),
         metrics=(spearman, pearson),
+        server_files={"test": "STS-B.tsv"},
     ),
     Classification(
         name="mnli",
@@ -52,6 +58,8 @@ _TASKS = (
         label=("gold_label", "label"),
         labels=("entailment", "neutral", "contradiction"),
         metrics=(accuracy,),
+        server_files={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+        server_words=True,
     ),
     Classification(
         name="qnli",
@@ -59,6 +67,8 @@ _TASKS = (
         text_pair=("sentence",),
         labels=("entailment", "not_entailment"),
         metrics=(accuracy,),
+        server_files={"test": "QNLI.tsv"},
+        server_words=True,
     ),
     Classification(
         name="rte",
@@ -66,6 +76,8 @@ _TASKS = (
         text_pair=("sentence2",),
         labels=("entailment", "not_entailment"),
         metrics=(accuracy,),
+        server_files={"test": "RTE.tsv"},
+        server_words=True,
     ),
     Classification(
         name="wnli",
@@ -73,6 +85,7 @@ _TASKS = (
         text_pair=("sentence2",),
         labels=("not_entailment", "entailment"),
         metrics=(accuracy,),
+        server_files={"test": "WNLI.tsv"},
     ),
 )
 

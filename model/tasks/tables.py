@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from ...pipeline.errors import UserError
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_HUB = "hf:"
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -44,8 +45,13 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_sha
     TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
     JSON Lines one object a line. TSV and CSV begin with the columns' names; where `headerless` is given, a TSV has
     these columns, unless its first line has the last of them among its names. Up to `max_short_share` of the lines of
-    a TSV may lack columns; they are left out, and said so on standard error. Raises `UserError` naming file and line.
+    a TSV may lack columns; they are left out, and said so on standard error. A data set of the hub is streamed.
+
+    Raises `UserError` naming file and line.
     """
+    if is_hub(path):
+        yield from _hub_rows(path)
+        return
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
     match path.suffix:
@@ -59,6 +65,25 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_sha
             yield from _parquet_rows(path)
         case suffix:
             raise UserError(f"{path} has the suffix {suffix!r}, but a table is one of {', '.join(SUFFIXES)}.")
+
+
+def is_hub(path: Path) -> bool:
+    """Tell whether `path` stands for a data set of the hub, or a split of it as `hub_split` makes it."""
+    return str(path).startswith(_HUB)
+
+
+def hub_split(name: str, split: str) -> Path:
+    """Return what stands for a split of a data set of the hub where a file is asked for."""
+    return Path(f"{name}#{split}")
+
+
+def _hub_rows(path: Path) -> Iterator[Row]:
+    # Imported here, for it needs `datasets`.
+    from ...pipeline.hub import open_rows
+
+    name, _, split = str(path).partition("#")
+    for number, values in enumerate(open_rows(name, split or None), 1):
+        yield Row(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:

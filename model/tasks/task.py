@@ -6,7 +6,7 @@ is longer than a row (windows); a feature is one row of tokens, or several that 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -60,11 +60,17 @@ class Batch(NamedTuple):
     target: Tensor | None
     """As in `Feature`, along a first dimension N; None where there are no labels."""
 
+    def pin(self) -> "Batch":
+        """Copy the batch to pinned memory, from where a GPU fetches it without waiting."""
+        return self._map(Tensor.pin_memory)
+
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to `device`."""
-        input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T = (x.to(device) for x in self[:4])
-        target = None if self.target is None else self.target.to(device)
-        return Batch(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T, target)
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        ids_BL, types_BL, mask_BL, index_T = map(change, self[:4])
+        return Batch(ids_BL, types_BL, mask_BL, index_T, None if self.target is None else change(self.target))
 
 
 class Recipe(NamedTuple):
@@ -87,7 +93,7 @@ class TaskModel(nn.Module):
         raise NotImplementedError
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss over the features, a scalar."""
+        """Return the mean loss over what `num_targets` counts, a scalar."""
         raise NotImplementedError
 
 
@@ -166,6 +172,15 @@ class Task(Protocol):
     def hf_settings(self) -> dict[str, Any]:
         """Return what ``config.json`` needs beside the encoder's shape for ``transformers`` to load the model."""
         ...
+
+
+def num_targets(features: Sequence[Feature]) -> int:
+    """Return how many targets the features have: one each, or the ends of an answer, or the tokens that have a class.
+
+    A loss is their mean, so that the trainer can put the mean of a batch together from those of its parts.
+    """
+    targets = [feature.target for feature in features if feature.target is not None]
+    return sum(int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size for target in targets)
 
 
 def make_batch(features: Sequence[Feature]) -> Batch:
