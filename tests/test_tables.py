@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.records import InputRange, RawDocument
-from clozeworks.pipeline.tables import is_prose_line, plan_table_ranges, read_table, wiki_of
+from clozeworks.pipeline.tables import plan_table_ranges, read_table
 from clozeworks.pipeline.tally import Tally
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikipedia" / "kowiki-hf.parquet"
@@ -49,7 +49,8 @@ def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
 
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
-    path = written(tmp_path, {"id": [1, 2, 3, None], "text": [None, "", "Short list\nof names", PROSE]})
+    wiki = ["https://en.wikipedia.org/wiki/A"] * 3 + [None]
+    path = written(tmp_path, {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]})
     tally = Tally()
     assert [document.id for document in read(path, tally)] == ["data/part#3"]
     assert tally.bad == {"no_text": 2}
@@ -96,42 +97,6 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "note.parquet").write_text("no Parquet")
     with pytest.raises(UserError, match="is no Parquet file"):
         plan_table_ranges(str(tmp_path / "note.parquet"), "note", opened)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://en.wikipedia.org/wiki/A", ("enwiki", "en")),
-        ("http://en.m.wikipedia.org/wiki?curid=290", ("enwiki", "en")),
-        ("https://zh-min-nan.wikipedia.org/wiki/A", ("zh_min_nanwiki", "zh-min-nan")),
-        ("https://be-tarask.wikipedia.org/wiki/A", ("be_x_oldwiki", "be-tarask")),
-        ("https://fr.wiktionary.org/wiki/a", ("frwiktionary", "fr")),
-        ("https://example.org/en.wikipedia.org", None),
-        ("https://en.wikipedia.org.example.com/wiki/A", None),
-        ("http://[bad", None),
-        ("", None),
-    ],
-)
-def test_wiki_of_an_address(url: str, expected: tuple[str, str] | None) -> None:
-    assert wiki_of(url) == expected
-
-
-@pytest.mark.parametrize(
-    ("line", "prose"),
-    [
-        ("History.", False),
-        ("Private schools", False),
-        (PROSE, True),
-        ("한국어는 대한민국의 공용어이다.", True),
-        ("개요.", False),
-        ("Applications of anthroposophy include:", False),
-        ("| align=right | 12 || 13 || and so on, until the row of this table is long enough to be kept." * 2, False),
-        ('He said: "I have never seen anything like it in my life."', True),
-        ("A line of more than a hundred and twenty bytes that does not end as a sentence does, " * 2, True),
-    ],
-)
-def test_prose_lines(line: str, prose: bool) -> None:
-    assert is_prose_line(line) is prose
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")

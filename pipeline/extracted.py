@@ -1,0 +1,102 @@
+"""Articles that another program extracted from a wiki (WikiExtractor, ``wikimedia/wikipedia``): their prose, mended.
+
+In such text a paragraph is a line, and so is a heading or what is left of a list or a table; `is_prose_line` tells
+them apart. On 180 MB of English Wikipedia it leaves out 33 % of the lines, which hold 1.9 % of the words. `mend_line`
+repairs what the removal of templates left, as in "Apollo (; Greek: …)": the first paragraph of one English article in
+seven, and of every other Korean one.
+"""
+
+import html
+import re
+
+from .sentences import ends_sentence
+from .tally import Tally
+from .wikitext_repair import GAP
+
+# In bytes of UTF-8: a Chinese character or a Korean syllable counts for three letters, about what it says.
+SHORTEST_LINE_BYTES = 40
+SHORTEST_UNENDED_LINE_BYTES = 120
+
+_MARKUP_STARTS = tuple("|!{}<#*=")
+_LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
+_PAGE_OF_FOOTNOTE = re.compile(r":(?<=[.,;!?)\"”’]:)\d{1,4}(?:[–,-] ?\d{1,4})*+(?=\s|$)")
+_PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
+_HOLLOW = re.compile(r"[(（;,；，、](?:\s*+[]\"”]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
+_SEPARATOR = re.compile(r"([;,；，、])")
+_EMPTY_ITEM = re.compile(r"[\s\]\"'“”:]*|\s+(?:or|and)\s*")
+_EMPTY_LAST_ITEM = re.compile(r"\s*(?:or|and)\s+")
+_FORMULA = re.compile(r"\bformula_\d+")
+_MISSING_WORD = re.compile(r"((?:\b(?:the|an?|of|in|as|or|and|to)|'s) |[,、] ?)(?=[,、.;](?:\s|$))")
+_SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
+
+
+def article_paragraphs(lines: list[str], title: str, tally: Tally) -> list[str]:
+    """Return the lines of an extracted article that are prose, mended, without the title above them.
+
+    A `GAP` stands where words are missing. `tally` gets the neutral counter ``lines_left_out``.
+    """
+    if lines and html.unescape(lines[0]).strip() == title:
+        lines = lines[1:]
+    paragraphs = [line for line in lines if is_prose_line(line)]
+    tally.count("lines_left_out", len(lines) - len(paragraphs))
+    return [mend_line(line) for line in paragraphs]
+
+
+def is_prose_line(line: str) -> bool:
+    """Whether a line of extracted Wikipedia text is a paragraph: no heading, list entry, or remains of markup.
+
+    Headings are short and WikiExtractor puts a full stop behind them, so a line below 40 bytes is none; one that does
+    not end a sentence must be three times as long.
+
+    >>> is_prose_line("History."), is_prose_line("Almonds are a rich source of oil, as studies show.")
+    (False, True)
+    """
+    line = line.strip()
+    if len(line) < SHORTEST_UNENDED_LINE_BYTES:
+        size = len(line.encode("utf-8", "surrogatepass"))
+        if size < (SHORTEST_LINE_BYTES if ends_sentence(line) else SHORTEST_UNENDED_LINE_BYTES):
+            return False
+    return not line.startswith(_MARKUP_STARTS)
+
+
+def mend_line(line: str) -> str:
+    """Return a line without what extraction leaves behind: entities, links, holes in parentheses, pages of footnotes.
+
+    A `GAP` stands where the sentence lacks words: for a formula, or in an enumeration of nothing.
+
+    >>> mend_line("Apollo ( or ; Greek: Apollon, ) is a god.:12 He plays the lyre ().")
+    'Apollo (Greek: Apollon) is a god. He plays the lyre.'
+    """
+    if "&" in line:
+        line = html.unescape(line)
+    if "[[" in line:
+        line = _LINK.sub(r"\1", line)
+    if ":" in line:
+        line = _PAGE_OF_FOOTNOTE.sub("", line)
+    if _HOLLOW.search(line):
+        line = _PARENTHESIS.sub(_mend_parenthesis, line)
+    if "formula_" in line:
+        line = _FORMULA.sub(GAP, line)
+    if " ," in line or " ." in line or " ;" in line or ",," in line:
+        line = _SPACE_BEFORE_PUNCTUATION.sub("", _MISSING_WORD.sub(rf"\1{GAP}", line))
+    return line
+
+
+def _mend_parenthesis(match: re.Match[str]) -> str:
+    """Leave the empty items out of a parenthesis, and a parenthesis of nothing else altogether."""
+    space, opening, inside, closing = match.groups()
+    if not _HOLLOW.search(match[0]):
+        return match[0]
+    if not inside and not space and match.string[match.start() - 1 : match.start()].isascii():
+        return match[0]  # the call of a function
+    kept = ""
+    separators, items = ["", *_SEPARATOR.split(inside)[1::2]], _SEPARATOR.split(inside)[::2]
+    for index, (separator, item) in enumerate(zip(separators, items, strict=True)):
+        emptied = _EMPTY_ITEM if index == 0 else _EMPTY_LAST_ITEM if index == len(items) - 1 else None
+        if not _is_empty(item) and not (emptied and emptied.fullmatch(item)):
+            kept += (separator if kept else "") + item
+    return f"{space}{opening}{kept.strip()}{closing}" if kept.strip() else ""
+
+
+def _is_empty(item: str) -> bool:
+    return not item.strip(" \u00a0\t]\"'“”:")
