@@ -165,7 +165,7 @@ def plan_units(inputs: Sequence[Input]) -> list[PlannedUnit]:
     room = 0
     for entry in inputs:
         ranges = _cut(entry, range_bytes)
-        if len(ranges) == 1 and entry.num_bytes <= room:
+        if units and len(ranges) == 1 and entry.num_bytes <= room:
             units[-1] = PlannedUnit([*units[-1].ranges, *ranges], units[-1].num_bytes + entry.num_bytes)
             room -= entry.num_bytes
         else:
