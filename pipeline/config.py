@@ -44,6 +44,12 @@ class IngestConfig:
     validation_share: float = option(0.005, "Share of the documents held out for validation (at least 2).")
     min_characters: int = option(200, "Leave out documents with fewer characters.")
     min_sentences: int = option(1, "Leave out documents with fewer sentences.")
+    near_duplicates: float | None = option(
+        None,
+        "Leave out documents whose text is nearly that of another: at least this share (for instance 0.8) of the word "
+        "5-grams of both is common to them. Tells also of long documents that hold another. Takes about 450 MB of "
+        "memory for a million documents that resemble another. Equal texts are always left out.",
+    )
     seed: int = option(0, "Seed of the shuffle and of the validation split.")
 
     def __post_init__(self) -> None:
@@ -51,6 +57,8 @@ class IngestConfig:
         check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must lie between 0 and 1")
         check(self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative")
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
+        share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
+        check(share_ok, "near_duplicates", self.near_duplicates, "must lie between 0.3 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,10 +81,10 @@ class StageDirectory:
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
     def read_record(self, phase: str, unit: str) -> dict[str, Any] | None:
-        """Return what `write_record` wrote; None where it is of other work, or the file of the unit is not there."""
+        """Return what `write_record` wrote; None where it is of other work, or a file of the unit is not there."""
         record = json.loads(storage.read_bytes(self.file(f"{WORK}/{phase}/{unit}.json")))
-        written = record.get("file")
-        complete = written is None or storage.exists(self.file(written["name"]))
+        names = [*record.get("files", {}).values(), *([record["file"]["name"]] if "file" in record else [])]
+        complete = all(storage.exists(self.file(name)) for name in names)
         return record if complete and record["fingerprint"] == self.fingerprint else None
 
     def write_error(self, phase: str, unit: str, message: str) -> None:

@@ -1,0 +1,180 @@
+"""The last phase of ingest: a unit reads the documents of a range of hashes from all scattered files into one shard.
+
+Which range makes a shard is decided from the sizes that the phases before recorded. Because a shard is a range of
+hashes, it is a uniform random sample of the corpus. Memory is bounded by a shard.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .config import IngestConfig
+from .duplicates import DUPLICATE, LEFT_OUT
+from .errors import UserError
+from .expectations import SHARD_TEXT_BYTES
+from .runner import Unit
+from .scatter import SCATTERED
+from .scattered import Layout, overlapping, range_of, read_scattered
+from .schemas import DOCUMENTS
+from .shards import shard_name, write_parquet
+from .stage import StageDirectory
+from .tally import Tally
+
+MIN_VALIDATION_DOCUMENTS = 2
+ROW_GROUP_DOCUMENTS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathering:
+    """A unit of this phase: the shard to write, and where its documents lie.
+
+    Documents whose validation hash is below `validation_below` are the validation split, the others are for training.
+    Nearly all of the former lie in the first place of each file; where there are too few, some lie in `more_places`.
+    """
+
+    split: str
+    index: int
+    count: int
+    buckets: range
+    layout: Layout
+    validation_below: int
+    more_places: tuple[int, ...]
+    documents: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def places(self) -> list[int]:
+        """Return the places of the scattered files where the documents may lie."""
+        if self.split == "validation":
+            return [0, *self.more_places]
+        places = overlapping(self.buckets, self.layout.num_buckets, self.layout.num_places)
+        return [0, *(place + 1 for place in places)]
+
+    def holds(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
+        """Tell which documents belong in the shard."""
+        is_validation = validation_hashes < np.uint64(self.validation_below)
+        if self.split == "validation":
+            return is_validation
+        buckets = range_of(hashes, self.layout.num_buckets)
+        return ~is_validation & (buckets >= self.buckets.start) & (buckets < self.buckets.stop)
+
+
+def plan_shards(
+    scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]], config: IngestConfig, layout: Layout
+) -> list[Unit]:
+    """Decide, from the records of the phases before alone, which buckets make which shard.
+
+    Raise `UserError` where there are too few documents for the shards and the validation split.
+    """
+    num_documents = sum(record["documents"] for record in settled)
+    if num_documents < MIN_VALIDATION_DOCUMENTS + 2:
+        needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
+        raise UserError(f"The sources hold {num_documents} documents; {needed}.")
+    validation_bytes, *bucket_bytes = _bucket_bytes(scattered, settled)
+    first = sorted(hashes for record in settled for hashes in record["first_for_validation"])[:MIN_VALIDATION_DOCUMENTS]
+    runs = [range(i, i + 1) for i in range(config.shards)] if config.shards else merge_buckets(bucket_bytes)
+    make = partial(
+        Gathering,
+        layout=layout,
+        validation_below=max(layout.validation_below, first[-1][0] + 1),
+        more_places=_places_after_first(first, layout),
+        documents=tuple(record["files"]["documents"] for record in scattered if record["documents"]),
+        left_out=tuple(record["file"]["name"] for record in settled if record["left_out"]),
+    )
+    train = [make(split="train", index=i, count=len(runs), buckets=run) for i, run in enumerate(runs)]
+    validation = make(split="validation", index=0, count=1, buckets=range(0))
+    costs = [*(sum(bucket_bytes[run.start : run.stop]) for run in runs), validation_bytes]
+    return [_gather_unit(each, cost) for each, cost in zip([*train, validation], costs, strict=True)]
+
+
+def _places_after_first(first: Sequence[Sequence[int]], layout: Layout) -> tuple[int, ...]:
+    validation_hashes, hashes = np.array(first, np.uint64).T
+    return tuple(sorted({*layout.place_of(hashes, validation_hashes).tolist()} - {0}))
+
+
+def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the bytes of text that stay, first for validation, then in each bucket."""
+    read = np.sum([record["bucket_bytes"] for record in scattered], axis=0)
+    gone = [record["bucket_bytes"] for record in settled if record["left_out"]]
+    # A document that stands in two sources under one id can be taken off twice.
+    return np.maximum(read - np.sum([np.zeros_like(read), *gone], axis=0), 0).tolist()
+
+
+def merge_buckets(bucket_bytes: Sequence[int]) -> list[range]:
+    """Return runs of neighbouring buckets, as equal as they can be, of at most `SHARD_TEXT_BYTES` of text each.
+
+    (A bucket of more than half of that can make a larger shard.)
+    """
+    room = max(SHARD_TEXT_BYTES - max(bucket_bytes), SHARD_TEXT_BYTES // 2)
+    num_shards = max(1, -(-sum(bucket_bytes) // room))
+    target = sum(bucket_bytes) / num_shards
+    # The last byte of a bucket says where it goes; empty ones at the start go with the first that is not.
+    last_bytes = np.maximum(np.cumsum(bucket_bytes) - 1, 0)
+    shard_of = np.minimum(last_bytes // max(target, 1), num_shards - 1).astype(int)
+    starts = [i for i in range(len(bucket_bytes)) if i == 0 or shard_of[i] != shard_of[i - 1]]
+    return [range(start, stop) for start, stop in zip(starts, [*starts[1:], len(bucket_bytes)], strict=True)]
+
+
+def _gather_unit(gathering: Gathering, cost: int) -> Unit:
+    return Unit(name=shard_name(gathering.split, gathering.index, gathering.count), cost=cost, payload=gathering)
+
+
+def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:
+    """Write one shard from the scattered files; return the record."""
+    tally = Tally()
+    documents = _read(directory, gathering.documents, gathering, SCATTERED)
+    documents = leave_out(documents, _read(directory, gathering.left_out, gathering, LEFT_OUT), tally)
+    documents = documents.sort_by([("hash", "ascending"), ("doc_id", "ascending")])
+    table = _drop_repeated_ids(documents, tally).select(DOCUMENTS.names).cast(DOCUMENTS).combine_chunks()
+    if table.num_rows < 2:
+        raise UserError(f"A {gathering.split} shard would hold {table.num_rows} documents: lower --shards.")
+    name = shard_name(gathering.split, gathering.index, gathering.count)
+    record: dict[str, Any] = {"tally": tally.to_record()}
+    with write_parquet(directory, name, DOCUMENTS, record) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_DOCUMENTS)
+    counts = {"documents": table.num_rows, "sentences": len(table["sentences"].combine_chunks().flatten())}
+    sources = dict(sorted(Counter(table["source"].to_pylist()).items()))
+    shard = {**record["file"], "split": gathering.split, "rows": table.num_rows, "counts": counts, "sources": sources}
+    return {**record, "shard": shard}
+
+
+def _read(directory: StageDirectory, names: Sequence[str], gathering: Gathering, schema: pa.Schema) -> pa.Table:
+    """Read the rows of a shard from some scattered files."""
+    places = gathering.places()
+    read = (
+        batch.filter(pa.array(gathering.holds(batch["hash"].to_numpy(), batch["validation_hash"].to_numpy())))
+        for name in names
+        for batch in read_scattered(directory.file(name), places, gathering.layout.num_places + 1)
+    )
+    return pa.Table.from_batches((batch for batch in read if batch.num_rows), schema)
+
+
+def leave_out(documents: pa.Table, left_out: pa.Table, tally: Tally) -> pa.Table:
+    """Return the `documents` without the `left_out` ones, each counted under its reason."""
+    tally.count(DUPLICATE, 0)  # told even where there is none
+    named = ("hash", "text_hash")
+    gone = {
+        tuple(row[name] for name in named): (row["reason"], row["kept"])
+        for row in left_out.sort_by([("hash", "ascending"), ("text_hash", "ascending")]).to_pylist()
+    }
+    found = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
+    goes = np.zeros(documents.num_rows, bool)
+    for row, document in zip(
+        found, documents.select([*named, "doc_id"]).take(pa.array(found)).to_pylist(), strict=True
+    ):
+        if why := gone.get(tuple(document[name] for name in named)):
+            goes[row] = True
+            tally.note(why[0], f"{document['doc_id']} repeats {why[1]}")
+    return documents.filter(pa.array(~goes))
+
+
+def _drop_repeated_ids(table: pa.Table, tally: Tally) -> pa.Table:
+    """Keep the first of the rows with the same doc_id, which stand beside each other."""
+    ids = table["doc_id"].to_pylist()
+    is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
+    tally.count("repeated_ids", len(ids) - sum(is_first))
+    return table.filter(pa.array(is_first, pa.bool_()))
