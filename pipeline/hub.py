@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from . import storage
 from .errors import UserError
 from .records import InputRange
 from .stage import digest_of
@@ -90,7 +89,7 @@ def splits(name: str) -> list[str]:
     Raise `UserError` where there is no such data set or configuration, or where the hub cannot be reached.
     """
     named = _parse(name)
-    return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[1])
+    return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2])
 
 
 def open_rows(name: str, split: str | None = None) -> Iterator[dict[str, Any]]:
@@ -204,25 +203,26 @@ def _saved_splits(named: _Name) -> Mapping[Any, Any]:
 
 
 def _open_streamed(named: _Name, split: str | None) -> DataSet:
-    (config, *asked), found = _streamed_splits(named)
+    (config, *asked), builder, found = _streamed_splits(named)
     split = _chosen("split", split or next(iter(asked), None), list(found), DEFAULT_SPLIT, named)
-    rows = found[split]
-    on_disk = os.path.isdir(named.path)
-    files = storage.find_files(named.path) if on_disk else {}
+    files = (builder.config.data_files or {}).get(split, [])
+    if on_disk := os.path.isdir(named.path):
+        sizes, content = [os.path.getsize(file) for file in files], _file_heads(files)
+    else:
+        sizes, content = _sizes_on_hub(files, named), {"revision": named.revision, "config": config, "split": split}
     pinned = named.path if on_disk else f"{named.path}@{named.revision}"
-    content = _file_heads(files) if on_disk else {"revision": named.revision, "config": config, "split": split}
     return DataSet(
         address=f"{PREFIX}{pinned}:{config}:{split}",
         source=_folder_name(named.path) if on_disk else named.path,
         part=split if config == "default" else f"{config}/{split}",
-        num_bytes=sum(files.values()) or rows.info.download_size or rows.info.dataset_size or 0,
+        num_bytes=sum(sizes),
         digest=digest_of(content),
-        rows=rows,
+        rows=found[split],
     )
 
 
-def _streamed_splits(named: _Name) -> tuple[list[str], Mapping[Any, Any]]:
-    """Return the parts of the name, the configuration completed, and the splits of that."""
+def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
+    """Return the parts of the name, the configuration completed, and what builds the splits of that, and the splits."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -233,8 +233,17 @@ def _streamed_splits(named: _Name) -> tuple[list[str], Mapping[Any, Any]]:
         if len(configs) == 1 and len(parts) == 1 and parts != configs:
             parts = [*configs, *parts]  # where nobody speaks of configurations it is the split
         config = _chosen("configuration", next(iter(parts), None), configs, default, named)
-        found = datasets.load_dataset(named.path, config, streaming=True, revision=named.revision)
-    return [config, *parts[1:]], found
+        builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
+        return [config, *parts[1:]], builder, builder.as_streaming_dataset()  # pyright: ignore[reportReturnType]
+
+
+def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
+    from huggingface_hub import HfApi
+
+    prefix = f"hf://datasets/{named.path}@{named.revision}/"
+    paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
+    found = HfApi().get_paths_info(named.path, paths, revision=named.revision, repo_type="dataset") if paths else []
+    return [getattr(entry, "size", 0) for entry in found]
 
 
 def _pinned(named: _Name) -> _Name:
@@ -299,13 +308,12 @@ def _chosen(what: str, asked: str | None, found: list[str], default: str | None,
     raise UserError(f"{name} has no {what} {asked!r}; there is {listed}.")
 
 
-def _file_heads(files: dict[str, int]) -> list[Any]:
-    """Name the files of a folder by place, size and the digest of their first bytes."""
+def _file_heads(files: Sequence[str]) -> list[Any]:
+    """Name files by their own names, sizes and the digest of their first bytes."""
     heads = []
-    root = os.path.commonpath(files)
-    for path, num_bytes in files.items():
-        with storage.open_input(path) as file:
-            heads.append([os.path.relpath(path, root), num_bytes, digest_of(file.read(_HEAD_BYTES))])
+    for path in files:
+        with open(path, "rb") as file:
+            heads.append([os.path.basename(path), os.path.getsize(path), digest_of(file.read(_HEAD_BYTES))])
     return heads
 
 
