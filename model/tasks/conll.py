@@ -63,8 +63,8 @@ def read_documents(path: Path, labelled: bool, types: Sequence[str] | None = Non
 
 
 def split_words(line: str) -> Sentence:
-    """Return the sentence on a line of plain text; blanks and tabs part the words."""
-    return Sentence(tuple(re.findall(r"[^ \t]+", line)), None)
+    """Return the sentence in a plain text; blanks, tabs and line ends part the words."""
+    return Sentence(tuple(re.findall(r"[^ \t\r\n]+", line)), None)
 
 
 def _sentence(words: Sequence[Word], labelled: bool, types: Sequence[str] | None) -> Sentence:

@@ -26,6 +26,7 @@ class TextTokenizer:
         self._tokenizer.encode_special_tokens = True
         self.vocab_size = self._tokenizer.get_vocab_size()
         self._cls, self._sep = (self._special(token, directory) for token in ("[CLS]", "[SEP]"))
+        self.unknown = self._special("[UNK]", directory)
 
     def _special(self, token: str, directory: str | Path) -> int:
         token_id = self._tokenizer.token_to_id(token)
@@ -37,6 +38,18 @@ class TextTokenizer:
         """Return the ids of each text, without special tokens, not cut."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def tokens_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
+        """Return the ids of each text as `tokens_of` does, and int64 (T, 2): each token's characters [start, end).
+
+        The characters are those of the text as it is given, whatever the tokenizer changes (case, accents).
+        """
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(each.ids, np.array(each.offsets, dtype=np.int64).reshape(-1, 2)) for each in encodings]
+
+    def token(self, token_id: int) -> str:
+        """Return the token with this id."""
+        return self._tokenizer.id_to_token(int(token_id)) or ""
 
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> tuple[np.ndarray, int]:
         """Return ``[CLS] A [SEP] B [SEP]`` (int32) of at most `max_length` tokens, and the index of B's first.

@@ -1,0 +1,32 @@
+"""``clozeworks features``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..model.features_config import FeaturesConfig
+from .live import live_line
+from .made import Made, megabytes
+from .options import config_options, make_config
+
+
+@click.command()
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("data", metavar="DATA")
+@click.option("--output", required=True, metavar="FILE", help="Parquet file to write the vectors to.")
+@click.option("--overwrite", is_flag=True, help="Throw away what the output file holds, and begin anew.")
+@config_options(FeaturesConfig)
+def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> Made:
+    """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
+
+    DATA is plain text (a text a line), a table (TSV, CSV, JSON Lines, Parquet) or a file of CoNLL columns; FILE gets a
+    row for each word, token or text, with its vector from each layer.
+    """
+    from ..model.features import extract_features
+
+    config = make_config(FeaturesConfig, values)
+    with live_line() as report:
+        counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
+    rows = [(name, f"{count:,}") for name, count in counts.items()]
+    return Made("features", output, [*rows, ("size", megabytes(Path(output).stat().st_size))])
