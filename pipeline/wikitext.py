@@ -16,8 +16,8 @@ import re
 from collections.abc import Collection
 
 from .wiki_names import FILES_AND_CATEGORIES
-from .wikitext_repair import GAP, MISSING, PRONUNCIATION, REMOVED, repair_paragraph
-from .wikitext_templates import PARAGRAPH_BREAK, can_render, mark_of_silent, render_template, template_name
+from .wikitext_repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
+from .wikitext_templates import can_render, mark_of_silent, render_template, template_name
 
 # MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
 _MAX_DEPTH = 40
@@ -210,9 +210,9 @@ class _Structures:
 
     def _template(self, index: int, close: int, depth: int) -> str:
         name = template_name(self.parts[index + 1].partition("|")[0])
-        if mark := mark_of_silent(name):
+        if mark := mark_of_silent(name, self.language):
             return mark
-        if depth >= _MAX_DEPTH or not can_render(name):
+        if depth >= _MAX_DEPTH or not can_render(name, self.language):
             return REMOVED if self._stands_alone(index, close) else MISSING
         return render_template(self._inside(index, close, depth), self.language)
 

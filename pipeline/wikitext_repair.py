@@ -15,6 +15,8 @@ MISSING = "\x02"
 GAP = "\ufffc"
 """Stands in clean text where words are missing (OBJECT REPLACEMENT CHARACTER): its sentence should be left out."""
 
+PARAGRAPH_BREAK = "\n\n"
+
 _LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?[a-zA-Z][^<>]{0,300}+>|</?ref\b", re.IGNORECASE)
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
 _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")

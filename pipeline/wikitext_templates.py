@@ -6,10 +6,8 @@ its place is marked, so that the sentence can be repaired or left out.
 """
 
 import re
-from collections.abc import Callable
 
 from .wiki_names import (
-    DIGIT_GROUPING,
     FIRST_ARGUMENT_TEMPLATES,
     LANGUAGES,
     LAST_ARGUMENT_TEMPLATES,
@@ -19,31 +17,23 @@ from .wiki_names import (
     SECOND_ARGUMENT_TEMPLATES,
     SHIP_PREFIXES,
     SILENT_PREFIXES,
+    SILENT_SUFFIXES,
     SILENT_TEMPLATES,
     UNITS,
 )
-from .wikitext_repair import MISSING, PRONUNCIATION, REMOVED
-
-PARAGRAPH_BREAK = "\n\n"
-
-Arguments = dict[str, str]
-"""Arguments of one template by name; those without a name are called "1", "2", ..."""
-Renderer = Callable[[Arguments, str], str | None]
-"""Makes words of arguments and the wiki's language; "" where there is nothing to show, None where it cannot tell."""
+from .wikitext_local import Arguments, Renderer, local_renderer
+from .wikitext_numbers import format_date, format_number
+from .wikitext_repair import MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED
 
 _SHOWN_ARGUMENT = {**dict.fromkeys(FIRST_ARGUMENT_TEMPLATES, "1"), **dict.fromkeys(SECOND_ARGUMENT_TEMPLATES, "2")}
 _LABEL_ARGUMENTS = ("lt", "label", "text")
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-_PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
-_LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{2,12})-([a-z]{2,3})(?:-[a-z-]{1,20})?")
+_LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 
 
 def parse_arguments(body: str) -> tuple[str, Arguments]:
@@ -71,17 +61,19 @@ def template_name(head: str) -> str:
     return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
 
 
-def mark_of_silent(name: str) -> str | None:
+def mark_of_silent(name: str, language: str = "en") -> str | None:
     """Return the mark for a template that a sentence reads on without, or None where it may be words.
 
     Silent are footnotes, notes to editors, boxes, and pronunciations.
     """
     if name in PRONUNCIATIONS or name.startswith("ipa"):
         return PRONUNCIATION
-    return REMOVED if name in SILENT_TEMPLATES or name.startswith(SILENT_PREFIXES) else None
+    if name in SILENT_TEMPLATES or name.startswith(SILENT_PREFIXES) or name.endswith(SILENT_SUFFIXES):
+        return None if local_renderer(name, language) else REMOVED
+    return None
 
 
-def can_render(name: str) -> bool:
+def can_render(name: str, language: str = "en") -> bool:
     """Return whether `render_template` knows words for the template; `name` is normalised."""
     return (
         name in _SHOWN_ARGUMENT
@@ -90,6 +82,7 @@ def can_render(name: str) -> bool:
         or name in SHIP_PREFIXES
         or name.partition(":")[0] in _PARSER_FUNCTIONS
         or _language_of(name) is not None
+        or local_renderer(name, language) is not None
     )
 
 
@@ -101,9 +94,10 @@ def render_template(body: str, language: str) -> str:
         language: code of the wiki's language; dates and numbers follow it where it is known.
     """
     name, arguments = parse_arguments(body)
-    if name in LITERALS:
+    local = local_renderer(name, language)
+    if local is None and name in LITERALS:
         return LITERALS[name]
-    text = _rendered(name, arguments, language)
+    text = local(arguments, language) if local else _rendered(name, arguments, language)
     if text is None:
         return MISSING
     return text or REMOVED
@@ -120,26 +114,18 @@ def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
     if colon and function in _PARSER_FUNCTIONS:
         return format_number(value.strip(), language) if function == "formatnum" else value.strip()
     if code := _language_of(name):
+        if name == code and not arguments:
+            return ""
         return _in_language(name, code, arguments.get("1"), language)
     return None
 
 
 def _language_of(name: str) -> str | None:
-    """Return the code in names such as ``lang-grc-gre``, and ``Vol-ru`` elsewhere, whose argument is text."""
+    """Return the code in names such as ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text."""
+    if name in LANGUAGES:
+        return name
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
     return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in LANGUAGES) else None
-
-
-def format_number(value: str, language: str) -> str:
-    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
-    if not _PLAIN_NUMBER.fullmatch(value):
-        return value
-    whole, point, fraction = value.partition(".")
-    separator = DIGIT_GROUPING.get(language)
-    if separator is None:
-        return value
-    decimal_point = "." if separator == "," else ","
-    return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
 
 
 def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
@@ -209,12 +195,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
         return year or None
     if not (month.isdecimal() and 1 <= int(month) <= 12):
         return f"{year} {month} {day}".rstrip()
-    if language not in ("en", "simple"):
-        return None
-    name = _MONTHS[int(month) - 1]
-    if not day.isdecimal():
-        return f"{name} {year}"
-    return f"{int(day)} {name} {year}" if arguments.get("df") else f"{name} {int(day)}, {year}"
+    return format_date(year, month, day, language, day_first=bool(arguments.get("df")))
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
@@ -251,13 +232,6 @@ def _last_argument(arguments: Arguments, language: str) -> str | None:
     return next((arguments[key] for key in keys if arguments.get(key)), "")
 
 
-def _century(arguments: Arguments, language: str) -> str | None:
-    """Words of French ``s-|XIX|e``; in other languages the template means something else."""
-    if language != "fr" or not arguments.get("1"):
-        return None
-    return f"{arguments['1']}{arguments.get('2') or 'e'} siècle"
-
-
 def _nihongo(arguments: Arguments, language: str) -> str | None:
     """Words of ``nihongo``: English (kanji, romaji)."""
     english, *others = (arguments.get(key, "") for key in ("1", "2", "3"))
@@ -287,8 +261,8 @@ def _ship(prefix: str, arguments: Arguments) -> str:
 
 
 _RENDERERS: dict[str, Renderer] = {
-    **dict.fromkeys(("convert", "cvt", "unité", "unidad", "unitade"), _convert),
-    **dict.fromkeys(("val", "valn", "nombre"), _value),
+    **dict.fromkeys(("convert", "cvt", "unidad", "unitade"), _convert),
+    **dict.fromkeys(("val", "valn"), _value),
     **dict.fromkeys(("frac", "sfrac", "fraction", "sfraction"), _fraction),
     **dict.fromkeys(("circa", "c.", "ca", "ca."), _prefixed("c.")),
     **dict.fromkeys(("floruit", "fl.", "fl"), _prefixed("fl.")),
@@ -306,7 +280,7 @@ _RENDERERS: dict[str, Renderer] = {
     **dict.fromkeys(("inr", "indian rupee", "₹"), _currency("₹")),
     **dict.fromkeys(("a$", "aud"), _currency("A$")),
     **dict.fromkeys(("yen", "jpy", "¥"), _currency("¥")),
-    **dict.fromkeys(("number", "format price", "formatprice", "num", "nombre", "formatnum"), _currency("")),
+    **dict.fromkeys(("number", "format price", "formatprice", "num", "formatnum"), _currency("")),
     **dict.fromkeys(("chem", "chem2", "simplenuclide", "fchim", "kbd2"), _joined("")),
     **dict.fromkeys(("key press", "bibleverse", "bibleref", "bibleref2", "booky"), _joined(" ")),
     **dict.fromkeys(("hlist", "cslist"), _joined(", ")),
@@ -316,7 +290,6 @@ _RENDERERS: dict[str, Renderer] = {
     ),
     **dict.fromkeys(("citation bloc", "zitat", "cita", "citazione", "цитата", "quotation2"), _quotation),
     **dict.fromkeys(LAST_ARGUMENT_TEMPLATES, _last_argument),
-    **dict.fromkeys(("s", "s-"), _century),
     **dict.fromkeys(("langx", "lang-x"), _language_text),
     **dict.fromkeys(("audio",), _audio),
     **dict.fromkeys(("読み仮名", "読み仮名 ruby不使用"), _reading),

@@ -87,6 +87,7 @@ def test_drops_what_is_no_prose(block: str) -> None:
         ("lang-grc-gre|Ἀριστοτέλης", "Ancient Greek: Ἀριστοτέλης"),
         ("nowrap|1 2", "1 2"),
         ("convert|2|e6acre|km2", "2 million acres"),
+        ("convert|800|koilbbl/d|m3/d", "800 thousand barrels per day"),
         ("transl|ar|ALA|Allāh", "Allāh"),
         ("не переведено 5|Имя|Надпись|en|Name", "Надпись"),
         ("ill|Target|de|Ziel|lt=Label", "Label"),
@@ -113,9 +114,43 @@ def test_renders_templates_in_words(template: str, text: str) -> None:
 
 def test_numbers_and_dates_follow_the_language() -> None:
     assert clean("Es sind {{formatnum:12345.5}} Orte.", "de") == "Es sind 12.345,5 Orte."
-    assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == f"Il est né le {GAP} ici."
+    assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == "Il est né le 3 mai 1900 ici."
+    assert clean("Син є {{birth date|1900|5|3}} там.", "uk") == f"Син є {GAP} там."
     assert clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr") == "Au XIXe siècle, le 1 janvier 1900."
     assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
+
+
+@pytest.mark.parametrize(
+    ("language", "markup", "text"),
+    [
+        ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.", "Il dit « Bonjour » et part."),
+        ("fr", "Au {{XIXe siècle}}, {{Louis|x}} pesa {{unité|5400|km|2|s|-1}}.",
+         f"Au XIXe siècle, {GAP} pesa 5 400 km² s⁻¹."),
+        ("fr", "Les {{s2|XVIII|e|XIX|e}} et {{-s|II|e}} et François {{Ier}}.",
+         "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
+        ("fr", "Le {{1er}} est {{M.|Dupont}}, {{nombre|12345|habitants}} ({{en}} x).",
+         "Le 1er est M. Dupont, 12 345 habitants (x)."),
+        ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.", "Die United States in 540 m."),
+        ("de", "Der {{Datum|1|2|1900}}, {{birth date|1900|2|1}}.", f"Der {GAP}, 1. Februar 1900."),
+        ("es", "En el {{siglo|V|a}} nació el {{fecha|3|5|1900}}.", "En el siglo V a. C. nació el 3 de mayo de 1900."),
+        ("it", "È {{senza fonte|il primo|date=x}} ({{en}} a) di {{M|12345|u=km}}.", "È il primo (a) di 12.345 km."),
+        ("pt", "Do {{séc|XIX}} e {{formatnum:12345.5}}.", "Do século XIX e 12.345,5."),
+        ("nl", "De {{Lang|fr|ville}} {{bron?|2010|11|20}} is.", "De ville is."),
+        ("pl", "To {{ang.|x}} {{w języku|en|town}} {{odn|A|2010}}.", f"To {GAP} town."),
+        ("ru", "Город ({{lang-en2|Moscow}}, {{s|5 км}}) в {{число|12345}} {{нет АИ|1|2|2010}}.",
+         "Город (Moscow, 5 км) в 12 345."),
+        ("bg", "{{lang-en|X}} е {{цитат2|y}} {{факт}} тук.", f"X е {GAP} тук."),
+        ("ja", "彼は{{ilq|そうだ}}と{{要出典範囲|述べ|date=x}}た。{{la|Europa}}は。",
+         "彼は「そうだ」と述べた。Europaは。"),
+        ("zh", "王{{bd|1900年|1月1日|1990年|2月2日}}，{{link-en|中文|English}}，{{tsl|en|A|乙}}。",
+         "王（1900年1月1日—1990年2月2日），中文，乙。"),
+        ("ko", "{{llang|en|Seoul}}은 {{국기|대한민국}}이다.{{출처}}", "Seoul은 대한민국이다."),
+        ("sv", "Den {{språk|en|town}} är {{källa behövs|datum=x}} här.", "Den town är här."),
+        ("en", "It {{citation|title=x}} is {{en icon}} here {{ru|Москва}}.", "It is here Москва."),
+    ],
+)  # fmt: skip
+def test_templates_of_one_language(language: str, markup: str, text: str) -> None:
+    assert clean(markup, language) == text
 
 
 def test_parse_arguments_numbers_the_unnamed_ones() -> None:
