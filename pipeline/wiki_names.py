@@ -64,7 +64,8 @@ DISAMBIGUATION_TITLES = _names("""
     homonymes, неоднозначность, однофамильцы, пояснение, значення слова, неоднозначність, багатозначність,
     неадназначнасць, вишезначна одредница, višeznačna odrednica, razdvojba, razločitev, flertydig, flertydighed,
     förgrening, andre betydninger, aðgreining, rozlišovacia stránka, αποσαφήνιση, פירושונים, توضيح, ابهام‌زدایی,
-    消歧义页, 消歧義頁, 消歧, nuorodinis straipsnis, nozīmju atdalīšana, täpsustus, apartigilo, nyahkekaburan, แก้ความกำกวม
+    消歧义页, 消歧義頁, 消歧, nuorodinis straipsnis, nozīmju atdalīšana, täpsustus, apartigilo, nyahkekaburan,
+    แก้ความกำกวม
 """)
 """What stands in parentheses at the end of the title."""
 
