@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -18,7 +17,6 @@ from clozeworks.model import finetune as trainer
 from clozeworks.model.finetune import finetune
 from clozeworks.model.finetune_config import FinetuneConfig
 from clozeworks.model.predict import evaluate_task, predict
-from clozeworks.model.train import batch_rows
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
@@ -305,21 +303,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     save_file(weights, broken / "model.safetensors")
     with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; take a lower one"):
         finetune("sst2", data, broken, tmp_path / "run", quick(learning_rates=(1e-3,)))
-
-
-def test_batches_hold_every_row_once_an_epoch_and_little_padding():
-    lengths = np.random.default_rng(0).integers(5, 60, 333)
-    batches = batch_rows(lengths, 16, seed=3)
-    epochs = [[next(batches) for _ in range(21)] for _ in range(2)]
-    for epoch in epochs:
-        assert sorted(np.concatenate(epoch)) == list(range(333))
-        assert sorted(len(rows) for rows in epoch) == [13] + [16] * 20
-        padded = sum(len(rows) * lengths[rows].max() for rows in epoch)
-        assert padded < 1.15 * lengths.sum()
-    assert not np.array_equal(np.concatenate(epochs[0]), np.concatenate(epochs[1]))
-    again = batch_rows(lengths, 16, seed=3)
-    assert all(np.array_equal(rows, next(again)) for rows in epochs[0])
-    assert not np.array_equal(next(batch_rows(lengths, 16, seed=4)), epochs[0][0])
 
 
 @pytest.mark.parametrize("options, message", [
