@@ -8,6 +8,7 @@ folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data files
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,13 +194,12 @@ def _open_saved(named: _Name, split: str | None) -> DataSet:
 
 
 def _saved_splits(named: _Name) -> Mapping[Any, Any]:
-    from datasets import DatasetDict, load_from_disk
-
+    datasets = _datasets()
     try:
-        found = load_from_disk(named.path)
+        found = datasets.load_from_disk(named.path)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise UserError(f"{named.path} cannot be read as a saved data set: {_one_line(error)}.") from error
-    return found if isinstance(found, DatasetDict) else {str(found.split or DEFAULT_SPLIT): found}
+    return found if isinstance(found, datasets.DatasetDict) else {str(found.split or DEFAULT_SPLIT): found}
 
 
 def _open_streamed(named: _Name, split: str | None) -> DataSet:
@@ -223,9 +223,7 @@ def _open_streamed(named: _Name, split: str | None) -> DataSet:
 
 def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
     """Return the parts of the name, the configuration completed, and what builds the splits of that, and the splits."""
-    import datasets
-
-    datasets.disable_progress_bars()
+    datasets = _datasets()
     with _errors_told(named.path):
         configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
         default = datasets.get_dataset_default_config_name(named.path, revision=named.revision)
@@ -234,7 +232,7 @@ def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
             parts = [*configs, *parts]  # where nobody speaks of configurations it is the split
         config = _chosen("configuration", next(iter(parts), None), configs, default, named)
         builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
-        return [config, *parts[1:]], builder, builder.as_streaming_dataset()  # pyright: ignore[reportReturnType]
+        return [config, *parts[1:]], builder, builder.as_streaming_dataset()
 
 
 def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
@@ -244,6 +242,17 @@ def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
     paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
     found = HfApi().get_paths_info(named.path, paths, revision=named.revision, repo_type="dataset") if paths else []
     return [getattr(entry, "size", 0) for entry in found]
+
+
+def _datasets() -> Any:
+    """Return the library ``datasets``, kept from loading PyTorch to stream rows: 180 MB in every worker."""
+    import datasets
+    import datasets.config
+
+    datasets.disable_progress_bars()
+    if "torch" not in sys.modules:
+        datasets.config.TORCH_AVAILABLE = False
+    return datasets
 
 
 def _pinned(named: _Name) -> _Name:

@@ -189,6 +189,17 @@ def test_a_hub_that_cannot_be_reached_is_told_within_seconds(tmp_path: Path):
     assert time.monotonic() - begun < 20  # datasets itself takes 23 s, beside the time to import it
 
 
+def test_streaming_loads_no_torch(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(3))
+    script = (
+        "import sys; from clozeworks.pipeline import hub\n"
+        "print(len(list(hub.open_rows(sys.argv[1]))), {'torch', 'apache_beam'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "set")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "3 set()"
+
+
 def test_importing_it_loads_neither_beam_nor_datasets():
     script = "import sys, clozeworks.pipeline.hub; print({'apache_beam', 'datasets', 'sentencex'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
