@@ -1,9 +1,11 @@
 """The model card of a pre-training run: what it was trained on, how, and how well it predicts held-out text."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .config import ModelConfig, PretrainConfig
+from .optim import default_warmup
 
 CARD = "README.md"
 _HEADER = """---
@@ -64,11 +66,16 @@ def _model(shape: ModelConfig, summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    rows = sum(shard["rows"] for shard in manifest["shards"] if shard["name"].startswith("train-"))
+    shards = [shard for shard in manifest["shards"] if shard["name"].startswith("train-")]
+    rows, sources = sum(shard["rows"] for shard in shards), Counter()
+    for shard in shards:
+        sources.update(shard.get("source_tokens", {}))
+    tokens = {f"tokens from {source}": count for source, count in sorted(sources.items())}
     counts = {name.replace("_", " "): count for name, count in manifest.get("counts", {}).items()}
     built = {name.replace("_", " "): value for name, value in manifest["config"].items()}
-    fingerprint = {"fingerprint": manifest["fingerprint"]} if "fingerprint" in manifest else {}
-    return {"training rows": rows, **counts, **built, **fingerprint}
+    marked = {"fingerprint": manifest, "vocabulary's fingerprint": manifest.get("tokenizer", {})}
+    fingerprints = {name: part["fingerprint"] for name, part in marked.items() if "fingerprint" in part}
+    return {"training rows": rows, **tokens, **counts, **built, **fingerprints}
 
 
 def _training(config: PretrainConfig, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +83,22 @@ def _training(config: PretrainConfig, summary: Mapping[str, Any]) -> dict[str, A
     asked = {name.replace("_", " "): getattr(config, name) for name in names}
     begun = {"begun from": config.checkpoint} if config.checkpoint else {}
     done = {"steps": summary["step"], "rows seen": summary["rows"], "tokens seen": summary["tokens"]}
-    return begun | done | asked
+    return begun | done | asked | {"warm-up": _warmup(config, summary["step"])} | _masks(config)
+
+
+def _warmup(config: PretrainConfig, num_steps: int) -> str:
+    if config.hours is not None:
+        return f"a tenth of {config.hours:g} hours"
+    return f"{default_warmup(num_steps) if config.warmup_steps is None else config.warmup_steps:,} steps"
+
+
+def _masks(config: PretrainConfig) -> dict[str, Any]:
+    if config.duplicates_per_epoch is None and config.dynamic_masking == "none":
+        return {}
+    passes = {"duplicates per epoch": config.duplicates_per_epoch or "all"}
+    if config.dynamic_masking == "none":
+        return passes
+    return {**passes, "masks drawn anew": config.dynamic_masking, "rate": config.mask_rate, "split": config.mask_split}
 
 
 def _measured(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Model directories: round trips with transformers, old names, and damage."""
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -92,6 +93,20 @@ def test_mistakes_are_named(saved, tmp_path):
     (saved / "model.safetensors").unlink()
     with pytest.raises(UserError, match="holds no weights"):
         read_weights(saved)
+
+
+class Payload:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (os.environ["PAYLOAD"],)
+
+
+def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("PAYLOAD", str(tmp_path / "ran"))
+    (saved / "model.safetensors").unlink()
+    torch.save({"bert.pooler.dense.bias": Payload()}, saved / "pytorch_model.bin")
+    with pytest.raises(UserError, match="damaged or hold code"):
+        read_weights(saved)
+    assert not (tmp_path / "ran").exists()
 
 
 def save(output, model, step: int, keep: int = 2) -> None:

@@ -94,3 +94,16 @@ def test_mistakes_are_named(tmp_path):
     wrong = replace(directory, vocab_size=20)
     with pytest.raises(UserError, match=r"holds token \d+, but its vocabulary has 20 tokens"):
         data.read_group(wrong, directory.row_groups[0])
+
+
+def test_a_shard_that_is_cut_off_or_gone_in_mid_run_is_named(tmp_path):
+    path = write_instances(tmp_path, rows_per_group=400)
+    directory = data.open_instances(str(path))
+    shard = path / directory.row_groups[-1].shard
+    content = shard.read_bytes()
+    shard.write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet cannot be read at row 401; delete it"):
+        data.read_group(directory, directory.row_groups[-1])
+    shard.unlink()
+    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet has gone"):
+        data.read_group(directory, directory.row_groups[-1])

@@ -101,3 +101,15 @@ def test_fill_names_what_is_wrong(run):
         fill(run, "w7 w8")
     with pytest.raises(UserError, match="603 tokens, but the model reads at most 512"):
         fill(run, "w7 " * 600 + "[MASK]")
+
+
+def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatch):
+    whole = evaluate(run, instances)
+    assert evaluate(run, instances, batch_size=2) == pytest.approx(whole, rel=1e-5)
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --batch-size"):
+        evaluate(run, instances)

@@ -19,6 +19,7 @@ from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.data import open_instances, read_split
 from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.logs import Clock
 from clozeworks.model.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
@@ -74,6 +75,14 @@ def kill_at(step: int):
     return progress
 
 
+def interrupt_at(step: int):
+    def progress(numbers: dict) -> None:
+        if numbers["step"] == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    return progress
+
+
 def read_metrics(run: Path) -> list[dict[str, str]]:
     with (run / "metrics.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -90,9 +99,12 @@ def assert_same_weights(one: Path, two: Path, atol: float = 0.0) -> None:
         torch.testing.assert_close(mine[name], other[name], rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("step", [1, 5, 11])
-def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step):
-    config = make_config()
+DRAWN: dict[str, Any] = {"dynamic_masking": "whole-word", "mask_rate": 0.2, "duplicates_per_epoch": 1}
+
+
+@pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
+def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step, changes):
+    config = make_config(**changes)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     expected = pretrain(config, [instances], whole)
     with pytest.raises(KilledError):
@@ -101,7 +113,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step):
     assert pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"])) == expected
     assert steps[0] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
     assert_same_weights(whole, broken)
-    for name in ("metrics.csv", "summary.json", "run.json", "config.json"):
+    for name in ("metrics.csv", "summary.json", "run.json", "config.json", "loss.png"):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
     states = [run / "checkpoints" / "step-0000012" / "training_state" / "optimizer.pt" for run in (whole, broken)]
     one, two = (torch.load(path, weights_only=True)["state"] for path in states)
@@ -179,17 +191,20 @@ def test_bf16_is_close_to_fp32(instances, tmp_path):
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory")]
 )
-def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monkeypatch, error):
-    def full(*_: object) -> None:
-        raise error
+@pytest.mark.parametrize("in_training", [True, False])
+def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monkeypatch, error, in_training):
+    def full(model: BertForPreTraining, *_: object) -> None:
+        if model.training == in_training:
+            raise error
+        return forward(model, *_)
 
+    forward: Any = BertForPreTraining.forward
     monkeypatch.setattr(BertForPreTraining, "forward", full)
-    monkeypatch.setattr(loop, "_evaluate", lambda run: {"loss": 0.0})
     with pytest.raises(UserError, match="does not fit into the memory of this device; lower --micro-batch-size"):
         pretrain(make_config(), [instances], tmp_path)
 
 
-def test_two_processes_equal_one(instances, tmp_path, monkeypatch):
+def test_two_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
     changes = {"dropout": 0.0, "device": "cpu"}
     config = make_config(**changes)
     pretrain(config, [instances], tmp_path / "one")
@@ -202,8 +217,10 @@ def test_two_processes_equal_one(instances, tmp_path, monkeypatch):
     second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
     for name, value in (ranks | {"RANK": "0"}).items():
         monkeypatch.setenv(name, value)
-    pretrain(config, [instances], tmp_path / "two")
+    assert pretrain(config, [instances], tmp_path / "two", interrupt_at(6))["status"] == "interrupted"
     assert second.wait(60) == 0
+    monkeypatch.delenv("WORLD_SIZE")
+    assert pretrain(config, [instances], tmp_path / "two", resume=True)["status"] == "finished"
     assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-5)
     one, two = (read_metrics(tmp_path / name) for name in ("one", "two"))
     assert [row["step"] for row in one] == [row["step"] for row in two]
@@ -218,17 +235,39 @@ def free_port() -> str:
 
 
 def test_a_signal_saves_and_leaves(instances, tmp_path):
-    def interrupt(numbers: dict) -> None:
-        if numbers["step"] == 3:
-            signal.raise_signal(signal.SIGTERM)
-
     config = make_config()
-    stopped = pretrain(config, [instances], tmp_path / "run", interrupt)
+    stopped = pretrain(config, [instances], tmp_path / "run", interrupt_at(3))
     assert (stopped["status"], stopped["step"]) == ("interrupted", 4)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     pretrain(config, [instances], tmp_path / "run", resume=True)
     pretrain(config, [instances], tmp_path / "whole")
     assert_same_weights(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_path, monkeypatch):
+    monkeypatch.setattr(Clock, "seconds", lambda clock: float(clock.num_steps))
+    config = make_config(steps=None, hours=20 / 3600)
+    live = []
+    assert pretrain(config, [instances], tmp_path, interrupt_at(8))["step"] == 9
+    summary = pretrain(config, [instances], tmp_path, live.append)
+    # The clock is read before each step, so that the first part has 8 seconds, and the second ends after its 13th step.
+    assert (summary["status"], summary["step"]) == ("finished", 9 + 13)
+    rates = [numbers["learning_rate"] for numbers in live]
+    assert len(live) == 13 and rates == sorted(rates, reverse=True) and rates[-1] == 0
+    assert rates[0] == pytest.approx(2e-3 * (1 - 8 / 20))
+    assert (live[0]["steps"], live[0]["seconds_left"]) == (10 + 12, 12)
+
+
+def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tmp_path):
+    config = make_config(steps=None, tokens=20_000, evaluate_every=1000, checkpoint_every=1000)
+    summary = pretrain(config, [easy_instances], tmp_path)
+    assert summary["tokens"] == pytest.approx(20_000, rel=0.03)
+
+
+def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_path):
+    with pytest.raises(UserError, match="cannot be split over 3 attention heads"):
+        pretrain(make_config(num_heads=3), [instances], tmp_path)
+    assert pretrain(make_config(steps=2), [instances], tmp_path)["status"] == "finished"
 
 
 def test_it_learns(easy_instances, tmp_path):
@@ -263,13 +302,16 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer("w9 [MASK]")["input_ids"] == [2, 9, 4, 3]
     masked = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    bare = transformers.AutoModel.from_pretrained(tmp_path).eval()
     with torch.no_grad():
         again = masked(batch.input_ids_BL, **arguments).logits
+        hidden = bare(batch.input_ids_BL, **arguments).last_hidden_state
+        torch.testing.assert_close(ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL])
     torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
 
 
 def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
-    summary = pretrain(make_config(steps=2), [instances, instances], tmp_path)
+    summary = pretrain(make_config(steps=2, dynamic_masking="token"), [instances, instances], tmp_path)
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.to_dict() == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
     lines = card.text.splitlines()
@@ -277,7 +319,7 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
     assert f"| parameters | {summary['parameters']:,} |" in lines
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
-    assert "| learning rate | 0.002 |" in lines
+    assert {"| learning rate | 0.002 |", "| warm-up | 0 steps |", "| masks drawn anew | token |"} <= set(lines)
     loss = summary["final"]["mlm_loss"]
     assert f"| mlm loss | {loss:.6g} (before training {summary['initial']['mlm_loss']:.6g}) |" in lines
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -26,11 +27,10 @@ def instances(tmp_path_factory) -> str:
     return str(write_instances(tmp_path_factory.mktemp("instances")))
 
 
-def start(*command: str) -> "subprocess.Popen[str]":
+def start(*command: str, prepare: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*CLI, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*CLI, *command], stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=prepare)
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
@@ -80,6 +80,25 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     one, two = (torch.load(file, weights_only=True)["state"] for file in files)
     assert all(torch.equal(one[index][name], two[index][name]) for index in one for name in one[index])
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
+
+
+def test_a_full_disk_is_told_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
+    run = tmp_path / "run"
+    options = (*PRETRAIN.split(), "--steps", "60", "--checkpoint-every", "20", "--evaluate-every", "100")
+    stop(start("pretrain", instances, "--output", str(run), *options), signal.SIGINT, lambda: last_step(run) > 0, 0.0)
+    step, model = last_step(run), (run / "model.safetensors").read_bytes()
+    assert step < 60
+
+    def small_files() -> None:  # a file of more bytes cannot be written, as on a disk that fills up
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) // 2, len(model) // 2))
+
+    full = start("pretrain", instances, "--output", str(run), *options, prepare=small_files)
+    _, told = full.communicate(timeout=TIME_LIMIT_S)
+    assert full.returncode == 2 and "File too large" in told and told.count("\n") == 1
+    assert "the last" in told and "stays" in told
+    assert last_step(run) == step and (run / "model.safetensors").read_bytes() == model
+    finish(start("pretrain", instances, "--output", str(run), *options))
+    assert last_step(run) == 60
 
 
 def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
