@@ -29,7 +29,7 @@ RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
 REACH_TIMEOUT_S = 15.0
 
-_SAVED_MARKS = ("state.json", "dataset_dict.json")
+_SAVED_FILES = (("dataset_dict.json",), ("state.json", "dataset_info.json"))
 _HEAD_BYTES = 1 << 16
 _MAX_LISTED = 10
 _HUB_NAME = re.compile(r"([\w-][\w.-]*(?:/[\w-][\w.-]*)?)(?:@([^:]+))?")
@@ -81,7 +81,7 @@ class _Name(NamedTuple):
 
 def is_saved(path: str) -> bool:
     """Tell whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
-    return any(os.path.isfile(os.path.join(path, mark)) for mark in _SAVED_MARKS)
+    return any(all(os.path.isfile(os.path.join(path, name)) for name in names) for names in _SAVED_FILES)
 
 
 def splits(name: str) -> list[str]:

@@ -10,10 +10,11 @@ import os.path
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from . import hub, storage
+from .archives import SUFFIXES as ARCHIVE_SUFFIXES
+from .archives import plan_archive_ranges, read_archive
 from .books import read_book
 from .config import IngestConfig
 from .errors import UserError
@@ -27,7 +28,7 @@ from .wikipedia import plan_dump_ranges, read_dump
 
 MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 1 << 24
-KNOWN_NAMES = ".xml, .txt, .jsonl, .ndjson, .json, .parquet, WikiExtractor's wiki_00"
+KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json, .parquet, WikiExtractor's wiki_00"
 
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
@@ -89,6 +90,8 @@ def _find_files(source: str, output: str, config: IngestConfig) -> tuple[list[In
 def _format_of(path: str, config: IngestConfig) -> str | None:
     """Return the format that ``--format``, the name or the first bytes of a file say; None where nothing does."""
     name = posixpath.basename(path).lower()
+    if config.format in ("auto", "text", "gutenberg") and name.endswith(ARCHIVE_SUFFIXES):
+        return "archive"
     if config.format != "auto":
         return config.format
     if _DUMP_NAME.search(name):
@@ -146,9 +149,10 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
     for entry in inputs:
         path = _absolute(entry.path)
         place = path if storage.is_remote(path) or entry.format == "hf" else os.path.realpath(path)
-        if (other := places.setdefault(place, entry.path)) is not entry.path:
+        if other := places.get(place):
             same = f"{entry.path} is" if _absolute(other) == path else f"{other} and {entry.path} are one file,"
             raise UserError(f"{same} named twice by the sources: give it once.")
+        places[place] = entry.path
         if (other := named.setdefault(entry.name, path)) != path:
             # Names stand in the ids of documents: the second would be taken for a copy of the first.
             raise UserError(f"{other} and {path} have one name, {entry.name}: give the folder that holds both.")
@@ -236,8 +240,15 @@ def _read_set(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[
 
 
 def _read_book(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    opened = partial(open_decompressed, name=part.name, open_file=storage.open_input, tally=tally)
-    return read_book(part, opened, tally, config.documents)
+    return read_book(part, storage.open_input, tally, config.documents)
+
+
+def _plan_archive(entry: Input, range_bytes: int) -> list[InputRange]:
+    return plan_archive_ranges(entry.path, entry.name, entry.num_bytes, range_bytes, storage.open_input)
+
+
+def _read_archive(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+    return read_archive(part, storage.open_input, tally, config.documents)
 
 
 FORMATS = {
@@ -248,4 +259,5 @@ FORMATS = {
     "hf": Format(_plan_set, _read_set),
     "text": Format(_plan_whole, _read_book),
     "gutenberg": Format(_plan_whole, _read_book),
+    "archive": Format(_plan_archive, _read_archive),
 }
