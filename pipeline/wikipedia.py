@@ -50,17 +50,22 @@ def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tal
         open_file: opens ``part.path`` for reading bytes; what it returns must be seekable.
         tally: gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
             ``other_models``, ``empty_pages`` and ``single_stream_files``, and the bad input ``malformed_page``,
-            ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes) and what `read_pages` names.
+            ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes), ``no_dump`` (a file that neither begins
+            as a dump nor has a page in its first range) and what `read_pages` names.
     """
     with open_file(part.path) as file:
         head = read_head(part, file)
         encoding = sniff_encoding(head)
-        site = parse_siteinfo(head.decode(encoding, "replace"))
+        beginning = head.decode(encoding, "replace")
+        site = parse_siteinfo(beginning)
+        pages_before = tally.counts["pages"]
         for xml, where in read_pages(part, file, encoding, tally):
             tally.count("pages")
             page = _parse_page(xml, encoding, where, tally)
-            if page and (document := _document(page, site, tally)):
+            if page is not None and (document := _document(page, site, tally)):
                 yield document
+        if part.start == 0 and tally.counts["pages"] == pages_before and "<mediawiki" not in beginning:
+            tally.skip("no_dump", part.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,13 +3,18 @@ import gzip
 import io
 import lzma
 import random
+import time
+import tracemalloc
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 from xml.sax.saxutils import escape
 
+import pyarrow.parquet as pq
 import pytest
+from clozeworks.cli.main import main
 from clozeworks.pipeline import dump_pages
 from clozeworks.pipeline.records import InputRange, RawDocument
 from clozeworks.pipeline.tally import Tally
@@ -238,13 +243,109 @@ def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     assert ids(documents) == [1, 3] and tally.bad == {"oversized_page": 1}
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "windows-1251", "utf-8-sig"])
-def test_encodings_that_the_file_states(encoding: str) -> None:
-    declared = f'<?xml version="1.0" encoding="{encoding}"?>\n' if encoding == "windows-1251" else ""
-    content = (declared + HEAD + page(1, "Это текст.") + page(2) + FOOT).encode(encoding)
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-16", "Это текст."),
+        ("utf-16-le", "Это текст."),
+        ("utf-16-be", "Это текст."),
+        ("utf-8-sig", "Это текст."),
+        ("windows-1251", "Это текст."),
+        ("koi8-r", "Это текст."),
+        ("iso-8859-1", "C’est un été."),
+        ("shift_jis", "これは文である。"),
+    ],
+)
+def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
+    declared = "" if encoding.startswith("utf") else f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    whole = declared + HEAD + page(1, text) + page(2) + FOOT
+    content = whole.encode(encoding, "xmlcharrefreplace")
     for num_ranges in (1, 3):
         documents, tally = read(content, "dump.xml", num_ranges)
-        assert ids(documents) == [1, 2] and documents[0].paragraphs == ["Это текст."] and not tally.bad
+        assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not tally.bad
+
+
+def test_a_page_of_one_long_line_is_read_in_linear_time() -> None:
+    start = time.process_time()
+    text = "Some words stand here. " * 450_000
+    documents, tally = read((HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3)
+    assert ids(documents) == [1, 2, 3] and documents[1].paragraphs == [text.strip()] and not tally.bad
+    # It takes about a second; were anything in it quadratic, hours.
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
+def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 1 << 22)
+    compressor = {
+        "bz2": bz2.BZ2Compressor(),
+        "gz": zlib.compressobj(wbits=31),
+        "xz": lzma.LZMACompressor(preset=0),
+    }[compression]
+    parts = [compressor.compress((HEAD + page(1) + "<page>").encode())]
+    parts += [compressor.compress(b"x" * 1_000_000) for _ in range(50)]
+    parts += [compressor.compress((page(2) + FOOT).encode()), compressor.flush()]
+    content = b"".join(parts)
+    tracemalloc.start()
+    documents, tally = read(content, f"dump.xml.{compression}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(content) < 300_000 and peak < 16e6
+    assert ids(documents) == [1, 2] and set(tally.bad) == {"oversized_page"}
+
+
+def test_pages_without_text_are_no_bad_input() -> None:
+    pages = [page(1), "<page></page>", "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>"]
+    pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    assert ids(documents) == [1, 4]
+    assert tally.to_record()["counts"] == {"pages": 5, "empty_pages": 3} and not tally.bad
+
+
+@pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
+@pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz"])
+def test_what_is_no_dump_has_no_documents(content: bytes, suffix: str) -> None:
+    documents, tally = read(content, f"dump.xml{suffix}", 2)
+    assert not documents and tally.bad["no_dump"] == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4))
+def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int]], num_ranges: int) -> None:
+    for suffix, whole in [
+        ("", (HEAD + "".join(map(page, range(9))) + FOOT).encode()),
+        (".bz2", multistream([HEAD, *map(page, range(9)), FOOT])),
+    ]:
+        content = bytearray(whole)
+        for place, value in damage:
+            content[place % len(content)] = value
+        documents, _ = read(bytes(content), f"dump.xml{suffix}", num_ranges)
+        assert len(documents) <= 9
+        if not damage:
+            assert ids(documents) == list(range(9))
+
+
+def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "dumps"
+    source.mkdir()
+    prose = "This is the text of page {}, of which there is enough to be kept as a document. " * 4
+    pages = {number: page(number, prose.replace("{}", str(number))) for number in range(50)}
+    corrupt = bytearray(multistream([pages[0]]))
+    corrupt[40:60] = bytes(20)
+    (source / "xwiki-1.xml.bz2").write_bytes(multistream([HEAD]) + corrupt + multistream([pages[1], pages[2]]))
+    (source / "xwiki-2.xml.bz2").write_bytes(multistream([HEAD + pages[10] + pages[11] + FOOT]))
+    (source / "xwiki-3.xml.gz").write_bytes(gzip.compress((HEAD + pages[20] + FOOT).encode()))
+    (source / "xwiki-4.xml").write_bytes((HEAD + pages[30] + pages[31][:-30]).encode())
+    (source / "xwiki-5.xml").write_bytes((HEAD + pages[40]).encode().replace(b"enough", b"\xe9nough"))
+    main(["ingest", f"{source}/xwiki-*", f"--output={tmp_path / 'out'}", "--workers=1", "--max-bad=0.5"])
+    said = capsys.readouterr()
+    warnings = said.err.splitlines()
+    assert "1 corrupt bz2 stream" in warnings[0] and "1 cut off page" in warnings[0] and "1 invalid utf8" in warnings[0]
+    assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
+    assert warnings[1].startswith("Warning: 1 .bz2 files are a single stream, which only one worker can read")
+    shards = [pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")]
+    found = sorted(doc_id for shard in shards for doc_id in shard["doc_id"].to_pylist())
+    assert found == sorted(f"testwiki:{number}" for number in (1, 2, 10, 11, 20, 30, 40))
 
 
 def real(name: str) -> Path:
