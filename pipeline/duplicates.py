@@ -1,8 +1,8 @@
 """Exact duplicates: of the documents with one text, the one with the lowest hash stays, whatever source it is from.
 
-Two texts are one where they have the same characters in the same order, white space aside (so that it does not matter
-how lines were wrapped or sentences cut) and in Unicode's composed form (NFC). Letter case, punctuation and accents
-count. What is compared is a 128-bit hash.
+Two texts are one where they have the same characters in the same order, spaces aside, so that it does not matter how
+lines were wrapped or sentences cut. Letter case, punctuation and accents count. What is compared are the first 128 bits
+of SHA-256 (which processors have in hardware: it takes half as long as BLAKE2).
 
 `scatter` leaves a small row for each document, its *key*, beside the documents, by the hash of the text. A unit of this
 phase (`settle_documents`) reads the keys of a range of text hashes from all files, so that all copies of a text meet,
@@ -16,9 +16,8 @@ Memory: about 250 bytes for each key of a unit, and a unit has half a million (a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -66,13 +65,9 @@ def hash_text(sentences: Sequence[str]) -> HashedText:
     >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
     True
     """
-    text = "".join(sentences)
-    encoded = text.encode()
-    num_bytes = len(encoded)
-    if num_bytes != len(text):
-        encoded = normalize("NFC", text).encode()
-    digest = blake2b(encoded.translate(None, b" "), digest_size=16).digest()
-    return HashedText(int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big"), num_bytes)
+    text = "".join(sentences).encode()
+    digest = sha256(text.translate(None, b" ")).digest()
+    return HashedText(int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(text))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from .tally import Tally
 
 MIN_VALIDATION_DOCUMENTS = 2
 ROW_GROUP_DOCUMENTS = 4096
+_ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,20 +127,26 @@ def _gather_unit(gathering: Gathering, cost: int) -> Unit:
 def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:
     """Write one shard from the scattered files; return the record."""
     tally = Tally()
-    documents = _read(directory, gathering.documents, gathering, SCATTERED)
-    documents = leave_out(documents, _read(directory, gathering.left_out, gathering, LEFT_OUT), tally)
-    documents = documents.sort_by([("hash", "ascending"), ("doc_id", "ascending")])
-    table = _drop_repeated_ids(documents, tally).select(DOCUMENTS.names).cast(DOCUMENTS).combine_chunks()
-    if table.num_rows < 2:
-        raise UserError(f"A {gathering.split} shard would hold {table.num_rows} documents: lower --shards.")
+    documents = _read(directory, gathering.documents, gathering, SCATTERED).combine_chunks()
+    left_out = _read(directory, gathering.left_out, gathering, LEFT_OUT)
+    order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, tally)
+    if len(order) < 2:
+        raise UserError(f"A {gathering.split} shard would hold {len(order)} documents: lower --shards.")
+    documents = documents.select(DOCUMENTS.names)
     name = shard_name(gathering.split, gathering.index, gathering.count)
     record: dict[str, Any] = {"tally": tally.to_record()}
+    num_sentences = 0
+    sources: Counter[str] = Counter()
     with write_parquet(directory, name, DOCUMENTS, record) as writer:
-        writer.write_table(table, row_group_size=ROW_GROUP_DOCUMENTS)
-    counts = {"documents": table.num_rows, "sentences": len(table["sentences"].combine_chunks().flatten())}
-    sources = dict(sorted(Counter(table["source"].to_pylist()).items()))
-    shard = {**record["file"], "split": gathering.split, "rows": table.num_rows, "counts": counts, "sources": sources}
-    return {**record, "shard": shard}
+        for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
+            # The shard is in memory once, and a row group of it twice.
+            rows = documents.take(pa.array(order[start : start + ROW_GROUP_DOCUMENTS])).cast(DOCUMENTS)
+            writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
+            num_sentences += len(rows["sentences"].combine_chunks().flatten())
+            sources.update(rows["source"].to_pylist())
+    counts = {"documents": len(order), "sentences": num_sentences}
+    shard = {"split": gathering.split, "rows": len(order), "counts": counts, "sources": dict(sorted(sources.items()))}
+    return {**record, "shard": {**record["file"], **shard}}
 
 
 def _read(directory: StageDirectory, names: Sequence[str], gathering: Gathering, schema: pa.Schema) -> pa.Table:
@@ -153,28 +160,28 @@ def _read(directory: StageDirectory, names: Sequence[str], gathering: Gathering,
     return pa.Table.from_batches((batch for batch in read if batch.num_rows), schema)
 
 
-def leave_out(documents: pa.Table, left_out: pa.Table, tally: Tally) -> pa.Table:
-    """Return the `documents` without the `left_out` ones, each counted under its reason."""
-    tally.count(DUPLICATE, 0)  # told even where there is none
-    named = ("hash", "text_hash")
-    gone = {
-        tuple(row[name] for name in named): (row["reason"], row["kept"])
-        for row in left_out.sort_by([("hash", "ascending"), ("text_hash", "ascending")]).to_pylist()
-    }
-    found = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
-    goes = np.zeros(documents.num_rows, bool)
-    for row, document in zip(
-        found, documents.select([*named, "doc_id"]).take(pa.array(found)).to_pylist(), strict=True
-    ):
-        if why := gone.get(tuple(document[name] for name in named)):
-            goes[row] = True
-            tally.note(why[0], f"{document['doc_id']} repeats {why[1]}")
-    return documents.filter(pa.array(~goes))
+def choose_rows(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.ndarray:
+    """Return the row numbers of the documents that make a shard, in its order: by hash, then by id.
 
-
-def _drop_repeated_ids(table: pa.Table, tally: Tally) -> pa.Table:
-    """Keep the first of the rows with the same doc_id, which stand beside each other."""
-    ids = table["doc_id"].to_pylist()
+    Documents that are `left_out`, and those whose id another has, are counted.
+    """
+    stays = np.flatnonzero(~_is_left_out(documents, left_out, tally))
+    rows = documents.take(pa.array(stays)).append_column("row", pa.array(stays)).sort_by(_ORDER)  # stable
+    ids = rows["doc_id"].to_pylist()
     is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
     tally.count("repeated_ids", len(ids) - sum(is_first))
-    return table.filter(pa.array(is_first, pa.bool_()))
+    return rows["row"].to_numpy()[np.array(is_first, bool)]
+
+
+def _is_left_out(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.ndarray:
+    """Tell which documents are `left_out`, each counted under its reason."""
+    tally.count(DUPLICATE, 0)  # told even where there is none
+    why = {(row["hash"], row["text_hash"]): row for row in left_out.to_pylist()}
+    may_go = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
+    rows = documents.take(pa.array(may_go)).append_column("row", pa.array(may_go))
+    is_left_out = np.zeros(documents.num_rows, bool)
+    for row in rows.sort_by(_ORDER).to_pylist():
+        if found := why.get((row["hash"], row["text_hash"])):
+            is_left_out[row["row"]] = True
+            tally.note(found["reason"], f"{row['doc_id']} repeats {found['kept']}")
+    return is_left_out

@@ -17,7 +17,7 @@ from .config import IngestConfig
 from .duplicates import KEYS, hash_text
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
 from .records import InputRange, RawDocument
-from .scattered import Layout, range_of, write_scattered
+from .scattered import Layout, PartWriter, range_of, write_scattered
 from .schemas import DOCUMENTS
 from .seeding import stable_hash
 from .sentences import split_sentences
@@ -50,10 +50,10 @@ def scatter_ranges(
         opened = (write_scattered(directory, files[kind], SCHEMAS[kind], places[kind]) for kind in places)
         writers = dict(zip(places, map(stack.enter_context, opened), strict=True))
         for rows in cut_parts(_read_rows(ranges, config, tally), PART_TEXT_BYTES):
-            for kind, (table, places_of_rows) in place_rows(rows, config, layout).items():
-                writers[kind].write(table, places_of_rows)
+            _write(rows, writers, config, layout)
             np.add.at(bucket_bytes, layout.bucket_of(*_hashes(rows)), [row["num_bytes"] for row in rows])
             languages.update(row["language"] for row in rows)
+            del rows  # else two parts would be held, this one and the next
     return {
         "files": files,
         "tally": tally.to_record(),
@@ -118,18 +118,15 @@ def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
         yield part
 
 
-def place_rows(rows: Sequence[Row], config: IngestConfig, layout: Layout) -> dict[str, tuple[pa.Table, np.ndarray]]:
-    """Return for each kind of file the rows to write, and the place of each."""
+def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestConfig, layout: Layout) -> None:
+    """Write a part of each file of the unit."""
+    writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.place_of(*_hashes(rows)))
     keys = pa.Table.from_pylist(rows, KEYS)
-    placed = {
-        "documents": (pa.Table.from_pylist(rows, SCATTERED), layout.place_of(*_hashes(rows))),
-        "keys": (keys, range_of(keys["text_hash"].to_numpy(), layout.num_places)),
-    }
+    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_places))
     if config.near_duplicates is not None:
         bands, sketches = sketch_tables(rows, config.near_duplicates)
-        placed["bands"] = (bands, range_of(bands["band_hash"].to_numpy(), layout.num_places))
-        placed["sketches"] = (sketches, np.zeros(sketches.num_rows, np.int64))
-    return placed
+        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_places))
+        writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
 
 
 def _hashes(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
