@@ -47,7 +47,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt``. A finished
     directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
-    prepare(options)
+    prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     vocabulary = read_vocabulary(vocab)
     head = _head(corpus, vocabulary, config)
@@ -72,7 +72,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
 
 def expect(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> Expectation:
     """Return what `build` would do and take, without doing it; raise `UserError` as it would."""
-    prepare(options)
+    prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
     return expect_instances([shard["bytes"] for shard in corpus["shards"]], config, options, state)

@@ -25,7 +25,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 from rich.console import Console
 from rich.progress import Progress
 
@@ -38,6 +38,7 @@ from .storage import is_remote
 POLL_S = 0.25
 REMOTE_POLL_S = 5.0  # each look lists a folder of an object store
 NUM_READERS = 16
+REMOTE_RUNNER = "DataflowRunner"
 
 
 class RunError(Exception):
@@ -180,9 +181,18 @@ def _last_line(error: Exception) -> str:
     return re.sub(r"^(RuntimeError: )?([\w.]+: )?|(\s*\[while running .*)", "", cause).rstrip(".")
 
 
-def prepare(options: RunOptions) -> None:
-    """Check Beam's options, and hand them to Beam's filesystems, before anything is read or written."""
-    FileSystems.set_options(pipeline_options(options, 1))
+def prepare(options: RunOptions, output: str) -> None:
+    """Check Beam's options, and hand them to Beam's filesystems, before anything is read or written.
+
+    Raise `UserError` for an option that Beam does not know, and for an `output` that the runner cannot reach.
+    """
+    beam_options = pipeline_options(options, 1)
+    runner = beam_options.view_as(StandardOptions).runner
+    if runner == REMOTE_RUNNER and not is_remote(output):
+        raise UserError(
+            f"{runner} works on other machines, and {output} is on no file system of theirs; give a gs:// one."
+        )
+    FileSystems.set_options(beam_options)
 
 
 def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:

@@ -47,7 +47,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
 
     A finished directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
     """
-    prepare(options)
+    prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     head = _head(corpus, config)
     directory, manifest = open_stage(output, head, options.overwrite)
@@ -84,7 +84,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
 
 def expect(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Expectation:
     """Return what `learn_vocabulary` would do and take, without doing it; raise `UserError` as it would."""
-    prepare(options)
+    prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     state = check_output(output, _head(corpus, config), options.overwrite)
     return expect_vocabulary([shard["bytes"] for shard in corpus["shards"]], options, state)
