@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 from ...pipeline.errors import UserError
 from ..finetune_config import FinetuneConfig
 from . import tables
+from .choice import read_choice, restore_choice
 from .classify import read_classify, restore_classify
 from .glue import GLUE
+from .ner import read_ner, restore_ner
+from .squad import read_squad, restore_squad
 from .task import Task
 
 
@@ -38,6 +41,9 @@ def _glue(name: str) -> Entry:
 TASKS = {
     **{name: _glue(name) for name in GLUE},
     "classify": Entry(read_classify, restore_classify, options=("text", "text_pair", "label")),
+    "squad": Entry(read_squad, restore_squad, (".json",), ("stride", "max_question_length", "max_answer_length")),
+    "swag": Entry(read_choice, restore_choice),
+    "ner": Entry(read_ner, restore_ner, suffixes=(), options=("features", "lstm_size")),
 }
 TASK_OPTIONS = frozenset(option for entry in TASKS.values() for option in entry.options)
 

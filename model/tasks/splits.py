@@ -12,7 +12,7 @@ from .tables import SUFFIXES, hub_split, is_hub
 T = TypeVar("T")
 
 HELD_OUT_SHARE = 0.1
-_WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid", "testa"), "test": ("test", "testb")}
+_WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val", "testa"), "test": ("test", "testb")}
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:

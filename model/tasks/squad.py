@@ -1,0 +1,296 @@
+"""SQuAD 1.1 and 2.0: the answer to a question is a span of a passage, or none (the paper's sections 4.2 and 4.3).
+
+Shapes: N windows, L padded length, D hidden size.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...pipeline.errors import UserError
+from ..bert import BertModel
+from ..config import ModelConfig
+from ..finetune_config import FinetuneConfig
+from .squad_files import Question, read_questions
+from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
+from .squad_spans import Prediction, Span, predict_answer
+from .squad_windows import Shape, Window, cut_windows, token_span, window_target
+from .task import Batch, Feature, Recipe, TaskModel
+from .tokenizer import TextTokenizer
+
+RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
+
+
+class BertForQuestionAnswering(TaskModel):
+    """BERT with a start and an end vector; keys and logits as in ``transformers``."""
+
+    per_token = True
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.bert = BertModel(config)
+        self.bert.pooler.requires_grad_(False)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits of each token as the answer's first and as its last (N, L, 2)."""
+        return self.qa_outputs(self.bert(*batch[:4]))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the mean cross-entropy of first and last token over the real tokens of the whole row."""
+        assert batch.target is not None
+        logits_NL2 = outputs.float().masked_fill(~batch.attention_mask_BL[:, :, None], -np.inf)
+        return F.cross_entropy(logits_NL2, batch.target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squad:
+    """Either version of SQuAD."""
+
+    name: str = "squad"
+    version: str
+    """``1.1`` or ``2.0``."""
+    max_length: int = 384
+    stride: int = 128
+    """Tokens from the start of a window to that of the next."""
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    tau: float = 0.0
+    """A question is answered where the best answer scores at least so much more than none; for 2.0."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's."""
+        return RECIPES[self.version]
+
+    def read(self, path: Path, labelled: bool) -> Iterator[Question]:
+        """Yield the questions of a file; raises `UserError` naming file and question.
+
+        With labels the file must be of the task's version.
+        """
+        version, questions = read_questions(path, labelled)
+        if labelled:
+            self._check_version(version, questions, path)
+        yield from questions
+
+    def _check_version(self, version: str | None, questions: Sequence[Question], path: Path) -> None:
+        if version not in (self.version, None):
+            raise UserError(f"{path} is SQuAD {version}, but training is on, or was on, {self.version}; take that one.")
+        for question in questions:
+            if self.version == "1.1" and not question.answers:
+                raise UserError(f"{question.where} has no answers, which is for SQuAD 2.0 only.")
+
+    def text_line(self, line: str, where: str) -> Question:
+        """Return the question on a line of plain text: question, tab, passage."""
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise UserError(
+                f"{where}: a question, a tab and a passage are needed, but {len(texts) - 1} tabs are there."
+            )
+        return Question(where, where, *texts, group=texts[1], answers=None)
+
+    def group(self, example: Question) -> str:
+        """Return the article's title, or in a file of few articles the passage."""
+        return example.group
+
+    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
+        """Return a feature for each window.
+
+        A question none of whose answers stands at its place in the passage is said on standard error; its features
+        have no target.
+        """
+        texts = dict.fromkeys(example.passage for example in examples)
+        passages = dict(zip(texts, tokenizer.tokens_and_offsets(list(texts)), strict=True))
+        questions = tokenizer.tokens_of([example.text for example in examples])
+        shape = Shape(self.max_length, self.stride, self.max_question_length)
+        features, lost = [], []
+        for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            if shape.room(len(question)) < 1:
+                raise UserError(f"{example.where} is {_no_room(len(question), shape)}")
+            ids, offsets_P2 = passages[example.passage]
+            span = _answer_tokens(example, offsets_P2)
+            if example.answers and span is None:
+                lost.append(example)
+            for row, window in cut_windows(question, ids, offsets_P2, shape, tokenizer):
+                features.append(Feature((row,), _target(example, span, window), index, window))
+        _say_lost(lost, len(examples))
+        return features
+
+    def model(self, config: ModelConfig) -> BertForQuestionAnswering:
+        """Return the encoder with a new linear layer."""
+        return BertForQuestionAnswering(config)
+
+    def _predictions(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
+    ) -> list[Prediction]:
+        windows: list[list[tuple[Any, np.ndarray]]] = [[] for _ in examples]
+        for feature, logits_L2 in zip(features, outputs, strict=True):
+            windows[feature.example].append((feature.context, logits_L2))
+        return [
+            predict_answer(each, example.passage, self.max_answer_length)
+            for each, example in zip(windows, examples, strict=True)
+        ]
+
+    def _answer(self, prediction: Prediction, tau: float | None = None) -> str:
+        """Return the answer's text, "" for none, at `tau` or else the task's own."""
+        threshold = -(self.tau if tau is None else tau)
+        return prediction.text if self.version == "1.1" or prediction.null_odds <= threshold else ""
+
+    def tuned(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
+    ) -> "Squad":
+        """Return the task with the tau that is best for F1; SQuAD 1.1 has none."""
+        if self.version == "1.1":
+            return self
+        predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
+        texts, odds = [each.text for each in predictions], [each.null_odds for each in predictions]
+        score, threshold = best_threshold(texts, question_scores(texts, golds)[1], odds, golds)
+        if score == 100 * golds.count([]) / len(golds):
+            # No threshold is better than to answer nothing, for which the official one says 0.
+            threshold = float(np.nextafter(min(odds), -np.inf))
+        return replace(self, tau=-threshold)
+
+    def scores(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
+    ) -> dict[str, float]:
+        """Return the official metrics in percent.
+
+        Those of 2.0 are at the task's tau, at tau 0, and the best at any threshold of the null odds.
+        """
+        predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
+        texts = [each.text for each in predictions]
+        if self.version == "1.1":
+            return squad1_scores(texts, golds)
+        odds = [each.null_odds for each in predictions]
+        exact, f1 = question_scores(texts, golds)
+        best_f1, best_f1_threshold = best_threshold(texts, f1, odds, golds)
+        best_exact, best_exact_threshold = best_threshold(texts, exact, odds, golds)
+        at_0 = squad2_scores([self._answer(each, 0.0) for each in predictions], golds)
+        return {
+            "best_f1": best_f1,
+            "best_f1_thresh": best_f1_threshold,
+            "best_exact": best_exact,
+            "best_exact_thresh": best_exact_threshold,
+            **squad2_scores([self._answer(each) for each in predictions], golds),
+            "exact_at_tau_0": at_0["exact"],
+            "f1_at_tau_0": at_0["f1"],
+        }
+
+    def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> dict[str, float]:
+        """Return the metrics of the most frequent answer of `train`; for 2.0 of answering nothing."""
+        golds = _golds(examples)
+        if self.version == "1.1":
+            counts = Counter(answer.text for question in train for answer in (question.answers or ())[:1])
+            return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds)
+        scores = squad2_scores([""] * len(golds), golds)
+        return {"best_f1": scores["f1"], "best_exact": scores["exact"], **scores}
+
+    def answers(
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
+    ) -> list[dict[str, Any]]:
+        """Return for each question the answer, its first character in the passage, its probability, and the n best.
+
+        For 2.0 also the null odds, and an answer may be "".
+        """
+        predictions = self._predictions(outputs, features, examples)
+        return [self._as_answer(*each) for each in zip(examples, predictions, strict=True)]
+
+    def _as_answer(self, example: Question, prediction: Prediction) -> dict[str, Any]:
+        text, n_best = self._answer(prediction), self._n_best(prediction)
+        start = prediction.spans[0].start if text else None
+        probability = next(each["probability"] for each in n_best if each["text"] == text)
+        answer = {"id": example.id, "answer": text, "start": start, "probability": probability}
+        if self.version == "2.0":
+            answer["null_odds"] = prediction.null_odds
+        return {**answer, "n_best": n_best}
+
+    def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
+        """Return the distinct answers, for 2.0 "" among them, with the softmax over their scores."""
+        spans = list(prediction.spans)
+        if self.version == "2.0" or not spans:
+            spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
+            spans.sort(key=lambda span: -span.score)
+        odds = np.exp(np.array([span.score for span in spans]) - spans[0].score)
+        return [
+            {"text": span.text, "probability": share, "start_logit": span.start_logit, "end_logit": span.end_logit}
+            for span, share in zip(spans, (odds / odds.sum()).tolist(), strict=True)
+        ]
+
+    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Question], split: str) -> dict[str, bytes]:
+        """Return predictions, n best, and for 2.0 null odds by question, as google-research's script writes them."""
+        files = {"predictions.json": "answer", "nbest_predictions.json": "n_best", "null_odds.json": "null_odds"}
+        if self.version == "1.1":
+            del files["null_odds.json"]
+        return {
+            name: json.dumps({answer["id"]: answer[field] for answer in answers}, indent=4).encode() + b"\n"
+            for name, field in files.items()
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is kept in ``task.json``."""
+        settings = asdict(self)
+        return {"task": settings.pop("name"), **settings}
+
+    def hf_settings(self) -> dict[str, Any]:
+        """Return the architecture for ``config.json``."""
+        return {"architectures": ["BertForQuestionAnswering"]}
+
+
+def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
+    """Return the task that the training `files` pose; raises `UserError` where they are of different versions."""
+    versions = {read_questions(file, labelled=True).version or "1.1": file for file in files}
+    if len(versions) > 1:
+        raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
+    names = ("max_length", "stride", "max_question_length", "max_answer_length")
+    chosen = {name: getattr(config, name) for name in names}
+    return Squad(version=next(iter(versions)), **{name: value for name, value in chosen.items() if value is not None})
+
+
+def restore_squad(settings: dict[str, Any]) -> Squad:
+    """Return the task from what `Squad.settings` gave."""
+    return Squad(**{name: value for name, value in settings.items() if name != "task"})
+
+
+def _answer_tokens(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
+    answer = example.placed_answer
+    return token_span(offsets_P2, answer.start, answer.start + len(answer.text)) if answer else None
+
+
+def _target(example: Question, span: tuple[int, int] | None, window: Window) -> np.ndarray | None:
+    if example.answers is None or (example.answers and span is None):
+        return None
+    return window_target(span, window)
+
+
+def _golds(examples: Sequence[Question]) -> list[list[str]]:
+    return [[answer.text for answer in example.answers or ()] for example in examples]
+
+
+def _no_room(length: int, shape: Shape) -> str:
+    return (
+        f"{length} tokens, which leave no room for the passage in rows of {shape.max_length}; raise --max-length or "
+        "lower --max-question-length."
+    )
+
+
+def _say_lost(lost: Sequence[Question], total: int) -> None:
+    """Say on standard error which answers are not where they should be; raises `UserError` where none is."""
+    if not lost or not lost[0].answers:
+        return
+    answer = lost[0].answers[0]
+    first = f"the first: {lost[0].where}, {answer.text!r} at character {answer.start}"
+    if len(lost) == total:
+        raise UserError(f"No answer stands at its place in its passage ({first}); answer_start counts characters.")
+    print(
+        f"{len(lost):,} of {total:,} questions have no answer that stands at its place in the passage ({first}); "
+        "training leaves them out.",
+        file=sys.stderr,
+    )

@@ -1,0 +1,141 @@
+"""The official JSON of SQuAD: questions, each with its passage and answers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple
+
+from ...pipeline.errors import UserError
+
+MIN_ARTICLES = 10
+"""From so many on, whole articles are held out for development; of fewer, single passages."""
+
+_KINDS = {str: "text", list: "a list", int: "a whole number", str | int: "text or a whole number"}
+
+
+class Answer(NamedTuple):
+    """A gold answer."""
+
+    text: str
+    start: int
+    """Index of its first character in the passage."""
+
+
+class Question(NamedTuple):
+    """A question on a passage."""
+
+    where: str
+    """File and id, or file and line: for messages."""
+    id: str
+    text: str
+    passage: str
+    group: str
+    """The title of its article, or the passage itself in a file of few articles."""
+    answers: tuple[Answer, ...] | None
+    """None where answers are not to be read; empty where the question has none."""
+
+    @property
+    def placed_answer(self) -> Answer | None:
+        """The first answer that stands at its place in the passage."""
+        return next((answer for answer in self.answers or () if _stands(answer, self.passage)), None)
+
+
+class QuestionFile(NamedTuple):
+    """A file's questions."""
+
+    version: str | None
+    """``2.0``, ``1.1``, or None where nothing tells."""
+    questions: list[Question]
+
+
+def read_questions(path: Path, labelled: bool) -> QuestionFile:
+    """Return the questions of a file of SQuAD in their order.
+
+    It is SQuAD 2.0 where its version says so or a question is marked as impossible. Raises `UserError` naming the file
+    and the question or paragraph where a field is missing or is no text, and where an id occurs twice.
+    """
+    content = _read_json(path)
+    articles = _field(content, "data", list, str(path))
+    titles = {str(article.get("title")) for article in articles if isinstance(article, dict)}
+    questions: list[Question] = []
+    impossible = False
+    for where, title, paragraph in _paragraphs(articles, str(path)):
+        passage = _text(paragraph, "context", where)
+        group = title if len(titles) >= MIN_ARTICLES else passage
+        for number, record in enumerate(_field(paragraph, "qas", list, where), 1):
+            questions.append(_question(record, passage, group, (path, f"{where}, question {number}"), labelled))
+            impossible = impossible or record.get("is_impossible") is True
+    _check_ids(questions)
+    return QuestionFile("2.0" if impossible else _version(content), questions)
+
+
+def _read_json(path: Path) -> Any:
+    if not path.is_file():
+        raise UserError(f"There is no file {path}.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8; convert the file.") from None
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON: {error}.") from None
+
+
+def _paragraphs(articles: list[Any], file: str) -> Iterator[tuple[str, str, Any]]:
+    for number, article in enumerate(articles, 1):
+        where = f"{file}, article {number}"
+        for index, paragraph in enumerate(_field(article, "paragraphs", list, where), 1):
+            yield f"{where}, paragraph {index}", str(article.get("title")), paragraph
+
+
+def _question(record: Any, passage: str, group: str, places: tuple[Path, str], labelled: bool) -> Question:
+    """Return the question in `record`; `places` are its file, and where it stands for as long as its id is unknown."""
+    path, where = places
+    question_id = str(_field(record, "id", str | int, where))
+    where = f"{path}, question {question_id}"
+    answers = _answers(record, where) if labelled else None
+    return Question(where, question_id, _text(record, "question", where), passage, group, answers)
+
+
+def _answers(record: dict[str, Any], where: str) -> tuple[Answer, ...]:
+    records = _field(record, "answers", list, where)
+    if record.get("is_impossible") is True and records:
+        raise UserError(f"{where} is marked as impossible, but has answers; mend one of the two.")
+    return tuple(Answer(_text(each, "text", where), _field(each, "answer_start", int, where)) for each in records)
+
+
+def _text(record: Any, name: str, where: str) -> str:
+    text = _field(record, name, str, where)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: {name} holds half of a character (a lone surrogate); mend the file.") from None
+    return text
+
+
+def _field(record: Any, name: str, kind: type | UnionType, where: str) -> Any:
+    if not isinstance(record, dict):
+        raise UserError(f"{where} is no JSON object; the official form of SQuAD is needed.")
+    if name not in record:
+        raise UserError(f"{where} has no {name}, only {', '.join(record) or 'nothing'}.")
+    value = record[name]
+    if not isinstance(value, kind):
+        raise UserError(f"{where}: {name} is {str(value)[:80]!r}, not {_KINDS[kind]}.")
+    return value
+
+
+def _check_ids(questions: list[Question]) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise UserError(f"{question.where} occurs twice; ids must be unique, as predictions are written by them.")
+        seen.add(question.id)
+
+
+def _version(content: dict[str, Any]) -> str | None:
+    number = str(content.get("version", "")).lower().removeprefix("v")
+    return {"1": "1.1", "2": "2.0"}.get(number[:1])
+
+
+def _stands(answer: Answer, passage: str) -> bool:
+    return bool(answer.text) and answer.start >= 0 and passage.startswith(answer.text, answer.start)

@@ -1,0 +1,116 @@
+"""The official metrics of SQuAD: what ``evaluate-v1.1.py`` and ``evaluate-v2.0.py`` compute, in percent.
+
+Predictions and gold answers are texts, in the order of the questions; an empty prediction means no answer.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+TextMetric = Callable[[str, str], float]
+
+
+def normalize_answer(text: str) -> str:
+    """Return the text in lower case without ASCII punctuation, English articles and extra white space.
+
+    >>> normalize_answer("The  Panthers' “A” team, 24-10")
+    'panthers “ ” team 2410'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """Return 1 where both are the same once normalised, else 0."""
+    return float(normalize_answer(prediction) == normalize_answer(gold))
+
+
+def token_f1(prediction: str, gold: str) -> float:
+    """Return the F1 of the words that both share; 0 where one of them has none (``evaluate-v1.1.py``)."""
+    predicted, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    num_same = sum((Counter(predicted) & Counter(wanted)).values())
+    if num_same == 0:
+        return 0.0
+    precision, recall = num_same / len(predicted), num_same / len(wanted)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def token_f1_or_none(prediction: str, gold: str) -> float:
+    """Return the F1 of the words that both share; 1 where neither has any (``evaluate-v2.0.py``)."""
+    if not normalize_answer(prediction) or not normalize_answer(gold):
+        return exact_match(prediction, gold)
+    return token_f1(prediction, gold)
+
+
+def best_over_golds(metric: TextMetric, predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> list[float]:
+    """Return for each question the metric's highest value over its gold answers."""
+    return [
+        max(metric(prediction, gold) for gold in answers)
+        for prediction, answers in zip(predictions, golds, strict=True)
+    ]
+
+
+def squad1_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return ``f1`` and ``exact_match`` as ``evaluate-v1.1.py`` does; each question has at least one gold answer."""
+    return {
+        "f1": _percent(best_over_golds(token_f1, predictions, golds)),
+        "exact_match": _percent(best_over_golds(exact_match, predictions, golds)),
+    }
+
+
+def squad2_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does without null odds.
+
+    They are of all questions, of those with an answer (``HasAns_``), and of those without (``NoAns_``); a group
+    without questions is left out.
+    """
+    exact, f1 = question_scores(predictions, golds)
+    has_answer = [bool(answers) for answers in golds]
+    scores = _group_scores("", exact, f1, [True] * len(golds))
+    if any(has_answer):
+        scores |= _group_scores("HasAns_", exact, f1, has_answer)
+    if not all(has_answer):
+        scores |= _group_scores("NoAns_", exact, f1, [not has for has in has_answer])
+    return scores
+
+
+def question_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> tuple[list[float], list[float]]:
+    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers "" is the right one."""
+    # As in the official script: an answer that is nothing once normalised does not count as one.
+    known = [[gold for gold in answers if normalize_answer(gold)] or [""] for answers in golds]
+    return best_over_golds(exact_match, predictions, known), best_over_golds(token_f1_or_none, predictions, known)
+
+
+def best_threshold(
+    predictions: Sequence[str], scores: Sequence[float], null_odds: Sequence[float], golds: Sequence[Sequence[str]]
+) -> tuple[float, float]:
+    """Return the best total score in percent, and the null odds up to which questions are answered for it.
+
+    `predictions` are the best answers wherever the odds stand, and `scores` theirs. Where answering nothing is best,
+    the threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
+    """
+    has_answer = np.array([bool(answers) for answers in golds])
+    answered = np.array([bool(prediction) for prediction in predictions])
+    order = np.argsort(null_odds, kind="stable")
+    gains = np.where(has_answer, scores, -1.0 * answered)[order]
+    totals = np.cumsum(np.concatenate([[np.count_nonzero(~has_answer)], gains]))
+    best = int(totals.argmax())
+    return float(100 * totals[best] / len(golds)), float(null_odds[order[best - 1]]) if best else 0.0
+
+
+def _group_scores(prefix: str, exact: list[float], f1: list[float], member: list[bool]) -> dict[str, float]:
+    return {
+        f"{prefix}exact": _percent([score for score, counts in zip(exact, member, strict=True) if counts]),
+        f"{prefix}f1": _percent([score for score, counts in zip(f1, member, strict=True) if counts]),
+        f"{prefix}total": sum(member),
+    }
+
+
+def _percent(scores: list[float]) -> float:
+    # Not NumPy's sum, which adds in another order and so rounds otherwise than the official scripts.
+    return 100 * sum(scores) / len(scores)
