@@ -7,8 +7,10 @@ through `StageDirectory.write`, so that a file under its final name is complete.
 """
 
 import errno
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,7 +27,10 @@ PLAN = ".work/plan.json"
 WORK = ".work"
 
 # What the user can mend: no room, no permission, or something else where the directory should be.
-_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+_NOT_WRITABLE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
+}
 
 
 def canonical_json(value: Any) -> bytes:
@@ -37,6 +42,17 @@ def digest_of(value: Any) -> str:
     """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
     content = value if isinstance(value, bytes) else canonical_json(value)
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+@contextmanager
+def _told_if_not_writable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        reason = f"{path} cannot be written to: {error.strerror}"
+        raise UserError(f"{reason}. Mend that and run the same command again, it goes on.") from None
 
 
 @dataclass(frozen=True)
@@ -52,14 +68,9 @@ class StageDirectory:
 
         Raise `UserError` where the disk is full or the place cannot be written to.
         """
-        try:
-            with storage.write_atomically(self.file(name), self.file(f"{WORK}/tmp")) as file:
-                yield file
-        except OSError as error:
-            if error.errno not in _NOT_WRITABLE:
-                raise
-            reason = f"{self.path} cannot be written to: {error.strerror}"
-            raise UserError(f"{reason}. Mend that and run the same command again, it goes on.") from None
+        temporary = self.file(f"{WORK}/tmp")
+        with _told_if_not_writable(self.path), storage.write_atomically(self.file(name), temporary) as file:
+            yield file
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a small file whole."""
@@ -105,6 +116,7 @@ class StageDirectory:
         self.write_bytes(TIMINGS, canonical_json(timings))
         self.write_bytes(MANIFEST, canonical_json(manifest))
         storage.remove(self.file(WORK))
+        _unlock(self.path)
         return manifest
 
 
@@ -181,17 +193,50 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
 def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageDirectory, dict[str, Any] | None]:
     """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
 
-    Return the directory, and its manifest where the stage is finished already.
+    Return the directory, and its manifest where the stage is finished already. Until then no other process can open
+    it, where it lies on this machine: raise `UserError` where one has.
     """
     state = check_output(path, head, overwrite)
     directory = StageDirectory(path, head["fingerprint"])
+    if state != "finished":
+        _lock(directory)
+        state = check_output(path, head, overwrite)  # another run may have finished it just now
     if state == "finished":
         storage.remove(directory.file(WORK))
+        _unlock(path)
         return directory, _read_json(directory.file(MANIFEST))
     if state == "new":
         _remove_outputs(path)
         directory.write_bytes(PLAN, canonical_json(head))
     return directory, None
+
+
+_locked: dict[str, int] = {}
+"""The directories that this process works in, with the descriptor that holds the lock of each."""
+
+
+def _lock(directory: StageDirectory) -> None:
+    """Take the lock of a local directory; the system frees it when this process ends, however it ends."""
+    path = os.path.abspath(directory.path)
+    if storage.is_remote(directory.path) or path in _locked:
+        return
+    with _told_if_not_writable(directory.path):
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(f"{directory.path} is being written by another process: wait for its end.") from None
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+    else:
+        _locked[path] = descriptor
+
+
+def _unlock(path: str) -> None:
+    if (descriptor := _locked.pop(os.path.abspath(path), None)) is not None:
+        os.close(descriptor)
 
 
 def _plain(value: Any) -> Any:

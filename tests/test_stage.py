@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -106,6 +108,30 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: 
     with pytest.raises(UserError, match="out cannot be written to: No space left on device"):
         directory.write_bytes("shard", b"half")
     assert not (tmp_path / "out" / "shard").exists()
+
+
+def test_two_processes_do_not_write_one_directory(tmp_path: Path):
+    script = "import sys, test_stage; test_stage.hold(sys.argv[1])"
+    command = [sys.executable, "-c", script, str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"begun\n"
+        with pytest.raises(UserError, match="out is being written by another process"):
+            open_build(tmp_path / "out")
+        with pytest.raises(UserError, match="being written"):
+            open_build(tmp_path / "out", BuildConfig(seed=7), overwrite=True)
+        other.kill()
+    directory, _ = open_build(tmp_path / "out")  # the lock of a killed process is no lock
+    assert open_build(tmp_path / "out")[1] is None  # nor is a process's own
+    directory.finish(head_of(), {})
+    assert open_build(tmp_path / "out")[1] == head_of()
+
+
+def hold(path: str) -> None:
+    open_build(Path(path))
+    print("begun", flush=True)
+    sys.stdin.read()
 
 
 def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
