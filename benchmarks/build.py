@@ -8,16 +8,11 @@ clock's time is beside it. The peer gets a sample of the documents, for its time
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
-
-# Before anything starts a thread pool, and for the builds too: one core for each process.
-os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,11 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 from .google_research import create_instances, make_tokenizer
+from .process import run_command
 
 MAX_LENGTH = 128
 SAMPLE_BYTES = 1 << 20  # of text for the peer
 SMALL_BYTES = 20 << 20  # of text in each of the shards that are built alone, and ten together
-COMMAND = [sys.executable, "-c", "from clozeworks.cli.main import main; main()", "build"]
 
 
 class Build(NamedTuple):
@@ -63,19 +58,10 @@ def main(vocabulary: str, *documents: str) -> None:
 def build(documents: str | Path, vocabulary: str, output: Path, *, duplicates: int = 5, workers: int = 1) -> Build:
     """Run `clozeworks build` as a process and measure it."""
     options = [f"--duplicates={duplicates}", f"--max-length={MAX_LENGTH}", f"--workers={workers}", "--overwrite"]
-    begin = time.monotonic()
-    process = subprocess.Popen(
-        [*COMMAND, str(documents), f"--vocab={vocabulary}", f"--output={output}", *options], stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.monotonic() - begin
-    if status:
-        raise SystemExit(f"clozeworks build {documents} failed")
+    usage = run_command("build", documents, f"--vocab={vocabulary}", f"--output={output}", *options)
     shards = sorted(output.glob("*.parquet"))
     return Build(
-        wall_s=wall,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        peak_mb=usage.ru_maxrss * 1024 / 1e6,
+        *usage,
         num_tokens=sum(count_tokens(shard) for shard in shards),
         num_bytes=sum(shard.stat().st_size for shard in shards),
     )
