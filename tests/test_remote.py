@@ -67,16 +67,12 @@ def upload(texts: Path, folder: str) -> str:
 def s3_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
     """Beam's options for an emulated S3 with the bucket ``bucket``."""
     boto3 = pytest.importorskip("boto3", reason="needs Beam's [aws] extra")
-    server_module = pytest.importorskip("moto.server", reason="needs moto[server]")
+    moto = pytest.importorskip("moto", reason="needs moto")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
-    boto3.client("s3", endpoint_url=url, region_name="us-east-1").create_bucket(Bucket="bucket")
-    keys = ("--s3_access_key_id=testing", "--s3_secret_access_key=testing", "--s3_region_name=us-east-1")
-    yield (f"--s3_endpoint_url={url}", *keys)
-    server.stop()
+    with moto.mock_aws():
+        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="bucket")
+        yield ("--s3_access_key_id=testing", "--s3_secret_access_key=testing", "--s3_region_name=us-east-1")
 
 
 @pytest.fixture
