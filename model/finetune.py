@@ -27,7 +27,8 @@ from .bert import initialise
 from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS, load_weights, read_config, save_model, write_file
 from .finetune_config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
-from .run import claim, full_disk_told, read_summary, write_json
+from .results import LAST_COLUMN, RESULTS, RUN_COLUMNS
+from .run import SUMMARY, claim, full_disk_told, read_summary, write_json
 from .setup import Ranks, join_ranks
 from .tasks.catalogue import find_entry
 from .tasks.splits import dev_sets, find_splits, hold_out
@@ -39,8 +40,6 @@ from .train import CHECKPOINT, Progress, Training, train_model
 IDENTITY = "finetune.json"
 RUNS = "runs"
 RECORD = "run.json"
-RESULTS = "results.csv"
-SUMMARY = "summary.json"
 OFFICIAL = ("dev", "test")
 OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
 # How the work is done, not what it is: these may change when it goes on.
@@ -132,7 +131,7 @@ def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneCon
     if shape.is_decoder:
         raise UserError(f"{checkpoint} reads from left to right, so that its [CLS] sees no text; take another model.")
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
-    train = data.task.encode(data.train, tokenizer)
+    train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
     return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
 
 
@@ -184,8 +183,11 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     scores = _scores(job, task, outputs)
     if all(_main(scores) > _main(record["scores"]) for record in _records(job)):
         _save(job, model, task, outputs)
-    run = {"task": task.name, "checkpoint": str(job.checkpoint), "seed": seed, "learning_rate": rate}
-    write_json(directory / RECORD, {**run, "scores": scores, "seconds": round(seconds, 3)})
+    settings = task.settings()
+    variant = settings.get("version") or settings.get("features") or ""
+    values = (task.name, variant, str(job.checkpoint), seed, rate)
+    run = dict(zip(RUN_COLUMNS, values, strict=True))
+    write_json(directory / RECORD, {**run, "scores": scores, LAST_COLUMN: round(seconds, 3)})
     (directory / CHECKPOINT).unlink(missing_ok=True)
     return True
 
@@ -293,9 +295,9 @@ def _digest(paths: Sequence[Path]) -> str:
 
 def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     lines = [{**record, **record["scores"]} for record in records]
-    columns = [name for name in lines[0] if name not in ("scores", "seconds")]
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*columns, "seconds"], extrasaction="ignore", lineterminator="\n")
+    columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     write_file(path, text.getvalue().encode())

@@ -9,6 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
@@ -195,7 +197,8 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
 
 def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     header, labels = "sentence1\tsentence2\tgold_label", ["neutral", "entailment", "contradiction"]
-    for name, size in [("train", 12), ("dev_matched", 6), ("dev_mismatched", 9)]:
+    for name, size in [("train", 12), ("dev_matched", 6), ("dev_mismatched", 9), ("test_matched", 4),
+                       ("test_mismatched", 5)]:  # fmt: skip
         rows = [(f"a {index}", "b", labels[index % 3]) for index in range(size)]
         write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
     config = quick(epochs=1, learning_rates=(1e-3,))
@@ -203,6 +206,11 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     assert results(tmp_path / "run")[0].keys() >= {"accuracy", "mismatched_accuracy"}
     measured = evaluate_task(tmp_path / "run", tmp_path / "data", "cpu")
     assert (measured["examples"], measured["mismatched_examples"]) == (6, 9)
+    sizes = {path.name: path.read_text().count("\n") - 1 for path in (tmp_path / "run" / "test").iterdir()}
+    assert sizes == {"MNLI-m.tsv": 4, "MNLI-mm.tsv": 5}
+    mismatched = tmp_path / "data" / "test_mismatched.tsv"
+    predict(tmp_path / "run", mismatched, tmp_path / "server", "cpu", official=True)
+    assert [path.name for path in (tmp_path / "server").iterdir()] == ["MNLI-mm.tsv"]
 
 
 def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatch, capsys):
@@ -228,6 +236,50 @@ def test_predictions_keep_the_order_of_their_lines(trained, tmp_path, monkeypatc
         assert together[index] == pytest.approx(alone, abs=1e-6)
 
 
+def test_predictions_in_each_form_say_the_same(trained, tmp_path):
+    (tmp_path / "new.txt").write_text("good\n... !\n")
+    forms = {suffix: tmp_path / f"out.{suffix}" for suffix in ("tsv", "csv", "jsonl", "json")}
+    for path in forms.values():
+        assert predict(trained[0], tmp_path / "new.txt", path, "cpu") == 2
+    expected = json.loads(forms["json"].read_text())
+    assert [json.loads(line) for line in forms["jsonl"].read_text().splitlines()] == expected
+    for suffix, delimiter in (("tsv", "\t"), ("csv", ",")):
+        with forms[suffix].open(newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=delimiter))
+        assert [row["label"] for row in rows] == [answer["label"] for answer in expected]
+        assert float(rows[1]["positive"]) == pytest.approx(expected[1]["probabilities"]["positive"], rel=1e-5)
+
+
+def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(checkpoint, tmp_path):
+    rows = sentences(24, 1)
+    for name, header in (("train", "text\tlabel"), ("dev", "text\tlabel")):
+        write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
+    write_table(tmp_path / "data" / "test.tsv", [(text,) for text, _ in rows[:5]], "text")
+    finetune("classify", tmp_path / "data", checkpoint, tmp_path / "run", quick(epochs=0.3, learning_rates=(1e-3,)))
+    lines = (tmp_path / "run" / "test" / "test.tsv").read_text().splitlines()
+    assert lines[0] == "label\t0\t1"
+    assert len(lines) == 6
+    with pytest.raises(UserError, match=r"classify has no official form for .*test\.tsv; leave out --official"):
+        predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "server", "cpu", official=True)
+
+
+def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, data, tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split, name in (("train", "train"), ("validation", "dev")):
+        lines = [line.split("\t") for line in (data / f"{name}.tsv").read_text().splitlines()[1:]]
+        table = pa.table({"sentence": [text for text, _ in lines], "label": [int(label) for _, label in lines]})
+        pq.write_table(table, folder / f"{split}-00000-of-00001.parquet")
+    config = quick(epochs=0.3, learning_rates=(1e-3,))
+    expected = finetune("sst2", data, checkpoint, tmp_path / "files", config)
+    assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config) == expected
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("files", "hub"))
+    assert all(torch.equal(weight, two[name]) for name, weight in one.items())
+    assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config) == expected
+    assert evaluate_task(tmp_path / "hub", f"hf:{folder}", "cpu") == evaluate_task(tmp_path / "files", data, "cpu")
+    assert predict(tmp_path / "hub", f"hf:{folder}:validation", tmp_path / "out.tsv", "cpu") == 40
+
+
 def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_path):
     pairs = write_table(tmp_path / "pairs.tsv", [("a", "b")], "sentence1\tsentence2")
     with pytest.raises(UserError, match=r"pairs.tsv, line 2: there is no column sentence"):
@@ -251,6 +303,11 @@ def test_slices_of_the_official_files_end_to_end(task, folder, checkpoint, tmp_p
     summary = finetune(task, tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (39, 39)
     assert predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "out.tsv", "cpu") == 39
+    written = (tmp_path / "run" / "test" / f"{folder}.tsv").read_bytes()
+    assert written.startswith(b"index\tprediction\n0\t")
+    assert written.count(b"\n") == 40
+    predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "server", "cpu", official=True)
+    assert (tmp_path / "server" / f"{folder}.tsv").read_bytes() == written
 
 
 def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpoint, data, tmp_path):

@@ -283,6 +283,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ("text,label\n", "holds no rows"),
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
+        ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
         ("text,label\nx,1\ny,1\n", "All 2 rows have '1' in label"),
         ("text,label\nx,p\ny,q\nz,r\n", "label holds 3 labels in 3 rows; is it the column of the label?"),
     ],
@@ -341,3 +342,63 @@ def test_answers_are_probabilities(tmp_path):
     assert first["probabilities"] == {"negative": pytest.approx(0.25), "positive": pytest.approx(0.75)}
     assert second["probabilities"]["negative"] == 1
     assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]
+
+
+def answers_of(task: Any) -> list[dict[str, Any]]:
+    return [{"label": name} for name in task.labels] or [{"score": score} for score in (-0.5, 2.71828, 5.2)]
+
+
+@pytest.mark.parametrize(
+    "name, file, predictions",
+    [
+        ("cola", "CoLA.tsv", ["0", "1"]),
+        ("sst2", "SST-2.tsv", ["0", "1"]),
+        ("mrpc", "MRPC.tsv", ["0", "1"]),
+        ("qqp", "QQP.tsv", ["0", "1"]),
+        ("stsb", "STS-B.tsv", ["0.000", "2.718", "5.000"]),
+        ("mnli", "MNLI-m.tsv", ["entailment", "neutral", "contradiction"]),
+        ("qnli", "QNLI.tsv", ["entailment", "not_entailment"]),
+        ("rte", "RTE.tsv", ["entailment", "not_entailment"]),
+        ("wnli", "WNLI.tsv", ["0", "1"]),
+    ],
+)
+def test_files_for_the_glue_server(name, file, predictions):
+    # Names and labels as gluebenchmark.com/faq and jiant's glue_submission_formatter.py have them.
+    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in enumerate(predictions))]
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "test") == {file: ("\n".join(lines) + "\n").encode()}
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "dev") == {}
+
+
+def test_mnli_has_two_files_for_the_server(tmp_path):
+    answers = answers_of(GLUE["mnli"])
+    assert list(GLUE["mnli"].official(answers, [], "test_mismatched")) == ["MNLI-mm.tsv"]
+    assert classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(answers, [], "test") == {}
+
+
+@pytest.fixture
+def hub_folder(tmp_path) -> Path:
+    """A folder in the layout of the hub: Parquet files whose names tell the splits."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split, size in (("train", 12), ("validation", 4), ("test", 3)):
+        rows = [{"sentence": f"text {i} of {split}", "label": i % 2 if split != "test" else -1, "idx": i}
+                for i in range(size)]  # fmt: skip
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
+    splits = find_splits(f"hf:{hub_folder}")
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["set#train"], "dev": ["set#validation"], "test": ["set#test"],
+    }  # fmt: skip
+    files = find_splits(hub_folder)
+    for split in ("train", "dev"):
+        assert read("sst2", splits[split][0]) == read("sst2", files[split][0])
+    assert read("sst2", splits["test"][0], labelled=False)[2] == Example("text 2 of test", None, None)
+    with pytest.raises(UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is none of"):
+        read("sst2", splits["test"][0])
+    with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
+        read("rte", splits["train"][0])
+    with pytest.raises(UserError, match="is a table, but this task has files of its own form"):
+        find_splits(f"hf:{hub_folder}", (".json",))
