@@ -21,9 +21,11 @@ _MARKUP_STARTS = tuple("|!{}<#*=")
 _LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
 _PAGE_OF_FOOTNOTE = re.compile(r":(?<=[.,;!?)\"”’]:)\d{1,4}(?:[–,-] ?\d{1,4})*+(?=\s|$)")
 _PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
-_HOLLOW = re.compile(r"[(（;,；，、](?:\s*+[]\"”]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
+_HOLLOW = re.compile(r"[(（;,；，、](?:\s*+]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
+_HOLLOW_START = re.compile(r"\((?=[]\s),;:])")
+_HOLLOW_END = re.compile(r"\)(?<=[]\s(,;]\))")
 _SEPARATOR = re.compile(r"([;,；，、])")
-_EMPTY_ITEM = re.compile(r"[\s\]\"'“”:]*|\s+(?:or|and)\s*")
+_EMPTY_FIRST_ITEM = re.compile(r"\s+(?:or|and)\s*")
 _EMPTY_LAST_ITEM = re.compile(r"\s*(?:or|and)\s+")
 _FORMULA = re.compile(r"\bformula_\d+")
 _MISSING_WORD = re.compile(r"((?:\b(?:the|an?|of|in|as|or|and|to)|'s) |[,、] ?)(?=[,、.;](?:\s|$))")
@@ -73,13 +75,20 @@ def mend_line(line: str) -> str:
         line = _LINK.sub(r"\1", line)
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
-    if _HOLLOW.search(line):
+    if _may_be_hollow(line):
         line = _PARENTHESIS.sub(_mend_parenthesis, line)
     if "formula_" in line:
         line = _FORMULA.sub(GAP, line)
-    if " ," in line or " ." in line or " ;" in line or ",," in line:
+    if " ," in line or " ." in line:
         line = _SPACE_BEFORE_PUNCTUATION.sub("", _MISSING_WORD.sub(rf"\1{GAP}", line))
     return line
+
+
+def _may_be_hollow(line: str) -> bool:
+    """Whether `_HOLLOW` may match in a line; four times as fast, for most lines are whole."""
+    if _HOLLOW_START.search(line) or _HOLLOW_END.search(line) or ", ," in line or "; ]" in line:
+        return True
+    return "（" in line and _HOLLOW.search(line) is not None
 
 
 def _mend_parenthesis(match: re.Match[str]) -> str:
@@ -90,13 +99,14 @@ def _mend_parenthesis(match: re.Match[str]) -> str:
     if not inside and not space and match.string[match.start() - 1 : match.start()].isascii():
         return match[0]  # the call of a function
     kept = ""
-    separators, items = ["", *_SEPARATOR.split(inside)[1::2]], _SEPARATOR.split(inside)[::2]
-    for index, (separator, item) in enumerate(zip(separators, items, strict=True)):
-        emptied = _EMPTY_ITEM if index == 0 else _EMPTY_LAST_ITEM if index == len(items) - 1 else None
+    parts = ["", *_SEPARATOR.split(inside)]
+    items = parts[1::2]
+    for index, (separator, item) in enumerate(zip(parts[::2], items, strict=True)):
+        emptied = _EMPTY_FIRST_ITEM if index == 0 else _EMPTY_LAST_ITEM if index == len(items) - 1 else None
         if not _is_empty(item) and not (emptied and emptied.fullmatch(item)):
             kept += (separator if kept else "") + item
     return f"{space}{opening}{kept.strip()}{closing}" if kept.strip() else ""
 
 
 def _is_empty(item: str) -> bool:
-    return not item.strip(" \u00a0\t]\"'“”:")
+    return not item.strip(" \u00a0\t]:")
