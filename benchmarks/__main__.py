@@ -38,6 +38,7 @@ def main() -> None:
         benchmark("build", vocabulary, *documents)
         if arguments.dump:
             benchmark("wikitext_quality", *arguments.dump)
+            benchmark("ingest", "--dump", arguments.dump[0], *arguments.sources)
         train(documents[0], vocabulary, work, arguments.sst2)
 
 

@@ -248,6 +248,13 @@ PIECES = [
     *(
         "{{convert|",
         "{{lang|",
+        "{{date|",
+        "{{unité|",
+        "{{s2|",
+        "{{citation|",
+        "{{bd|",
+        "{{{",
+        "}}}",
         "{{x}}",
         "&#91;&#91;",
         "&#123;{",
@@ -282,9 +289,12 @@ PIECES = [
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)))
-def test_never_raises_and_leaves_no_markup(markup: str) -> None:
-    for paragraph in wikitext_to_paragraphs(markup):
+@given(
+    st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)),
+    st.sampled_from(["en", "de", "fr", "es", "it", "pt", "pl", "ru", "ja", "zh", "ko", "xx", ""]),
+)
+def test_never_raises_and_leaves_no_markup(markup: str, language: str) -> None:
+    for paragraph in wikitext_to_paragraphs(markup, language):
         assert not re.search(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?ref\b|[\x00-\x1f]", paragraph, re.IGNORECASE)
         assert paragraph == " ".join(paragraph.split())
         assert any(map(str.isalpha, paragraph))
@@ -336,6 +346,26 @@ HOSTILE = [
         "{{sfn}} , ",
         "(" + "x" * 70 + "{{x}}",
     ),
+    *(
+        "{{{{",
+        "{{{a|",
+        "'''''",
+        "<ref",
+        "[[[[",
+        "\n{|\n|-\n| a\n",
+        "\n{|\n|}",
+        "|}}",
+        "{{#if:",
+        "{{unité|1|a|2|",
+        "{{citation|a}} ",
+        "{{XIXe siècle}}",
+        "-{a;b:",
+        "<!-- a",
+        "<table>",
+        "&lt;ref&gt;",
+        "http://a ",
+        "「{{x}}、",
+    ),
 ]
 
 
@@ -346,7 +376,7 @@ def test_takes_linear_time(piece: str) -> None:
         best = float("inf")
         for _ in range(2):
             start = time.process_time()
-            wikitext_to_paragraphs(markup)
+            wikitext_to_paragraphs(markup, "fr")
             best = min(best, time.process_time() - start)
         return best
 
