@@ -17,8 +17,10 @@ from .options import config_options, make_config
 def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: Any) -> Made:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
-    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), a plain-text book, a Parquet file with a text
-    column, a folder of any of these, or a pattern such as 'dumps/*.bz2'. Options for Apache Beam follow after --.
+    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor's output, a text or a book (.txt,
+    or a .tar or .zip of them), JSON Lines (.jsonl), Parquet, a folder of any of these, a pattern such as 'dumps/*.bz2',
+    or a data set of the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options for Apache
+    Beam follow after --.
     """
     from ..pipeline.ingest import expect
     from ..pipeline.ingest import ingest as run_ingest

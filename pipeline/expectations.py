@@ -2,7 +2,8 @@
 
 The rates of reading were taken once each, on one busy core of an AMD EPYC server with Python 3.11: compressed English
 and Latgalian dumps (1.1 and 2.2 MB/s), 40 units of Project Gutenberg's books, 12 MB of Korean Wikipedia in Parquet. The
-rate of a plain dump follows from the compressed ones. Those of the other steps were not taken one by one: they are set
+rate of a plain dump follows from the compressed ones, those of lines and of compressed text from 31 MB of English JSON
+Lines, plain and in gzip (bzip2 takes twice as long). Those of the other steps were not taken one by one: they are set
 so that the sum fits the whole time of each stage on 86 MB of Wikipedia's text. Expect to be wrong by a factor of two.
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from .config import BuildConfig, RunOptions
+from .lines import is_compressed
 from .sources import Input
 
 State = Literal["new", "begun", "finished"]
@@ -28,6 +30,8 @@ PLAIN_DUMP = Rate(6e6, 0.4)
 COMPRESSED_DUMP = Rate(1.5e6, 1.4)
 BOOKS = Rate(11e6, 0.95)
 TABLES = Rate(5.5e6, 3.2)
+LINES = Rate(19e6, 0.95)
+COMPRESSED_TEXT = Rate(4e6, 2.8)
 
 PHASE_START_S = 2.5  # to start the workers and load the libraries in them
 GATHER_BYTES_PER_S = 60e6  # of text
@@ -91,7 +95,11 @@ def expect_documents(
 def _rate_of(entry: Input) -> Rate:
     if entry.format == "wikipedia":
         return PLAIN_DUMP if entry.name.lower().endswith(".xml") else COMPRESSED_DUMP
-    return TABLES if entry.format == "parquet" else BOOKS
+    if entry.format in ("parquet", "hf"):
+        return TABLES
+    if is_compressed(entry.name) or entry.name.lower().endswith((".zip", ".tgz")):
+        return COMPRESSED_TEXT
+    return LINES if entry.format in ("jsonl", "wikiextractor") else BOOKS
 
 
 def _held(text: float) -> int:
