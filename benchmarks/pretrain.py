@@ -1,11 +1,13 @@
 """Pre-training and its loader beside `transformers` and `datasets`, on the same rows, in one run.
 
-    python benchmarks/pretrain.py INSTANCES [--models mini,base] [--rows 32] [--rounds 3]
+    python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--rows 32] [--rounds 3]
 
-An update is forward, backward, clipping and the optimiser's step, with the recipe's dropout. Rounds are interleaved
-and the quickest of each counts; loaders are measured in the processor's time. On a GPU all run in bf16, ours compiled
-and the peer eager and compiled; the model-FLOPs utilisation is of the device's dense bf16 peak, for real tokens and
-the head at masked positions only.
+INSTANCES are one or more directories, for instance of length 128 and of length 512. An update is forward, backward,
+clipping and the optimiser's step on as many micro-batches as the trainer makes, with the recipe's dropout; both get
+the same ones. Rounds are interleaved and the quickest of each counts; loaders are measured in the processor's time.
+
+On a GPU (models base and large) all run in bf16, eager and compiled (with dynamic shapes: once for all lengths). The
+model-FLOPs utilisation is of the device's dense bf16 peak, for real tokens and the head at masked positions only.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -25,123 +27,163 @@ from clozeworks.model.flops import update_flops
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from clozeworks.model.sequence import Sequence
+from clozeworks.model.setup import MICRO_BATCH_TOKENS
 from datasets import IterableDataset, load_dataset
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from torch import nn
 from transformers import AutoTokenizer, BertConfig, DataCollatorForLanguageModeling
 
 LOADER_ROWS = 100_000
 PEER_LOADER_ROWS = 2_000
+MEASURED_SECONDS = 2.0
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 
 
+class Work(NamedTuple):
+    """The rows of one global batch, and their micro-batches on the device."""
+
+    rows: data.Rows
+    batches: list[data.Batch]
+
+    @property
+    def num_predicted(self) -> int:
+        """Tokens to predict."""
+        return int(self.rows.num_masked.sum())
+
+
+class Trainer(NamedTuple):
+    """A model in training: `loss` is its share of the whole batch's loss on one of the micro-batches."""
+
+    model: nn.Module
+    optimizer: torch.optim.AdamW
+    loss: Callable[[data.Batch, Work], torch.Tensor]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("instances")
-    parser.add_argument("--models", default="mini,base")
+    parser.add_argument("instances", nargs="+")
+    parser.add_argument("--models", default="base,large" if ON_GPU else "mini,base")
     parser.add_argument("--rows", type=int, default=256 if ON_GPU else 32)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     logging.getLogger("datasets").setLevel(logging.ERROR)
-    directory = data.open_instances(arguments.instances)
-    print_loaders(directory)
-    rows = Sequence(directory, 0).rows(0, arguments.rows)
-    table = Table("model", "trainer", "ms an update", "real tokens/s", "ratio", title=describe(rows))
+    directories = [data.open_instances(path) for path in arguments.instances]
+    print_loaders(directories[0])
+    work = [make_work(directory, arguments.rows) for directory in directories]
+    name = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
+    table = Table(
+        "model", "up to", "padding", Column("trainer", no_wrap=True), "ms", "real tokens/s", "ratio", title=name
+    )
     for column in ("MFU", "peak GiB") if ON_GPU else ():
         table.add_column(column)
     for size in arguments.models.split(","):
-        add_rows(table, size, directory, rows, arguments.rounds)
+        positions = max(512, *(directory.max_length for directory in directories))
+        config = ModelConfig.named(size, vocab_size=directories[0].vocab_size, max_position_embeddings=positions)
+        add_rows(table, config, work, arguments.rounds)
     Console().print(table)
 
 
-def describe(rows: data.Rows) -> str:
-    padding = 1 - rows.lengths.sum() / (len(rows) * rows.lengths.max())
-    name = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
-    return f"{len(rows)} rows of up to {rows.lengths.max()} tokens, {padding:.1%} padding, {name}"
+def make_work(directory: data.InstanceDirectory, num_rows: int) -> Work:
+    rows = Sequence(directory, 0).rows(0, num_rows)
+    size = MICRO_BATCH_TOKENS[DEVICE.type] // directory.max_length
+    batches = data.make_batches(rows, size, multiple=8 if ON_GPU else 1)
+    return Work(rows, [batch.to(DEVICE) for batch in batches])
 
 
-def add_rows(table: Table, size: str, directory: data.InstanceDirectory, rows: data.Rows, rounds: int) -> None:
-    config = ModelConfig.named(
-        size, vocab_size=directory.vocab_size, max_position_embeddings=max(512, directory.max_length)
-    )
-    (batch,) = data.make_batches(rows, len(rows), multiple=8 if ON_GPU else 1)
-    batch = batch.to(DEVICE)
-    updates = {"transformers": peer_update(config, batch), "clozeworks": our_update(config, batch)}
+def add_rows(table: Table, config: ModelConfig, work: list[Work], rounds: int) -> None:
+    trainers = {"transformers": peer(config), "clozeworks": ours(config)}
     if ON_GPU:
-        updates["transformers compiled"] = peer_update(config, batch, compiled=True)
-    seconds = {name: measure(update) for name, update in updates.items()}
-    for _ in range(rounds - 1):
-        seconds = {name: min(seconds[name], measure(update)) for name, update in updates.items()}
-    num_tokens, flops = int(rows.lengths.sum()), update_flops(config, rows.lengths, int(rows.num_masked.sum()))
-    for name, taken in seconds.items():
-        cells = [f"{taken * 1000:,.0f}", f"{num_tokens / taken:,.0f}", f"{seconds['transformers'] / taken:.2f}x"]
-        if ON_GPU:
-            cells += [f"{flops / taken / (peak_flops(DEVICE) or math.inf):.1%}", f"{peak_memory(updates[name]):.1f}"]
-        table.add_row(f"{config.num_hidden_layers} x {config.hidden_size}", name, *cells)
+        trainers |= {"transformers compiled": peer(config), "clozeworks compiled": ours(config)}
+        for name in ("transformers compiled", "clozeworks compiled"):
+            trainers[name].model.compile(dynamic=True)
+    for part in work:
+        for trainer in trainers.values():
+            update(trainer, part)  # compiles, and allocates what is allocated once
+        seconds = dict.fromkeys(trainers, math.inf)
+        for _ in range(rounds):
+            seconds = {name: min(seconds[name], measure(trainer, part)) for name, trainer in trainers.items()}
+        for name, taken in seconds.items():
+            peer_seconds = seconds[name.replace("clozeworks", "transformers")]
+            table.add_row(*describe(config, part), name, *figures(config, part, taken, peer_seconds, trainers[name]))
 
 
-def our_update(config: ModelConfig, batch: data.Batch) -> Callable[[], None]:
+def describe(config: ModelConfig, work: Work) -> tuple[str, ...]:
+    padding = 1 - work.rows.lengths.sum() / sum(batch.input_ids_BL.numel() for batch in work.batches)
+    return f"{config.num_hidden_layers} x {config.hidden_size}", str(work.rows.lengths.max()), f"{padding:.1%}"
+
+
+def figures(config: ModelConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer) -> list[str]:
+    num_tokens = int(work.rows.lengths.sum())
+    cells = [f"{seconds * 1000:,.0f}", f"{num_tokens / seconds:,.0f}", f"{peer_seconds / seconds:.2f}x"]
+    if not ON_GPU:
+        return cells
+    flops = update_flops(config, work.rows.lengths, work.num_predicted)
+    mfu = flops / seconds / (peak_flops(DEVICE) or math.inf)
+    return [*cells, f"{mfu:.1%}", f"{peak_memory(trainer, work):.1f}"]
+
+
+def ours(config: ModelConfig) -> Trainer:
     model = BertForPreTraining(config)
     initialise(model, config, torch.Generator().manual_seed(0))
-    model.to(DEVICE).train()
-    if ON_GPU:
-        model.compile()
-    num_predicted, num_rows = len(batch.masked_ids_M), len(batch.input_ids_BL)
 
-    def loss() -> torch.Tensor:
+    def loss(batch: data.Batch, work: Work) -> torch.Tensor:
         sums = model(*batch)
-        return sums.mlm_loss / num_predicted + sums.nsp_loss / num_rows
+        return sums.mlm_loss / work.num_predicted + sums.nsp_loss / len(work.rows)
 
-    return make_update(model, loss)
+    return make_trainer(model, loss)
 
 
-def peer_update(config: ModelConfig, batch: data.Batch, *, compiled: bool = False) -> Callable[[], None]:
+def peer(config: ModelConfig) -> Trainer:
     values: dict[str, Any] = config.to_hf()
     model: Any = transformers.BertForPreTraining(BertConfig(**values))
-    model.to(DEVICE).train()
-    if compiled:
-        model.compile()
-    labels = torch.full_like(batch.input_ids_BL, -100)
-    labels.view(-1)[batch.masked_index_M] = batch.masked_ids_M
-    mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
 
-    def loss() -> torch.Tensor:
-        return model(
+    def loss(batch: data.Batch, work: Work) -> torch.Tensor:
+        labels = torch.full_like(batch.input_ids_BL, -100)
+        labels.view(-1)[batch.masked_index_M] = batch.masked_ids_M
+        mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
+        output = model(
             input_ids=batch.input_ids_BL,
             token_type_ids=batch.token_type_ids_BL,
             attention_mask=mask,
             labels=labels,
             next_sentence_label=batch.next_sentence_label_B,
-        ).loss
+        )
+        return output.loss / len(work.batches)
 
-    return make_update(model, loss)
+    return make_trainer(model, loss)
 
 
-def make_update(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+def make_trainer(model: nn.Module, loss: Callable[[data.Batch, Work], torch.Tensor]) -> Trainer:
+    model.to(DEVICE).train()
     optimizer = make_optimizer(model)
     set_learning_rate(optimizer, 1e-5)
+    return Trainer(model, optimizer, loss)
 
-    def update() -> None:
+
+def update(trainer: Trainer, work: Work) -> None:
+    for batch in work.batches:
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
-            value = loss()
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    update()  # compiles, and allocates what is allocated once
-    return update
+            loss = trainer.loss(batch, work)
+        loss.backward()
+    nn.utils.clip_grad_norm_(trainer.model.parameters(), MAX_GRADIENT_NORM)
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
 
 
-def measure(update: Callable[[], None]) -> float:
-    repeats = 20 if ON_GPU else 1
+def measure(trainer: Trainer, work: Work) -> float:
+    """Return the seconds of an update; on a GPU, the mean of as many as last `MEASURED_SECONDS`."""
+    once = seconds_of(trainer, work, 1)
+    return seconds_of(trainer, work, max(3, round(MEASURED_SECONDS / once))) if ON_GPU else once
+
+
+def seconds_of(trainer: Trainer, work: Work, repeats: int) -> float:
     synchronise()
     started = time.perf_counter()
     for _ in range(repeats):
-        update()
+        update(trainer, work)
     synchronise()
     return (time.perf_counter() - started) / repeats
 
@@ -151,10 +193,14 @@ def synchronise() -> None:
         torch.cuda.synchronize()
 
 
-def peak_memory(update: Callable[[], None]) -> float:
+def peak_memory(trainer: Trainer, work: Work) -> float:
+    """Return the GiB that an update needs, without the other trainers' that lie beside it."""
+    before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    update()
-    return torch.cuda.max_memory_allocated() / 2**30
+    update(trainer, work)
+    weights = sum(parameter.nbytes for parameter in trainer.model.parameters())
+    # Adam keeps two averages of each weight.
+    return (torch.cuda.max_memory_allocated() - before + 3 * weights) / 2**30
 
 
 def print_loaders(directory: data.InstanceDirectory) -> None:
