@@ -23,8 +23,8 @@ from typing import BinaryIO, Literal, NamedTuple, cast
 
 from . import storage
 from .books import read_book
-from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, is_bomb
-from .lines import open_decompressed, without_compression
+from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
+from .lines import is_compressed, open_decompressed, without_compression
 from .records import InputRange, RawDocument
 from .tally import Tally
 from .tar_headers import Forward, ForwardStream, walk_tar
@@ -97,8 +97,11 @@ def read_archive(
         archive_bytes = file.seek(0, io.SEEK_END)
         members = _zip_members if _suffix(source.name) == ".zip" else _tar_members
         for member in members(source, file, tally):
-            yield from _read_member(member, stem, source, tally, documents)
-            num_bytes += member.stream.tell()
+            place = f"{source.name}/{member.name}"
+            text = _text_of(member, place, tally)
+            for document in _read_text(text, place, tally, documents):
+                yield replace(document, id=stem + document.id.removeprefix(source.name))
+            num_bytes += text.tell()
             if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):
                 tally.skip("compression_bomb", f"{source.name}, after {member.name}")
                 return
@@ -108,18 +111,22 @@ def _suffix(name: str) -> str:
     return max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
 
 
-def _read_member(
-    member: _Member,
-    stem: str,
-    source: InputRange,
+def _text_of(member: _Member, place: str, tally: Tally) -> Bounded:
+    """Return the bytes of a member's text, which may be compressed by itself."""
+    if not is_compressed(member.name):
+        return member.stream
+    return cast(Bounded, decompressed(member.stream.buffered(), place, tally))
+
+
+def _read_text(
+    text: Bounded,
+    place: str,
     tally: Tally,
     documents: Literal["auto", "file", "blank-line", "line"],
 ) -> Iterator[RawDocument]:
-    place = f"{source.name}/{member.name}"
-    text = InputRange(path=place, name=place, format="text")
-    with member.stream.buffered() as stream:
-        for document in read_book(text, lambda _: stream, tally, documents):
-            yield replace(document, id=stem + document.id.removeprefix(source.name))
+    """Yield the documents of one member; their ids begin with `place`, the member's name with the archive's."""
+    source = InputRange(path=place, name=without_compression(place), format="text")
+    return read_book(source, lambda _: text.buffered(), tally, documents)
 
 
 def _wanted_name(raw_name: str, source: InputRange, tally: Tally) -> str:
@@ -194,6 +201,7 @@ def _unreadable(entry: zipfile.ZipInfo) -> str:
 
 def _tar_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_Member]:
     file.seek(source.start)
+    place = progress(file)
     last, num_texts, found = "its beginning", 0, Tally()
 
     def report(reason: str) -> None:
@@ -210,7 +218,7 @@ def _tar_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_
             if not info.isdir() and (name := _wanted_file(info, source, tally)):
                 num_texts += 1
                 read = _reader(stream, info.size)
-                yield _Member(name, Bounded(read, file.tell, f"{source.name}: {name}", tally))
+                yield _Member(name, Bounded(read, place, f"{source.name}: {name}", tally))
         if num_texts == 0 and source.start == 0 and not found.bad:
             tally.skip("archive_without_text", source.name)
     except tarfile.ReadError as error:
@@ -226,7 +234,7 @@ def _tar_stream(source: InputRange, file: BinaryIO, tally: Tally) -> Forward:
     if opened is file:
         return file
     read = cast(io.BufferedReader, opened).read1
-    return ForwardStream(Bounded(read, file.tell, source.name, tally, ARCHIVE_ALLOWANCE).buffered())
+    return ForwardStream(Bounded(read, progress(file), source.name, tally, ARCHIVE_ALLOWANCE).buffered())
 
 
 def _reader(stream: Forward, num_bytes: int) -> Callable[[int], bytes]:

@@ -23,9 +23,8 @@ from itertools import chain
 from typing import BinaryIO, Literal, NamedTuple, cast
 
 from . import gutenberg
-from .expansion import Bounded
+from .expansion import decompressed
 from .gutenberg import Block
-from .lines import open_decompressed
 from .records import InputRange, RawDocument
 from .sentences import SENTENCE_ENDS, ends_sentence
 from .tally import Tally
@@ -76,7 +75,8 @@ def read_book(
     without ``.txt`` where the document is the file, else that and ``#`` and its number from 0.
     """
     with open_file(source.path) as file:
-        stream = _as_utf8(_decompressed(source, file, tally))
+        expanded = decompressed(file, source.name, tally)
+        stream = _as_utf8(expanded.buffered() if expanded else _peekable(file))
         start = stream.read(HEAD_BYTES)
         start += stream.readline(LONGEST_LINE_BYTES)
         if b"\0" in start:
@@ -95,7 +95,7 @@ def read_book(
 def _documents(
     source: InputRange, head: list[str], lines: Iterator[str], tally: Tally, documents: str
 ) -> Iterator[RawDocument]:
-    head_text = "\n".join(head)
+    head_text = "\n".join(head)[:HEAD_BYTES]
     name = _SUFFIX.sub("", source.name)
     is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head_text)
     if is_book or source.format == "gutenberg":
@@ -128,12 +128,8 @@ def _numbered(
         yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
 
 
-def _decompressed(source: InputRange, file: BinaryIO, tally: Tally) -> BinaryIO:
-    """Return the bytes of a file, decompressed as its name says, up to where they are a bomb."""
-    stream = open_decompressed(source.path, source.name, lambda _: file, tally)
-    if stream is file:
-        return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
-    return Bounded(cast(io.BufferedReader, stream).read1, file.tell, source.name, tally).buffered()
+def _peekable(file: BinaryIO) -> BinaryIO:
+    return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
 
 
 def _as_utf8(stream: BinaryIO) -> BinaryIO:

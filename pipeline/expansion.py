@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
+from .lines import open_decompressed
 from .tally import Tally
 
 BOMB_RATIO = 200
@@ -34,6 +35,27 @@ def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
     (False, True)
     """
     return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
+
+
+def progress(file: BinaryIO) -> Callable[[], int]:
+    """Return what says how many bytes of `file` were read, also when Arrow has closed it at its end."""
+    place = 0
+
+    def tell() -> int:
+        nonlocal place
+        place = place if file.closed else file.tell()
+        return place
+
+    return tell
+
+
+def decompressed(file: BinaryIO, name: str, tally: Tally) -> "Bounded | None":
+    """Return the bytes of a file that is compressed as its `name` says; None where it is not.
+
+    `tally` gets ``compression_bomb`` and what `open_decompressed` names.
+    """
+    opened = open_decompressed(name, name, lambda _: file, tally)
+    return None if opened is file else Bounded(cast(io.BufferedReader, opened).read1, progress(file), name, tally)
 
 
 class Bounded(io.RawIOBase):
@@ -87,6 +109,8 @@ class Bounded(io.RawIOBase):
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             self.damage = str(error) or type(error).__name__
+            return 0
+        if not block:
             return 0
         self._num_bytes += len(block)
         if is_bomb(self._num_compressed() - self._start, self._num_bytes, self._allowance):
