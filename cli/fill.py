@@ -8,7 +8,9 @@ from .made import Made
 @click.command()
 @click.argument("run")
 @click.argument("text")
-@click.option("--top", default=5, show_default=True, help="Number of tokens to name for each [MASK].")
+@click.option(
+    "--top", type=click.IntRange(1), default=5, show_default=True, help="Number of tokens to name for each [MASK]."
+)
 def fill(run: str, text: str, top: int) -> Made:
     """Name the likeliest tokens for each [MASK] in TEXT, by the model in RUN."""
     from ..model.fill import fill as run_fill

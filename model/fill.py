@@ -18,7 +18,7 @@ class Guess(NamedTuple):
 
 
 def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
-    """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens, best first.
+    """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens (at most all), best first.
 
     Raises `UserError` where `run` holds no model or no vocabulary, and for a text without a mask or of more tokens than
     the model has positions.
@@ -34,7 +34,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         limit = model.config.max_position_embeddings
         raise UserError(f"The text has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it.")
     with torch.no_grad():
-        best = model.mlm_logits(model.bert(ids), places).softmax(-1).topk(top)
+        best = model.mlm_logits(model.bert(ids), places).softmax(-1).topk(min(top, model.config.vocab_size))
     return [
         [Guess(tokenizer.id_to_token(token) or "", probability) for token, probability in zip(*guesses, strict=True)]
         for guesses in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -96,6 +96,11 @@ def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
         fill(copy, "w7 [MASK]")
 
 
+def test_fill_names_no_more_tokens_than_there_are(run):
+    (guesses,) = fill(run, "w7 [MASK]", top=1000)
+    assert len(guesses) == 60 and sum(guess.probability for guess in guesses) == pytest.approx(1)
+
+
 def test_fill_names_what_is_wrong(run):
     with pytest.raises(UserError, match=r"no \[MASK\]"):
         fill(run, "w7 w8")
