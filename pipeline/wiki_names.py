@@ -98,7 +98,16 @@ SILENT_PREFIXES = (
 )
 SILENT_SUFFIXES = (" icon", "-inline")
 
-PRONUNCIATIONS = _names("respell, pron, h:ipa, pronunciation, audio-ipa, api, afi, phonétique, lautschrift")
+PRONUNCIATIONS = _names(
+    "respell, pron, h:ipa, pronunciation, audio-ipa, api, afi, phonétique, lautschrift, мфа, мфа1, мфо"
+)
+PRONUNCIATION_PREFIXES = ("ipa", "api-", "afi-")
+AUDIO_LABELS = _names("""
+    listen, pronunciation, help, info, anhören, aussprache, hören, écouter, prononciation, escuchar, pronunciación,
+    ascolta, pronuncia, ouvir, pronúncia, uitspraak, beluister, posłuchaj, wymowa, слушать, произношение, слухати,
+    вимова, uttal, lyssna, kuuntele, výslovnost, 発音, 聞く, 发音, 發音, 듣기
+""")
+"""What ``audio`` says where it shows no word of the text."""
 
 FIRST_ARGUMENT_TEMPLATES = _names("""
     nowrap, nobr, nobreak, no wrap, lnobr, small, smaller, smaller2, big, large, larger, huge, sup, sub, em, strong,

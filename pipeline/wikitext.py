@@ -27,6 +27,7 @@ _MIN_CHARACTERS = 40
 _SENTENCE_END = re.compile(r"[.!?…。！？।؟۔։።]")
 
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
+_MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 
 # A text may not bring marks of its own, nor may an entity smuggle them in.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
@@ -197,7 +198,7 @@ class _Structures:
             else:
                 words = PARAGRAPH_BREAK
             # As with footnotes: no mark where there is nothing to repair.
-            if words not in _SILENT_MARKS or out[-1][-1:] in ("", " ", "\n", "(", "（"):
+            if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
             out.append(parts[close + 1])
             index = close + 2

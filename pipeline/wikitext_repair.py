@@ -23,6 +23,8 @@ _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
 _MISSING_MARK = re.compile(MISSING)
 _MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
 _ADJACENT_MARKS = re.compile(r"[\x01-\x03](?: ?[\x01-\x03])++")
+# German "[{{IPA|...}}]" and "/{{IPA|...}}/".
+_BRACKETED_MARK = re.compile(r"\[ ?([\x01\x03]) ?\]|/ ?([\x01\x03]) ?/")
 _PARENTHESIS = re.compile(r"( ?[(（])([^()（）]{0,600}+)([)）])")
 _SILENT_HOLE = re.compile(r" ?[\x01\x03]\Z|[\x01\x03]")
 _SEPARATOR = re.compile(r"([;,；，、])")
@@ -50,6 +52,7 @@ def _mend(text: str) -> str:
     """Close the holes at the marks of removals, or put a `GAP` where words are missing; `text` is single-spaced."""
     # The greatest need of adjacent marks counts.
     text = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), text)
+    text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
     # From the inside out; deeper nesting is not met in prose.
     for _ in range(2):
         text = _PARENTHESIS.sub(_mend_parenthesis, text)

@@ -8,10 +8,12 @@ its place is marked, so that the sentence can be repaired or left out.
 import re
 
 from .wiki_names import (
+    AUDIO_LABELS,
     FIRST_ARGUMENT_TEMPLATES,
     LANGUAGES,
     LAST_ARGUMENT_TEMPLATES,
     LITERALS,
+    PRONUNCIATION_PREFIXES,
     PRONUNCIATIONS,
     RANGE_WORDS,
     SECOND_ARGUMENT_TEMPLATES,
@@ -66,7 +68,7 @@ def mark_of_silent(name: str, language: str = "en") -> str | None:
 
     Silent are footnotes, notes to editors, boxes, and pronunciations.
     """
-    if name in PRONUNCIATIONS or name.startswith("ipa"):
+    if name in PRONUNCIATIONS or name.startswith(PRONUNCIATION_PREFIXES):
         return PRONUNCIATION
     if name in SILENT_TEMPLATES or name.startswith(SILENT_PREFIXES) or name.endswith(SILENT_SUFFIXES):
         return None if local_renderer(name, language) else REMOVED
@@ -246,7 +248,7 @@ def _quotation(arguments: Arguments, language: str) -> str | None:
 
 def _audio(arguments: Arguments, language: str) -> str | None:
     text = arguments.get("2", "")
-    return "" if text.lower() in ("listen", "pronunciation", "help", "info") else text
+    return "" if text.strip(" :()").lower() in AUDIO_LABELS else text
 
 
 def _reading(arguments: Arguments, language: str) -> str | None:
