@@ -5,8 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from clozeworks.cli.pretrain import pretrain
 from clozeworks.model import curve
 from clozeworks.model.logs import METRICS
+from instances_fixture import write_instances
 from matplotlib.image import imread
 
 HEADER = ",".join(METRICS)
@@ -54,3 +57,16 @@ def test_smoothing_keeps_the_level_from_the_first_value_on():
     assert curve.smooth([2.0] * 5, 0.3) == pytest.approx([2.0] * 5)
     assert curve.smooth([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
     assert curve.smooth([], 0.5) == []
+
+
+def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
+    instances = write_instances(tmp_path / "instances")
+    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2"
+    drawn = []
+    for run, can_draw in (("with", True), ("without", False)):
+        monkeypatch.setattr(curve, "can_draw", lambda can_draw=can_draw: can_draw)
+        arguments = [str(instances), "--output", str(tmp_path / run), *shape.split()]
+        made = CliRunner().invoke(pretrain, arguments, standalone_mode=False).return_value
+        drawn.append(((tmp_path / run / curve.CURVE).exists(), dict(made.rows).get("loss curve")))
+    note = "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"
+    assert drawn == [(True, None), (False, note)]
