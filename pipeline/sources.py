@@ -232,11 +232,11 @@ def _read_json_lines(part: InputRange, config: IngestConfig, tally: Tally) -> It
 
 
 def _read_table(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_table(part, storage.open_input, tally, config.text_column)
+    return read_table(part, storage.open_input, tally, config.text_column, config.documents)
 
 
 def _read_set(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_data_set(part, tally, config.text_column)
+    return read_data_set(part, tally, config.text_column, config.documents)
 
 
 def _read_book(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:

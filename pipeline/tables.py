@@ -1,7 +1,14 @@
-"""Parquet files and data sets as documents: one row a document. What a row becomes is for `rows` to say."""
+"""Parquet files and data sets as documents: one row a document. What a row becomes is for `rows` to say.
+
+Where a table has no other column than the text, and a row is a sentence (``bookcorpus/bookcorpus``), rows that follow
+each other are a document together, up to an empty row or to `LONGEST_JOINED` characters: where books end is not said.
+"""
 
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from itertools import chain, groupby
+from operator import attrgetter
+from statistics import median
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +22,13 @@ from .tally import Tally
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
 BUFFER_BYTES = 1 << 20
+LONGEST_JOINED = 100_000
+SENTENCE_CHARACTERS = 200
+"""Rows whose middle length is below are sentences."""
+
+Documents = Literal["auto", "file", "blank-line", "line"]
+Run = Iterator[tuple[int, pa.RecordBatch]]
+"""Batches that follow each other, each with the number of its first row."""
 
 
 def plan_table_ranges(path: str, name: str, open_file: Callable[[str], BinaryIO]) -> list[InputRange]:
@@ -38,11 +52,16 @@ def plan_table_ranges(path: str, name: str, open_file: Callable[[str], BinaryIO]
 
 
 def read_table(
-    source: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally, text_column: str = "text"
+    source: InputRange,
+    open_file: Callable[[str], BinaryIO],
+    tally: Tally,
+    text_column: str = "text",
+    documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is ``parquet``. Rows without text and row groups that cannot be read are skipped and
+    With `documents` ``line`` a row is a document in any case, with ``blank-line`` the rows up to an empty one are. The
+    source of rows of no wiki is ``parquet``. Rows without text and row groups that cannot be read are skipped and
     counted. Raise `UserError` where `text_column` is no text column.
     """
     stem = source.name.removesuffix(".parquet")
@@ -51,13 +70,12 @@ def read_table(
         # With a small buffer and no pre-buffering a row group is not in memory as a whole.
         table = pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER_BYTES)
         columns = _text_columns(table.schema_arrow, source.path, text_column)
+        joined = _is_joined(table.schema_arrow, documents)
         sizes = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
         for group in range(source.start, len(sizes) if source.stop is None else source.stop):
-            row_number = sum(sizes[:group])
+            batches = table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
             try:
-                for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-                    yield from _documents(batch, row_number, rows_of, tally)
-                    row_number += batch.num_rows
+                yield from _documents(_numbered(batches, sum(sizes[:group])), rows_of, tally, joined)
             except (pa.ArrowException, OSError) as error:
                 # An error number means that the disk or the network failed, not that the data is bad.
                 if isinstance(error, OSError) and error.errno is not None:
@@ -65,19 +83,30 @@ def read_table(
                 tally.skip("unreadable_row_group", f"{source.name}, row group {group}")
 
 
-def read_data_set(part: InputRange, tally: Tally, text_column: str = "text") -> Iterator[RawDocument]:
+def read_data_set(
+    part: InputRange, tally: Tally, text_column: str = "text", documents: Documents = "auto"
+) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set that `hub` opens, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name. Raise `UserError` where `text_column` is no text column.
+    The source of rows of no wiki is the data set's name; `documents` is as in `read_table`. Raise `UserError` where
+    `text_column` is no text column.
     """
     found = hub.open_set(part.path)
     columns = _text_columns(found.schema, part.name, text_column) if found.schema else None
-    for batch in hub.range_batches(part, columns, tally):
-        columns = columns or _text_columns(batch.rows.schema, part.name, text_column)
-        table = Table(
-            name=f"{found.source}:{batch.part}", stem=batch.part, source=found.source, text_column=text_column
-        )
-        yield from _documents(batch.rows.select(columns), batch.first_row, table, tally)
+    for name, batches in groupby(hub.range_batches(part, columns, tally), attrgetter("part")):
+        head = next(batches)
+        columns = columns or _text_columns(head.rows.schema, part.name, text_column)
+        joined = _is_joined(found.schema or head.rows.schema, documents)
+        table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=text_column)
+        run = ((batch.first_row, batch.rows.select(columns)) for batch in chain([head], batches))
+        yield from _documents(run, table, tally, joined)
+
+
+def _is_joined(schema: pa.Schema, documents: Documents) -> bool | None:
+    """Return whether rows make a document together; None where that is for the rows to show."""
+    if documents == "auto" and len(schema.names) == 1:
+        return None
+    return documents == "blank-line"
 
 
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
@@ -90,12 +119,50 @@ def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     return [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
 
 
-def _documents(batch: pa.RecordBatch, first_row: int, table: Table, tally: Tally) -> Iterator[RawDocument]:
-    """Yield the documents of the rows of a batch, the first of which has the number `first_row`."""
-    columns = [_values(batch.column(name)) for name in batch.schema.names]
-    for number, values in enumerate(zip(*columns, strict=True), first_row):
-        if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, tally):
-            yield document
+def _numbered(batches: Iterator[pa.RecordBatch], first_row: int) -> Run:
+    for batch in batches:
+        yield first_row, batch
+        first_row += batch.num_rows
+
+
+def _documents(run: Run, table: Table, tally: Tally, joined: bool | None) -> Iterator[RawDocument]:
+    """Yield the documents of the rows of a run."""
+    head = next(run, None)
+    if head is None:
+        return
+    run = chain([head], run)
+    if _holds_sentences(head[1]) if joined is None else joined:
+        yield from _joined_documents(run, table)
+        return
+    for first_row, batch in run:
+        columns = [_values(column) for column in batch.columns]
+        for number, values in enumerate(zip(*columns, strict=True), first_row):
+            if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, tally):
+                yield document
+
+
+def _holds_sentences(batch: pa.RecordBatch) -> bool:
+    """Whether the rows of a batch, of one column, are a sentence each."""
+    texts = [text for text in _values(batch.column(0)) if text]
+    return len(texts) > 1 and median(map(len, texts)) < SENTENCE_CHARACTERS and not any("\n" in text for text in texts)
+
+
+def _joined_documents(run: Run, table: Table) -> Iterator[RawDocument]:
+    """Yield the rows up to an empty one, or to `LONGEST_JOINED` characters, as a document with the first one's id."""
+    lines: list[str] = []
+    first = size = 0
+    rows = ((number, text) for start, batch in run for number, text in enumerate(_values(batch.column(0)), start))
+    for number, text in chain(rows, [(0, None)]):
+        if text and text.strip():
+            first = first if lines else number
+            lines.append(text)
+            size += len(text)
+            if size < LONGEST_JOINED:
+                continue
+        if lines:
+            identity = f"{table.stem}#{first}"
+            yield RawDocument(id=identity, source=table.source, title="", language="", paragraphs=lines)
+            lines, size = [], 0
 
 
 def _values(column: pa.Array) -> list[Any]:

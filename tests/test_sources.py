@@ -99,7 +99,7 @@ def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path)
         archive.add(write(tmp_path / "Persuasion.txt", TEXT), "novels/Persuasion.txt")
     write(tmp_path / "lines.jsonl", LINE * 3)
     pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "table.parquet")
-    datasets.Dataset.from_list([{"text": PROSE}] * 2).save_to_disk(tmp_path / "saved")
+    datasets.Dataset.from_list([{"text": PROSE, "label": 1}] * 2).save_to_disk(tmp_path / "saved")
     names = ["dumps/*.bz2", "text", "books/", "lines.jsonl", "table.parquet", "saved"]
     found, tally = read_all([f"{tmp_path}/{name}" for name in names])
     assert found == {"enwiki": 2, "kowiki": 1, "text": 2, "jsonl": 3, "parquet": 1, "saved": 2}

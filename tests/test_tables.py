@@ -41,8 +41,30 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     assert tally.to_record() == {"counts": {"lines_left_out": 2}, "bad": {}, "examples": {}}
 
 
+def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", "she went .", "they came ."]
+    path = written(tmp_path, {"text": rows})
+    tally = Tally()
+    found = [(document.id, document.paragraphs) for document in read(path, tally)]
+    assert found == [("data/part#0", rows[:2]), ("data/part#3", rows[3:4]), ("data/part#5", rows[5:])]
+    assert not tally.bad
+    monkeypatch.setattr("clozeworks.pipeline.tables.LONGEST_JOINED", 20)
+    assert [document.id for document in read(path, Tally())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
+    assert sum(len(document.paragraphs) for document in read(path, Tally())) == 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "documents", "expected"),
+    [(1, "auto", 1), (1, "line", 3), (1, "blank-line", 1), (2, "auto", 3), (2, "blank-line", 1)],
+)
+def test_what_a_document_is_in_a_table(tmp_path: Path, columns: int, documents: Any, expected: int) -> None:
+    path = written(tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns]))
+    (part,) = plan_table_ranges(str(path), "part", opened)
+    assert len(list(read_table(part, opened, Tally(), documents=documents))) == expected
+
+
 def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
-    path = written(tmp_path, {"body": [PROSE] * 5}, row_group_size=2)
+    path = written(tmp_path, {"body": [f"{PROSE}\n{PROSE}"] * 5}, row_group_size=2)
     documents = list(read(path, Tally(), "body"))
     assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
     assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
@@ -59,7 +81,7 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 
 
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, {"text": [f"{PROSE} {row}." for row in range(100)]}, row_group_size=10)
+    path = written(tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10)
     monkeypatch.setattr("clozeworks.pipeline.tables.RANGE_BYTES", 2000)
     ranges = plan_table_ranges(str(path), "part", opened)
     assert len(ranges) > 1
@@ -70,7 +92,7 @@ def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> None:
-    path = written(tmp_path, {"text": [f"{PROSE} {row}." for row in range(30)]}, row_group_size=10)
+    path = written(tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(30)]}, row_group_size=10)
     start = pq.read_metadata(path).row_group(1).column(0).dictionary_page_offset
     raw = bytearray(path.read_bytes())
     raw[start : start + 40] = b"\xff" * 40
@@ -84,7 +106,7 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
 
 def test_text_that_is_no_utf8_is_read_with_replacement(tmp_path: Path) -> None:
     raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
-    documents = list(read(written(tmp_path, {"text": raw}), Tally()))
+    documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Tally()))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
 
 
@@ -112,6 +134,6 @@ def test_real_korean_articles() -> None:
 
 
 def test_whole_file_as_one_range(tmp_path: Path) -> None:
-    path = written(tmp_path, {"text": [PROSE] * 3}, row_group_size=1)
+    path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]}, row_group_size=1)
     part = InputRange(path=str(path), name="part.parquet", format="parquet")
     assert len(list(read_table(part, opened, Tally()))) == 3
