@@ -210,6 +210,8 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
         raise UserError(f"{files[0]} holds no entity: the last column of each line must be its tag, such as B-person.")
     if config.lstm_size and not config.features:
         raise UserError("--lstm-size is for the BiLSTM on frozen features; give --features, too, or leave it out.")
+    if config.compile and config.features:
+        raise UserError("--compile gains nothing for a BiLSTM on frozen features; leave it out.")
     return EntityRecognition(
         types=tuple(types),
         max_length=config.max_length or MAX_LENGTH,
