@@ -27,6 +27,7 @@ from .scattered import Layout, cut_evenly, read_scattered, write_scattered
 from .stage import StageDirectory
 
 DOCUMENTS_PER_UNIT = 500_000
+MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
 
 KEYS = pa.schema(
@@ -115,7 +116,7 @@ def settle_documents(directory: StageDirectory, settling: Settling) -> dict[str,
         "documents": kept.num_rows,
         "left_out": left_out.num_rows,
         "bucket_bytes": bytes_left_out.astype(int).tolist() if left_out.num_rows else None,
-        "first_for_validation": _first_for_validation(kept),
+        "lowest_validation_hashes": np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     }
 
 
@@ -162,9 +163,3 @@ def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:
         differs[1:] |= values[1:] != values[:-1]
     differs[:1] = True
     return differs
-
-
-def _first_for_validation(kept: pa.Table, number: int = 2) -> list[list[int]]:
-    """Return the validation hash and the hash of the documents with the lowest validation hashes."""
-    hashes = np.stack([kept["validation_hash"].to_numpy(), kept["hash"].to_numpy()], axis=1)
-    return hashes[np.lexsort((hashes[:, 1], hashes[:, 0]))[:number]].tolist()

@@ -10,6 +10,7 @@ so that the sum fits the whole time of each stage on 86 MB of Wikipedia's text. 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal, NamedTuple
 
 from .config import BuildConfig, RunOptions
@@ -41,7 +42,8 @@ LONGEST_LEARN_S = 10.0  # 30,522 tokens from a million distinct words
 TOKENISE_BYTES_PER_S = 40e6  # of text
 WRITE_TOKENS_PER_S = 7e6
 
-SHARD_TEXT_BYTES = 64 << 20
+SHARD_TEXT_BYTES = 64 << 20  # at most, unless --shards says otherwise
+PART_TEXT_BYTES = 32 << 20  # that ingest holds of a unit at a time
 STORED_SHARE = 0.44  # bytes of documents on the disk for a byte of text
 COUNTS_SHARE = 0.08  # bytes of word counts in a unit's file for a byte of text
 WORD_COUNTS_BYTES = 4_000_000  # at most, with the vocabulary's files
@@ -77,7 +79,7 @@ def expect_documents(
     rates = [_rate_of(entry) for entry in inputs]
     text = sum(entry.num_bytes * rate.text_share for entry, rate in zip(inputs, rates, strict=True))
     read_s = sum(entry.num_bytes / rate.bytes_per_s for entry, rate in zip(inputs, rates, strict=True))
-    num_shards = shards or max(1, round(text / SHARD_TEXT_BYTES))
+    num_shards = shards or max(1, ceil(text / SHARD_TEXT_BYTES))
     workers = _num_workers(options, num_ranges)
     gather_s = text / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
     return Expectation(
@@ -87,7 +89,7 @@ def expect_documents(
         input_bytes=sum(entry.num_bytes for entry in inputs),
         output_bytes=int(text * STORED_SHARE),
         temporary_bytes=int(text * STORED_SHARE),
-        worker_bytes=_held(max(text / num_shards, text / max(num_ranges, 1))),
+        worker_bytes=_held(max(text / num_shards, min(text / max(num_ranges, 1), PART_TEXT_BYTES))),
         seconds=2 * PHASE_START_S + read_s / workers + gather_s,
     )
 

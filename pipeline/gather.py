@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from .config import IngestConfig
-from .duplicates import DUPLICATE, LEFT_OUT
+from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS
 from .errors import UserError
 from .expectations import SHARD_TEXT_BYTES
 from .runner import Unit
@@ -25,7 +25,6 @@ from .shards import shard_name, write_parquet
 from .stage import StageDirectory
 from .tally import Tally
 
-MIN_VALIDATION_DOCUMENTS = 2
 ROW_GROUP_DOCUMENTS = 4096
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
@@ -35,7 +34,7 @@ class Gathering:
     """A unit of this phase: the shard to write, and where its documents lie.
 
     Documents whose validation hash is below `validation_below` are the validation split, the others are for training.
-    Nearly all of the former lie in the first place of each file; where there are too few, some lie in `more_places`.
+    The former lie in the first place of each file, unless there are too few below the share asked for.
     """
 
     split: str
@@ -44,15 +43,14 @@ class Gathering:
     buckets: range
     layout: Layout
     validation_below: int
-    more_places: tuple[int, ...]
     documents: tuple[str, ...]
     left_out: tuple[str, ...]
 
     def places(self) -> list[int]:
         """Return the places of the scattered files where the documents may lie."""
-        if self.split == "validation":
-            return [0, *self.more_places]
         places = overlapping(self.buckets, self.layout.num_buckets, self.layout.num_places)
+        if self.split == "validation" and self.validation_below > self.layout.validation_below:
+            places = range(self.layout.num_places)
         return [0, *(place + 1 for place in places)]
 
     def holds(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
@@ -76,13 +74,13 @@ def plan_shards(
         needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
         raise UserError(f"The sources hold {num_documents} documents; {needed}.")
     validation_bytes, *bucket_bytes = _bucket_bytes(scattered, settled)
-    first = sorted(hashes for record in settled for hashes in record["first_for_validation"])[:MIN_VALIDATION_DOCUMENTS]
+    lowest = sorted(value for record in settled for value in record["lowest_validation_hashes"])
+    last_for_validation = lowest[MIN_VALIDATION_DOCUMENTS - 1]
     runs = [range(i, i + 1) for i in range(config.shards)] if config.shards else merge_buckets(bucket_bytes)
     make = partial(
         Gathering,
         layout=layout,
-        validation_below=max(layout.validation_below, first[-1][0] + 1),
-        more_places=_places_after_first(first, layout),
+        validation_below=max(layout.validation_below, last_for_validation + 1),
         documents=tuple(record["files"]["documents"] for record in scattered if record["documents"]),
         left_out=tuple(record["file"]["name"] for record in settled if record["left_out"]),
     )
@@ -90,11 +88,6 @@ def plan_shards(
     validation = make(split="validation", index=0, count=1, buckets=range(0))
     costs = [*(sum(bucket_bytes[run.start : run.stop]) for run in runs), validation_bytes]
     return [_gather_unit(each, cost) for each, cost in zip([*train, validation], costs, strict=True)]
-
-
-def _places_after_first(first: Sequence[Sequence[int]], layout: Layout) -> tuple[int, ...]:
-    validation_hashes, hashes = np.array(first, np.uint64).T
-    return tuple(sorted({*layout.place_of(hashes, validation_hashes).tolist()} - {0}))
 
 
 def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:

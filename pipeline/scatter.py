@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from .config import IngestConfig
 from .duplicates import KEYS, hash_text
+from .expectations import PART_TEXT_BYTES
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
 from .records import InputRange, RawDocument
 from .scattered import Layout, PartWriter, range_of, write_scattered
@@ -25,8 +26,6 @@ from .sources import read_range
 from .stage import StageDirectory
 from .tally import Tally
 from .wikitext_repair import GAP
-
-PART_TEXT_BYTES = 32 << 20
 
 HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
 SCATTERED = pa.schema([*HASHES, *DOCUMENTS])

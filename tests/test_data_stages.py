@@ -53,7 +53,11 @@ def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, opt
 
 
 STAGES = {
-    "documents": ("ingest", [str(CORPUS), "--shards=3", "--validation-share=0.05"], ["scatter", "gather"]),
+    "documents": (
+        "ingest",
+        [str(CORPUS), "--shards=3", "--validation-share=0.05"],
+        ["scatter", "duplicates", "gather"],
+    ),
     "vocab": ("vocab", ["{made}/documents", "--size=4000"], ["count", "merge"]),
     "instances": ("build", ["{made}/documents", "--vocab={made}/vocab", "--duplicates=2"], ["build"]),
 }

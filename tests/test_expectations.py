@@ -17,7 +17,7 @@ def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_th
     small, large = (expect_documents([dump(n * 100 * MEGABYTE)], 10 * n, None, ONE, "new") for n in (1, 10))
     assert large.output_bytes == pytest.approx(10 * small.output_bytes, rel=0.01)
     assert 8 * small.seconds < large.seconds < 10 * small.seconds
-    assert large.worker_bytes == pytest.approx(small.worker_bytes, rel=0.2)
+    assert large.worker_bytes == pytest.approx(small.worker_bytes, rel=0.25)
 
 
 def test_a_second_worker_halves_the_time_but_not_that_to_start():
@@ -36,4 +36,4 @@ def test_what_is_reckoned_fits_the_run_it_was_set_by():
     assert instances.output_bytes == pytest.approx(34_300_000, rel=0.1)
     for expected, seconds in ((documents, 12), (vocabulary, 16), (instances, 6)):
         assert expected.seconds == pytest.approx(seconds, rel=0.4)
-        assert 500 * MEGABYTE < expected.worker_bytes < 700 * MEGABYTE
+        assert 450 * MEGABYTE < expected.worker_bytes < 700 * MEGABYTE
