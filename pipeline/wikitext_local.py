@@ -132,7 +132,7 @@ def _century(word: str) -> Renderer:
 def _lifetime(arguments: Arguments, language: str) -> str | None:
     """Words of Chinese ``bd|1900年|1月1日|1990年|2月2日``."""
     born, died = (arguments.get(a, "") + arguments.get(b, "") for a, b in (("1", "2"), ("3", "4")))
-    return f"（{born}—{died}）" if born or died else ""
+    return f"{born}—{died}" if born or died else ""
 
 
 def _stressed(arguments: Arguments, language: str) -> str | None:
