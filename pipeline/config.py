@@ -32,14 +32,14 @@ class IngestConfig:
     format: Literal["auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "parquet", "hf"] = option(
         "auto",
         "What the sources are: a Wikipedia XML dump, WikiExtractor's output, plain text, Project Gutenberg's books, "
-        "JSON Lines, Parquet, or a data set of the Hugging Face hub or saved to disk. auto goes by each file's name, or "
-        "by its first bytes where the name says nothing, and leaves out those in no known format.",
+        "JSON Lines, Parquet, or a data set of the Hugging Face hub or saved to disk. auto goes by each file's name, "
+        "or by its first bytes where the name says nothing, and leaves out those in no known format.",
     )
     language: str = option("auto", "Language code for sentence splitting; auto takes it from the source, else en.")
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
-        "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet and data "
-        "sets it is a row, but where each row is a single sentence it is the rows up to an empty one (blank-line).",
+        "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet and "
+        "data sets it is a row, but where each row is a single sentence it is the rows up to an empty one (blank-line).",
     )
     text_column: str = option("text", "Column that holds the text, in Parquet, JSON Lines and data sets.")
     shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")

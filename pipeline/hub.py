@@ -262,6 +262,7 @@ def _pinned(named: _Name) -> _Name:
     """
     if os.path.isdir(named.path):
         return named
+    _datasets()  # brings huggingface_hub with it: where both are missing, this is the one to name
     from huggingface_hub import HfApi, errors
 
     try:
