@@ -142,7 +142,8 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("bg", "{{lang-en|X}} е {{цитат2|y}} {{факт}} тук.", f"X е {GAP} тук."),
         ("ja", "彼は{{ilq|そうだ}}と{{要出典範囲|述べ|date=x}}た。{{la|Europa}}は。",
          "彼は「そうだ」と述べた。Europaは。"),
-        ("zh", "王（{{bd|1900年|1月1日|1990年|2月2日|catIdx=W}}），{{link-en|中文|English}}，{{tsl|en|A|乙}}。",
+        ("zh", "王（{{bd|1900年|1月1日|1990年|2月2日|catIdx=W}}），{{link-en|中文|English}}，"
+         "{{tsl|en|A|乙}}。",
          "王（1900年1月1日—1990年2月2日），中文，乙。"),
         ("ko", "{{llang|en|Seoul}}은 {{국기|대한민국}}이다.{{출처}}", "Seoul은 대한민국이다."),
         ("sv", "Den {{språk|en|town}} är {{källa behövs|datum=x}} här.", "Den town är här."),
