@@ -19,11 +19,13 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 
 import torch
 import transformers
-from clozeworks.model.finetune import make_model, train_model
+from clozeworks.model.finetune import make_model
 from clozeworks.model.finetune_config import FinetuneConfig
+from clozeworks.model.setup import Ranks
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tasks.tokenizer import TextTokenizer
+from clozeworks.model.train import Training, train_model
 from rich.console import Console
 from rich.table import Table
 
@@ -63,7 +65,8 @@ def read_features(folder: Path, checkpoint: Path, num_features: int) -> list[Fea
 
 def train_ours(features: list[Feature], checkpoint: Path) -> float:
     model = make_model(TASK, checkpoint, CONFIG, seed=0)
-    return processor_time(lambda: train_model(model, features, CONFIG, RECIPE, RATE, 0, lambda live: None))
+    training = Training(features, CONFIG, RECIPE, RATE, 0, Ranks(0, 1, torch.device("cpu")))
+    return processor_time(lambda: train_model(model, training))
 
 
 def train_peer(features: list[Feature], checkpoint: Path) -> float:
@@ -88,7 +91,7 @@ def _label(feature: Feature) -> int:
     return int(feature.target)
 
 
-def processor_time(work: Callable[[], None]) -> float:
+def processor_time(work: Callable[[], object]) -> float:
     """Return the seconds of processor time that `work` takes."""
     started = time.process_time()
     work()
