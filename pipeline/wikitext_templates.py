@@ -1,8 +1,9 @@
 """The words that stand for a template: ``{{convert|5|km}}`` reads "5 km".
 
 What a template shows is known only to its wiki. This module holds the inline templates that many wikis share, mostly
-under English names, and a few generic rules; `wikitext_local` holds those of single wikis, which go first. A template that it does not know may have been part of the sentence:
-its place is marked, so that the sentence can be repaired or left out.
+under English names, and a few generic rules; `wikitext_local` holds those of single wikis, which go first. A template
+that neither knows may have been part of the sentence: its place is marked, so that the sentence can be repaired or
+left out.
 """
 
 import re
