@@ -39,7 +39,7 @@ class IngestConfig:
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
         "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet and "
-        "data sets it is a row, but where each row is a single sentence it is the rows up to an empty one (blank-line).",
+        "data sets it is a row, but where each is a single sentence it is the rows up to an empty one (blank-line).",
     )
     text_column: str = option("text", "Column that holds the text, in Parquet, JSON Lines and data sets.")
     shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")

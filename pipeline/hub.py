@@ -84,6 +84,12 @@ def is_saved(path: str) -> bool:
     return any(all(os.path.isfile(os.path.join(path, name)) for name in names) for names in _SAVED_FILES)
 
 
+def folder_of(name: str) -> str | None:
+    """Return the folder that a name says; None where the data set is one of the hub."""
+    path = _parse(name).path
+    return path if os.path.isdir(path) else None
+
+
 def splits(name: str) -> list[str]:
     """Return the names of the splits of a data set, in the configuration that `name` says.
 
@@ -120,7 +126,7 @@ def plan_set_ranges(path: str, name: str) -> list[InputRange]:
     """
     rows = open_set(path).rows
     count = len(rows) if _is_on_disk(rows) else rows.num_shards
-    num_ranges = min(count, -(-rows.data.nbytes // RANGE_BYTES)) if _is_on_disk(rows) else count
+    num_ranges = min(count, rows.data.nbytes // RANGE_BYTES + 1) if _is_on_disk(rows) else count
     bounds = [count * index // num_ranges for index in range(num_ranges + 1)] if count else []
     return [InputRange(path=path, name=name, format="hf", start=start, stop=stop) for start, stop in pairwise(bounds)]
 

@@ -65,6 +65,8 @@ def find_inputs(sources: Sequence[str], output: str, config: IngestConfig) -> tu
     left_out: list[str] = []
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
+            if folder := hub.folder_of(source):
+                _refuse_output_within(folder, output, ())
             found = hub.open_set(source)
             inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
             continue

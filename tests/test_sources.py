@@ -130,6 +130,7 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/nothing*"], "names no file: there is nothing there"),
         (["pictures"], "pictures names no file in a known format"),
         (["all/README"], "README names no file in a known format"),
+        (["hf:all"], r"--output \S*out lies in the source all"),
         (["all"], r"--output \S*out lies in the source all"),
     ],
 )
@@ -141,7 +142,7 @@ def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
     datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk("saved")
     with pytest.raises(UserError, match=message):
-        find_inputs(sources, "all/out" if sources == ["all"] else "out", AUTO)
+        find_inputs(sources, "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out", AUTO)
 
 
 def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
