@@ -112,7 +112,7 @@ def pretrain(
     """
     output = Path(output)
     directories = open_directories(config, instances)
-    with join_ranks(config.device, config.batch_size) as ranks:
+    with full_disk_told(output), join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
             begun = read_summary(output) or latest_checkpoint(output)
             claim(output, identity(config, directories), overwrite or not begun)
@@ -127,8 +127,7 @@ def pretrain(
             publish(checkpoint, output)  # the run may have been killed before it was
         setup = set_up(config, directories, output, ranks)
         model, optimizer, state = start(setup, checkpoint)
-        new_log = RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext()
-        with full_disk_told(output), new_log as log:
+        with RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
             return _train(Run(setup, model, optimizer, state, log), progress or (lambda numbers: None))
 
 
@@ -179,7 +178,8 @@ def _make_window(setup: Setup, step: int) -> Window:
     sequence, first = setup.stretch(step)
     rows = sequence.rows(first, first + setup.config.batch_size)
     on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
-    batches = make_batches(select(rows, setup.own_rows()), setup.micro_batch_size, objective, 8 if on_gpu else 1)
+    own = select(rows, setup.own_rows())
+    batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
     num_predicted = int(rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum())
     num_padded = sum(batch.input_ids_BL.numel() for batch in batches) * setup.ranks.num_ranks
     batches = [batch.pin() for batch in batches] if on_gpu else batches
@@ -235,7 +235,7 @@ def _refuse(setup: Setup, update: Update) -> None:
     own = setup.own_rows()
     lengths = select(sequence.rows(first, first + setup.config.batch_size), own)
     bad = (~update.micro_losses.isfinite()).nonzero().flatten().tolist()
-    groups = by_length(lengths, setup.micro_batch_size)
+    groups = by_length(lengths, setup.rows_at_once(sequence))
     rows = own[groups[bad[0]]] if bad else own
     places = sorted(sequence.locate(first + int(row)) for row in rows)
     named = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")

@@ -78,7 +78,6 @@ class Setup:
     phase_ends: list[int]
     num_steps: int | None
     """None where the budget is time."""
-    micro_batch_size: int
     log_every: int
     settle_every: int
     use_bf16: bool
@@ -107,6 +106,11 @@ class Setup:
         phase = bisect_right(self.phase_ends, step)
         phase_start = self.phase_ends[phase - 1] if phase else 0
         return self.phases[phase], (step - phase_start) * self.config.batch_size
+
+    def rows_at_once(self, sequence: Sequence) -> int:
+        """Return the size of a micro-batch of the rows of `sequence`."""
+        as_many_as_fit = MICRO_BATCH_TOKENS[self.ranks.device.type] // sequence.directory.max_length
+        return self.config.micro_batch_size or max(1, as_many_as_fit)
 
     def own_rows(self) -> np.ndarray:
         """Return the indices of this rank's rows in a global batch."""
@@ -171,10 +175,8 @@ def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> di
 
 def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output: Path, ranks: Ranks) -> Setup:
     """Resolve the defaults that depend on the device and the instances, and read the validation split."""
-    longest = max(directory.max_length for directory in directories)
     num_steps = number_of_steps(config, [directory.mean_length for directory in directories])
     on_gpu = ranks.device.type == "cuda"
-    micro_batch_size = config.micro_batch_size or max(1, MICRO_BATCH_TOKENS[ranks.device.type] // longest)
     held_out = read_split(open_instances(directories[-1].path, "validation"))
     part = select(held_out, np.arange(ranks.rank, len(held_out), ranks.num_ranks))
     tokenizer = read_tokenizer(directories[0].path)
@@ -185,12 +187,11 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
         phases=[_sequence(config, directory, tokenizer) for directory in directories],
         phase_ends=[] if num_steps is None or len(directories) == 1 else [round(num_steps * config.phase_shares[0])],
         num_steps=num_steps,
-        micro_batch_size=micro_batch_size,
         log_every=TIMED_LOG_EVERY if num_steps is None else max(1, min(100, num_steps // 200)),
         # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
         settle_every=10 if on_gpu else 1,
         use_bf16=uses_bf16(config.precision, ranks.device),
-        validation=evaluation_batches(part, config.objective, micro_batch_size),
+        validation=evaluation_batches(part, config.objective, config.micro_batch_size),
         tokenizer=tokenizer,
     )
 

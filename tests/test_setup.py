@@ -1,11 +1,13 @@
 """Before the first step: budgets, learning rates, phases, and instances that do not fit."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.data import open_instances, read_split
-from clozeworks.model.setup import Ranks, State, find_device, number_of_steps, open_directories, set_up
+from clozeworks.model.device import find_device
+from clozeworks.model.setup import Ranks, State, number_of_steps, open_directories, set_up
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
@@ -18,7 +20,7 @@ def instances(tmp_path_factory) -> str:
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
     directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
-    return set_up(config, directories, directories[0].path, Ranks(0, 1, find_device("cpu")))  # pyright: ignore[reportArgumentType]
+    return set_up(config, directories, Path("unused"), Ranks(0, 1, find_device("cpu")))
 
 
 def test_the_mean_length_is_read_from_the_footers(instances):
@@ -81,3 +83,12 @@ def test_each_phase_begins_at_its_own_first_row(instances):
     setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
     phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.stretch, range(8))]
     assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
+
+
+def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
+    longer = str(write_instances(tmp_path, max_length=96))
+    for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
+        config = PretrainConfig(micro_batch_size=asked, device="cpu")
+        directories = open_directories(config, [instances, longer])
+        setup = set_up(config, directories, tmp_path, Ranks(0, 1, find_device("cpu")))
+        assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes
