@@ -2,21 +2,28 @@
 
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text must be there. With a Wikimedia address in
 ``url``, source and language are those of the wiki (``enwiki``, ``en``), the id is the page's, and the text is read as
-`extracted` says. Elsewhere every line is a paragraph.
+`extracted` says. Elsewhere every line is a paragraph, but in hard-wrapped text (``pg19`` and other sets of books),
+which is read as the file of a book.
 """
 
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
-from .records import RawDocument
+from .records import InputRange, RawDocument
 from .sentences import normalise
 from .tally import Tally
 
 FIELDS = ("id", "url", "title")
 """The columns that are read beside the text, where they are there."""
+
+# Hard-wrapped text: so many lines, most of which are nearly as long as the longest.
+_MIN_WRAPPED_LINES = 20
+_MIN_WRAP_WIDTH = 40
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
@@ -63,7 +70,11 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally
     row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
     wiki = wiki_of(url)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
-    paragraphs = article_paragraphs(lines, title, tally) if wiki or table.extracted else lines
+    paragraphs = lines
+    if wiki or table.extracted:
+        paragraphs = article_paragraphs(lines, title, tally)
+    elif _is_wrapped(lines):
+        paragraphs = _book_paragraphs(text, table.place(number), tally)
     if not paragraphs:
         tally.count("rows_without_prose")
         return None
@@ -75,6 +86,22 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally
         language=wiki.language if wiki else "",
         paragraphs=paragraphs,
     )
+
+
+def _is_wrapped(lines: list[str]) -> bool:
+    """Whether the lines of a text are cut at some width."""
+    if len(lines) < _MIN_WRAPPED_LINES:
+        return False
+    lengths = sorted(map(len, lines))
+    width = lengths[len(lengths) * 95 // 100]
+    return _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH and lengths[len(lengths) // 2] >= 0.75 * width
+
+
+def _book_paragraphs(text: str, place: str, tally: Tally) -> list[str]:
+    """Return the paragraphs of a text as they are read from the file of a book."""
+    content = io.BytesIO(text.encode("utf-8", "replace"))
+    book = InputRange(path=place, name=place, format="text")
+    return [line for part in read_book(book, lambda _: content, tally, "file") for line in part.paragraphs]
 
 
 class _Wiki(NamedTuple):

@@ -37,6 +37,17 @@ def test_only_the_text_of_wikis_loses_its_short_lines():
     assert tally.to_record()["counts"] == {"lines_left_out": 2, "rows_without_prose": 1}
 
 
+def test_hard_wrapped_text_is_read_as_a_book():
+    words = "CHAPTER I\r\n\r\n" + "It was a bright cold day in April, and the clocks were striking\r\n" * 30
+    document = read({"text": f"{words}thirteen.\r\n\r\nNobody heard\r\nthem."})
+    assert document and len(document.paragraphs) == 2
+    assert document.paragraphs[0].startswith("It was a bright cold day in April, and the clocks were striking It was")
+    assert document.paragraphs[1] == "Nobody heard them."
+    verse = [f"A line of verse, the number {'very ' * (i % 9)}{i}." for i in range(40)]
+    document = read({"text": "\n".join(verse)})
+    assert document and document.paragraphs == verse
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [(None, "no_text"), ("", "no_text"), (7, "text_is_no_string"), (["a"], "text_is_no_string"), ([], "no_text")],
