@@ -11,15 +11,17 @@ What a document is, in a text file, is for ``--documents`` to say:
 
 A Project Gutenberg file is a book unless ``blank-line`` or ``line`` is asked for.
 
-Files are streamed. A document longer than `LONGEST_DOCUMENT` characters is no book but many, and is cut there between
-two paragraphs, so that memory is bounded.
+Files are streamed. What would be a document of more than `LONGEST_DOCUMENT` characters is no book but many (such as
+``bookcorpus/bookcorpus``: one sentence a line, and nothing between the books); it is cut between two paragraphs into
+parts of the size of a book, `BOOK_CHARACTERS`, and less than twice that. So memory is bounded, a document is never a
+single sentence, and the next sentence is nearly always of the same book.
 """
 
 import codecs
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from typing import BinaryIO, Literal, NamedTuple, cast
 
 from . import gutenberg
@@ -30,13 +32,17 @@ from .sentences import SENTENCE_ENDS, ends_sentence
 from .tally import Tally
 
 LONGEST_DOCUMENT = 4_000_000
+BOOK_CHARACTERS = 400_000
+"""What a book of BooksCorpus has on average: 985 million words in 11,038 books."""
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 24
 LONGEST_BLOCK_LINES = 5000
+LONGEST_WRAPPED_LINE = 10_000
+LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100
 
-_SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].")
+_SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
 _HEADING = re.compile(
     r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
     r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
@@ -46,6 +52,7 @@ _HEADING = re.compile(
 )
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
+_NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _SUFFIX = re.compile(r"(?:\.txt)?(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
@@ -105,7 +112,7 @@ def _documents(
         blocks = _blocks(gutenberg.before_footer(chain(head, lines)), width)
         parts = _cut(_prose(gutenberg.without_apparatus(blocks), tally))
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
-    form = _form(head)
+    form = _form(head, goes_on=len(head_text) == HEAD_BYTES)
     lines = chain(head, lines)
     if documents == "line":
         parts = ([line] for line in lines if line.strip())
@@ -150,7 +157,9 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 def _decoded(chunk: bytes, tally: Tally) -> list[str]:
     """Return the lines of a chunk; where it holds bytes of two encodings no line is lost."""
-    chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
+    if b"\r" in chunk:
+        chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    chunk = chunk.removesuffix(b"\n")
     try:
         return chunk.decode("utf-8").split("\n")
     except UnicodeDecodeError:
@@ -165,46 +174,53 @@ def _decoded_line(line: bytes, tally: Tally) -> str:
         return line.decode("cp1252", "replace")
 
 
-def _form(head: list[str]) -> _Form:
-    """Say what form a file has from its first lines."""
+def _form(head: list[str], goes_on: bool = False) -> _Form:
+    """Say what form a file has from its first lines, and from whether more come after them."""
     lines = [line.rstrip() for line in head if line.strip()]
     lengths = sorted(map(len, lines)) or [0]
     width = lengths[len(lengths) * 95 // 100]
     ends = sum(1 for line in lines if ends_sentence(line))
     sentences = ends > 0.6 * len(lines)
-    return _Form(width=0 if sentences or width > WRAP_WIDTH else width, blocks=_has_sentence_blocks(head))
+    return _Form(width=0 if sentences or width > WRAP_WIDTH else width, blocks=_has_sentence_blocks(head, goes_on))
 
 
-def _has_sentence_blocks(head: list[str]) -> bool:
+def _has_sentence_blocks(head: list[str], goes_on: bool) -> bool:
     """Whether blocks of several lines, each of them one sentence, stand between blank lines.
 
-    A novel with a paragraph a line and a blank line between chapters differs by the sentences within its lines.
+    A novel with a paragraph a line and a blank line between chapters differs by the sentences within its lines. Where
+    documents are books, the first blank line comes later than the head's end.
     """
-    blocks = list(_blank_line_blocks(head))
+    blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
     ended = sum(1 for line in lines if ends_sentence(line))
     several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
     return (
-        len(blocks) > 1 and len(lines) >= 3 * len(blocks) and ended >= 0.8 * len(lines) and several <= 0.2 * len(lines)
+        (len(blocks) > 1 or goes_on)
+        and len(lines) >= 3 * len(blocks)
+        and ended >= 0.8 * len(lines)
+        and several <= 0.2 * len(lines)
     )
 
 
-def _blank_line_blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
+def _blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
+    return (block for is_text, block in groupby(lines, lambda line: bool(line) and not line.isspace()) if is_text)
+
+
+def _block_paragraphs(block: Iterator[str], form: _Form) -> Iterator[str]:
+    """Yield the paragraphs of what stands between blank lines: its lines, or one of them all where they are wrapped."""
+    if not form.width:
+        yield from block
+        return
+    lines: list[str] = []
     size = 0
-    for line in lines:
-        if line.strip():
-            block.append(line)
-            size += len(line)
-        if block and (not line.strip() or size > LONGEST_DOCUMENT):
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
-def _block_paragraphs(block: list[str], form: _Form) -> list[str]:
-    return [_joined(block)] if form.width else block
+    for line in block:
+        lines.append(line)
+        size += len(line)
+        if size > LONGEST_PARAGRAPH:
+            yield _joined(lines)
+            lines, size = [], 0
+    if lines:
+        yield _joined(lines)
 
 
 def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
@@ -222,13 +238,15 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
                 block, gap = [], 0
             gap += 1
             continue
-        is_short = len(line) < short
-        heading = is_short and _HEADING.match(line) is not None
-        if heading and block:
-            yield Block(block, gap)
-            block, gap = [], 0
+        ends = not width or len(line) > LONGEST_WRAPPED_LINE
+        if len(line) < short:
+            heading = _HEADING.match(line) is not None
+            if heading and block:
+                yield Block(block, gap)
+                block, gap = [], 0
+            ends = heading or ends_sentence(line)
         block.append(line)
-        if not width or heading or (is_short and ends_sentence(line)) or len(block) == LONGEST_BLOCK_LINES:
+        if ends or len(block) == LONGEST_BLOCK_LINES:
             yield Block(block, gap)
             block, gap = [], 0
     if block:
@@ -258,7 +276,9 @@ def _is_prose(text: str, lines: list[str]) -> bool:
 
 
 def _has_page_number(line: str) -> bool:
-    return _PAGE_NUMBER.search(line[-12:]) is not None
+    last = line[-12:].rstrip().rstrip(".")[-1:]
+    # Few lines get as far as the regular expression.
+    return (last.isdigit() or last in _NUMERAL_LETTERS) and _PAGE_NUMBER.search(line[-12:]) is not None
 
 
 def _reads_like_a_title(text: str) -> bool:
@@ -271,19 +291,32 @@ def _reads_like_a_title(text: str) -> bool:
 
 def _joined(lines: list[str]) -> str:
     """Join the lines of a paragraph by spaces; Chinese and Japanese have none between words."""
-    text = " ".join(line.strip() for line in lines)
+    text = " ".join(map(str.strip, lines))
     return text if text.isascii() else _CJK_LINE_BREAK.sub("", text)
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
-    """Collect paragraphs into documents of at most `LONGEST_DOCUMENT` characters and one paragraph more."""
+    """Collect paragraphs into one document, or into parts of the size of a book where they are more than a book."""
     part: list[str] = []
-    size = 0
+    size, longest = 0, LONGEST_DOCUMENT
     for paragraph in paragraphs:
         part.append(paragraph)
         size += len(paragraph)
-        if size > LONGEST_DOCUMENT:
-            yield part
-            part, size = [], 0
+        if size > longest:
+            longest = 2 * BOOK_CHARACTERS
+            while size > longest:
+                num_paragraphs, num_characters = _first_book(part)
+                yield part[:num_paragraphs]
+                part, size = part[num_paragraphs:], size - num_characters
     if part:
         yield part
+
+
+def _first_book(paragraphs: list[str]) -> tuple[int, int]:
+    """Return how many of the first paragraphs make a book, and their characters."""
+    num_characters = 0
+    for index, paragraph in enumerate(paragraphs):
+        num_characters += len(paragraph)
+        if num_characters >= BOOK_CHARACTERS:
+            return index + 1, num_characters
+    return len(paragraphs), num_characters

@@ -38,9 +38,14 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:", re.IGNORECASE)
+# Whatever begins so is neither a note nor a picture; this is several times as fast as to look for either.
+_NO_NOTE = re.compile(r"[\s\"'“‘]*[^\W_trTR]")
 _CONTENTS = re.compile(
     r"\W*(?:the )?(?:table of )?(?:contents|(?:list of )?illustrations|index)\W*(?:page\W*)?$", re.IGNORECASE
 )
+
+_THE_END = re.compile(r"[\W_]*(?:the end|finis)[\W_]*$", re.IGNORECASE)
+_PRICE = re.compile(r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE)
 
 _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
@@ -56,9 +61,13 @@ _BOLD = re.compile(r"=(?=\S)([^=]+)(?<=\S)=")
 _CREDITS_WITHIN = 20
 _NOTE_PARAGRAPHS = 30
 _PICTURE_PARAGRAPHS = 5
+_ADVERTISED_PARAGRAPHS = 300
+_FEWEST_PRICES = 2
+_PRICED_SHARE = 0.05
 _FRONT_PARAGRAPHS = 60
 # The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117 characters.
 _FIRST_PROSE_CHARACTERS = 100
+_LONGEST_FRONT_PARAGRAPH = 20_000
 _ENDS_PROSE = tuple(".?!:;…\"'”’»]-—")
 
 LANGUAGES = {
@@ -115,14 +124,19 @@ def before_footer(lines: Iterable[str]) -> Iterator[str]:
 
 
 def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out the title page, credits, the transcriber's notes, tables of contents and captions of pictures."""
-    return _without_lists(_without_front(_without_notes(blocks)))
+    """Leave out the title page, credits, the transcriber's notes, tables of contents, captions of pictures, and the
+    publisher's advertisements behind the end.
+    """
+    return _without_advertisements(_without_lists(_without_front(_without_notes(blocks))))
 
 
 def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
     """Leave out the credits, and notes up to where a chapter begins (three blank lines)."""
     left = 0
     for index, block in enumerate(blocks):
+        if not left and index >= _CREDITS_WITHIN and _NO_NOTE.match(block.lines[0]):
+            yield block
+            continue
         text = " ".join(block.lines)
         if _NOTE.match(text):
             left = 0 if "]" in text else _NOTE_PARAGRAPHS
@@ -152,6 +166,8 @@ def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
 def _is_first_prose(block: Block) -> bool:
     text = " ".join(block.lines).rstrip()
     lower = sum(map(str.islower, text))
+    if len(text) > _LONGEST_FRONT_PARAGRAPH:
+        return True
     return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
 
 
@@ -162,6 +178,26 @@ def _without_lists(blocks: Iterable[Block]) -> Iterator[Block]:
         within = bool(_CONTENTS.match(block.lines[0])) or (within and block.gap < 3 and not _is_full_prose(block))
         if not within:
             yield block
+
+
+def _without_advertisements(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Leave out what follows the last line "The End", where it states prices and is no longer than such lists are.
+
+    Of 78 real books three have paragraphs there, all of them advertisements.
+    """
+    behind_end: list[Block] = []
+    for block in blocks:
+        is_end = len(block.lines) == 1 and _THE_END.match(block.lines[0]) is not None
+        if is_end or len(behind_end) > _ADVERTISED_PARAGRAPHS:
+            yield from behind_end
+            behind_end = []
+        if is_end or behind_end:
+            behind_end.append(block)
+        else:
+            yield block
+    prices = sum(1 for block in behind_end if _PRICE.search(" ".join(block.lines)))
+    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(behind_end)):
+        yield from behind_end
 
 
 def plain(text: str) -> str:

@@ -55,7 +55,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".tar": bytes,
     ".tar.gz": gzip.compress,
     ".tgz": gzip.compress,
-    ".tar.bz2": bz2.compress,
+    ".tar.bz2": lambda content: bz2.compress(content, 1),
     ".tar.xz": lambda content: lzma.compress(content, preset=0),
     ".tar.zst": zstd,
 }

@@ -1,11 +1,15 @@
+import bz2
 import gzip
 import io
+import lzma
 import re
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pyarrow as pa
 import pytest
 from clozeworks.pipeline import books
 from clozeworks.pipeline.books import read_book
@@ -212,12 +216,92 @@ def test_what_is_no_text_is_counted(content: bytes, reason: str) -> None:
 
 
 def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "LONGEST_DOCUMENT", 1000)
+    monkeypatch.setattr(books, "LONGEST_DOCUMENT", 2000)
+    monkeypatch.setattr(books, "BOOK_CHARACTERS", 500)
     paragraphs = [f"This is paragraph {number} of a file that is no book." for number in range(100)]
     documents = read("\n\n".join(paragraphs))
     assert [paragraph for document in documents for paragraph in document.paragraphs] == paragraphs
-    assert max(sum(map(len, document.paragraphs)) for document in documents) < 1100
+    sizes = [sum(map(len, document.paragraphs)) for document in documents]
+    assert all(500 <= size <= 1000 for size in sizes)
+    assert sum(size < 560 for size in sizes) >= len(sizes) - 1
     assert [document.id for document in documents][:3] == ["shelf/book", "shelf/book#1", "shelf/book#2"]
+
+
+@pytest.mark.parametrize("documents", ["auto", "file", "blank-line"])
+def test_sentences_without_blank_lines_make_documents_of_the_size_of_books(documents: str) -> None:
+    """The form of bookcorpus/bookcorpus."""
+    sentences = [
+        "usually , he would be tearing around the living room , playing with his toys .",
+        "`` what do you think ? '' she asked , and number {} looked up .",
+        "`` no ! ''",
+        "it was the {}th time ... and the last .",
+    ]
+    lines = [sentences[number % 4].format(number) for number in range(100_000)]
+    found = read("\n".join(lines), documents=documents)
+    assert [line for document in found for line in document.paragraphs] == lines
+    sizes = [sum(map(len, document.paragraphs)) for document in found]
+    assert len(sizes) > 10
+    assert all(books.BOOK_CHARACTERS <= size <= 2 * books.BOOK_CHARACTERS for size in sizes)
+
+
+def test_a_book_of_one_sentence_a_line_is_one_document() -> None:
+    lines = [f"it was the {number}th time , and the last ." for number in range(20_000)]
+    assert [document.paragraphs for document in read("\n".join(lines))] == [lines]
+
+
+def test_books_of_one_sentence_a_line_with_blank_lines_between_them() -> None:
+    shelf = [[f"It was the {number}th time in book {book}." for number in range(4000)] for book in range(3)]
+    text = "\n\n".join("\n".join(book) for book in shelf)
+    assert [document.paragraphs for document in read(text)] == shelf
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_compressed_books(suffix: str) -> None:
+    compress: dict[str, Callable[[bytes], bytes]] = {
+        "gz": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zst": lambda content: pa.compress(content, codec="zstd", asbytes=True),
+    }
+    for encoding in ("utf-8-sig", "utf-16"):
+        raw = compress[suffix](BOOK.removeprefix("\ufeff").encode(encoding))
+        (document,) = read(raw, name=f"shelf/book.txt.{suffix}")
+        assert (document.id, document.paragraphs) == ("shelf/book", PROSE)
+    tally = Tally()
+    assert read(raw[:-9], tally, name=f"shelf/book.txt.{suffix}") or suffix in ("bz2", "zst")
+    assert tally.bad["corrupt_file"] == 1
+
+
+def test_a_compressed_text_that_expands_beyond_measure() -> None:
+    tally = Tally()
+    (document,) = read(gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), tally, name="bomb.txt.gz")
+    assert document.paragraphs == ["It is here."]
+    assert tally.bad == {"compression_bomb": 1}
+    assert tally.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
+
+
+def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"LONGEST_DOCUMENT": 400_000, "BOOK_CHARACTERS": 40_000, "LONGEST_PARAGRAPH": 100_000}
+    for name, size in {**sizes, "LONGEST_LINE_BYTES": 1 << 14, "CHUNK_BYTES": 1 << 14}.items():
+        monkeypatch.setattr(books, name, size)
+    content = b"it goes on and on and on,\n" * 5000 + b"it goes on and on and on, " * 150_000
+    for documents in ("file", "blank-line"):
+        source = InputRange(path="anywhere", name="giant.txt", format="text")
+        tracemalloc.start()
+        found = read_book(source, lambda path: io.BytesIO(content), Tally(), documents)
+        assert sum(1 for _ in found) > 30
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * books.LONGEST_DOCUMENT
+
+
+def test_advertisements_behind_the_end_are_left_out() -> None:
+    shop = "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid on receipt of price.\n"
+    assert read(BOOK.replace("THE END\n", "THE END\n" + shop))[0].paragraphs == PROSE
+    note = "A note of the author follows here, which is no advertisement at all."
+    assert read(BOOK.replace("THE END\n", f"THE END\n\n{note}\n"))[0].paragraphs == [*PROSE, note]
+    story = BOOK.replace("CHAPTER II.", f"THE END\n{shop}\nCHAPTER II.")
+    assert len(read(story)[0].paragraphs) > len(PROSE)
 
 
 def test_a_giant_file_is_read_as_it_is_needed() -> None:
