@@ -58,6 +58,7 @@ def _mend(text: str) -> str:
         text = _PARENTHESIS.sub(_mend_parenthesis, text)
     text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
+    text = text.replace(f".{REMOVED}.", ".")
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
     return _MISSING_MARK.sub(_gap, _SILENT_MARK.sub("", text))
@@ -73,7 +74,7 @@ def _mend_parenthesis(match: re.Match[str]) -> str:
     for separator, item in zip(parts[::2], parts[1::2], strict=True):
         if not _is_emptied(item):
             kept += (separator if kept else "") + _SILENT_HOLE.sub("", item)
-    return f"{before}{kept.strip()}{after}" if kept.strip() else ""
+    return f"{before}{kept.strip()}{after}" if kept.strip() else REMOVED
 
 
 def _is_emptied(item: str) -> bool:

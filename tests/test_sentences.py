@@ -1,3 +1,4 @@
+import time
 import unicodedata
 
 import pytest
@@ -128,3 +129,17 @@ def test_a_paragraph_of_many_calls_is_cut_only_between_sentences() -> None:
 def test_language_codes_of_projects() -> None:
     codes = [language_code(code) for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")]
     assert codes == ["en", "en", "zh", "be", "en", "en", "en", "ltg"]
+
+
+@pytest.mark.parametrize(
+    ("language", "piece"), [("ru", "М. "), ("ja", "『a."), ("ja", "。1（"), ("ko", "Ab?' "), ("de", "19. Ab ")]
+)
+def test_hostile_text_takes_linear_time(language: str, piece: str) -> None:
+    def seconds(num_characters: int) -> float:
+        text = piece * (num_characters // len(piece))
+        start = time.process_time()
+        assert kept("".join(split_sentences([text], language))) == kept(text)
+        return time.process_time() - start
+
+    # Four times the text takes four times the time; were it quadratic, sixteen times.
+    assert seconds(160_000) < 10 * seconds(40_000) + 0.05

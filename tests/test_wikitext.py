@@ -170,6 +170,7 @@ def test_parse_arguments_numbers_the_unnamed_ones() -> None:
         ("'''Berlin''' ([{{IPA|x}}]; {{Audio|x.ogg|Aussprache}}) ist", "Berlin ist"),
         ("'''Paris''' ({{API-fr|x}}; or /{{IPA|x}}/) is", "Paris is"),
         ("母音は、{{IPA|x}}、{{IPA|y}}という", "母音は、という"),
+        ("It has 5 inh. ({{Year|2020}}). Next", "It has 5 inh. Next"),
         ("A {{IPAc-en|x}}, a town, {{IPA|y}}, is", "A, a town, is"),
         ("Text {{sfn|A}}. Next", "Text. Next"),
         ("A {{citation needed}} word", "A word"),
