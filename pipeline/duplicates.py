@@ -10,8 +10,8 @@ and writes which documents are to be left out, by the documents' hash, for `gath
 near-duplicates that `near_duplicates` found, so that what stays is known in one place: it says how many documents
 stay, and which of them come first for validation.
 
-Memory: about 250 bytes for each key of a unit, and a unit has half a million (as long as there are fewer than
-64 million documents).
+Memory: up to 450 bytes for each key of a unit, and a unit has half a million (as long as there are fewer than 64
+million documents).
 """
 
 from collections.abc import Sequence

@@ -94,7 +94,7 @@ def _find_near_duplicates(
     """Return the file of near-duplicates, None where they are not asked for, and which documents hold another."""
     if config.near_duplicates is None:
         return None, []
-    units = plan_candidates(scattered, config.near_duplicates, layout.num_places)
+    units = plan_candidates(scattered, config.near_duplicates, layout.num_band_places)
     candidates = run_units(directory, "candidates", units, find_candidates, options)
     unit = plan_clusters(candidates, scattered, config.near_duplicates, layout.num_places)
     [clusters] = run_units(directory, "clusters", [unit], find_clusters, options)

@@ -10,8 +10,9 @@
 A pair of just the threshold's similarity becomes a candidate with a probability of at least 95 %, more alike ones
 almost surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
 
-Memory: the clusters are found in one process, which holds about 450 bytes for each document that has a candidate, 450
-MB for a million of them; other documents take nothing. Temporary files take about 700 bytes a document at 0.8.
+Memory: the clusters are found in one process, which holds about 700 bytes for each document that has a candidate, 700
+MB for a million of them; other documents take nothing. A unit of candidates takes about 150 MB (as long as there are
+fewer than 50 million documents). Temporary files take about 300 bytes a document at a threshold of 0.8.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,10 @@ from .runner import Unit
 from .scattered import cut_evenly, range_of, read_scattered, write_scattered
 from .stage import StageDirectory
 
-BANDS_PER_UNIT = 4_000_000
+BANDS_PER_UNIT = 2_000_000
 MAX_TOLD = 100
 
-BANDS = pa.schema([pa.field(name, pa.uint64()) for name in ("band_hash", "hash", "text_hash")])
+BANDS = pa.schema([pa.field(name, pa.uint64()) for name in ("band_hash", "text_hash")])
 PAIRS = pa.schema([pa.field(name, pa.uint64()) for name in ("one", "other")])
 SKETCHES = pa.schema(
     [
@@ -70,7 +71,7 @@ def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Tabl
     signatures = np.stack([row["sketch"].signature for row in rows])
     num_bands, length = choose_bands(share)
     hashes, texts = (np.array([row[name] for row in rows], np.uint64) for name in ("hash", "text_hash"))
-    columns = [hash_bands(signatures, num_bands, length).ravel(), hashes.repeat(num_bands), texts.repeat(num_bands)]
+    columns = [hash_bands(signatures, num_bands, length).ravel(), texts.repeat(num_bands)]
     short = [signature.tobytes() for signature in shorten(signatures)]
     samples = [row["sketch"].sample for row in rows]
     ids = [row["doc_id"] for row in rows]
@@ -117,27 +118,30 @@ def find_candidates(directory: StageDirectory, pairing: Pairing) -> dict[str, An
     """Write the pairs of texts that agree in a band of the unit's places; return the record."""
     read = (read_scattered(directory.file(name), pairing.places, pairing.num_places) for name in pairing.bands)
     table = pa.Table.from_batches((batch for batches in read for batch in batches), BANDS)
-    pairs = pair_up(*(table[name].to_numpy() for name in BANDS.names))
+    bands, texts = (table[name].to_numpy() for name in BANDS.names)
+    del table, read
+    pairs = pair_up(bands, texts)
     name = f".work/pairs/{pairing.name}.arrow"
     with write_scattered(directory, name, PAIRS, 1) as writer:
         writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=PAIRS), np.zeros(len(pairs), np.int64))
     return {"file": {"name": name}, "pairs": len(pairs)}
 
 
-def pair_up(bands: np.ndarray, hashes: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Return (pairs, 2) distinct texts that have a band in common.
+def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return (pairs, 2) distinct texts that have a band in common, the lower one first.
 
-    Of texts that share a band, each is paired with the first and with the one before it, in the order of the documents'
-    hashes: what hundreds of copies of one page have in common does not make pairs without end.
+    Of texts that share a band, each is paired with the first and with the one before it, in the order of their hashes:
+    what hundreds of copies of one page have in common does not make pairs without end.
     """
-    order = np.lexsort((texts, hashes, bands))
+    order = np.lexsort((texts, bands))
     bands, texts = bands[order], texts[order]
     begins = np.ones(len(bands), bool)
     begins[1:] = bands[1:] != bands[:-1]
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(bands)), 0))
     later = np.flatnonzero(~begins)
-    ones, others = np.concatenate([texts[first[later]], texts[later - 1]]), np.concatenate([texts[later], texts[later]])
-    return _distinct(np.stack([np.minimum(ones, others), np.maximum(ones, others)], axis=1)[ones != others])
+    first = np.flatnonzero(begins)[np.cumsum(begins)[later] - 1]
+    pairs = [np.stack([texts[before], texts[later]], axis=1) for before in (first, later - 1)]
+    pairs = np.concatenate(pairs)
+    return _distinct(pairs[pairs[:, 0] != pairs[:, 1]])
 
 
 def _distinct(pairs: np.ndarray) -> np.ndarray:
@@ -194,9 +198,10 @@ def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.nd
 
 
 def _first_of_each_text(sketches: pa.Table) -> pa.Table:
-    sketches = sketches.sort_by([("hash", "ascending"), ("text_hash", "ascending")]).combine_chunks()
-    _, first = np.unique(sketches["text_hash"].to_numpy(), return_index=True)
-    return sketches.take(pa.array(np.sort(first)))
+    texts, hashes = sketches["text_hash"].to_numpy(), sketches["hash"].to_numpy()
+    order = np.lexsort((texts, hashes))
+    _, first = np.unique(texts[order], return_index=True)
+    return sketches.take(pa.array(order[np.sort(first)])).combine_chunks()
 
 
 def _similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.ndarray:
@@ -204,9 +209,17 @@ def _similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nd
     texts = sketches["text_hash"].to_numpy()
     order = np.argsort(texts)
     rows = order[np.searchsorted(texts[order], pairs)]
-    signatures = np.frombuffer(b"".join(sketches["signature"].to_pylist()), np.uint8).reshape(-1, NUM_HASHES)
-    estimates = [estimate_similarity(*signatures[part.T]) for part in np.array_split(rows, len(rows) // 100_000 + 1)]
+    signatures = _bytes_of(sketches["signature"]).reshape(-1, NUM_HASHES)
+    estimates = [estimate_similarity(*signatures[part.T]) for part in np.array_split(rows, len(rows) // 20_000 + 1)]
     return rows[np.concatenate(estimates) >= share]
+
+
+def _bytes_of(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the bytes of a column of fixed width, without copying them."""
+    array = column.combine_chunks()
+    width = array.type.byte_width
+    values = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    return values[array.offset * width :][: len(array) * width]
 
 
 def find_first(number: int, pairs: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ def scatter_ranges(
 def _num_places(layout: Layout, config: IngestConfig) -> dict[str, int]:
     """Return the kinds of files that a unit writes, and the number of places in each."""
     places = {"documents": layout.num_places + 1, "keys": layout.num_places}
-    return places if config.near_duplicates is None else {**places, "bands": layout.num_places, "sketches": 1}
+    return places if config.near_duplicates is None else {**places, "bands": layout.num_band_places, "sketches": 1}
 
 
 def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, tally: Tally) -> Iterator[Row]:
@@ -124,7 +124,7 @@ def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestCo
     writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_places))
     if config.near_duplicates is not None:
         bands, sketches = sketch_tables(rows, config.near_duplicates)
-        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_places))
+        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_band_places))
         writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
 
 

@@ -58,6 +58,11 @@ class Layout:
     validation_below: int
     """Documents with a validation hash below are in the first place."""
 
+    @property
+    def num_band_places(self) -> int:
+        """Ranges of a hash in files of bands: there are many bands to a document, and they are small."""
+        return 4 * self.num_places
+
     def bucket_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
         """Return for each document 0 where it is for validation, else 1 + its bucket."""
         return self._after_validation(range_of(hashes, self.num_buckets), validation_hashes)
