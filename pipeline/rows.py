@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
+from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
 from .sentences import normalise
 from .tally import Tally
@@ -24,6 +25,7 @@ FIELDS = ("id", "url", "title")
 # Hard-wrapped text: so many lines, most of which are nearly as long as the longest.
 _MIN_WRAPPED_LINES = 20
 _MIN_WRAP_WIDTH = 40
+_HEAD_CHARACTERS = 1 << 14
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
@@ -73,7 +75,7 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally
     paragraphs = lines
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, tally)
-    elif _is_wrapped(lines):
+    elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
         paragraphs = _book_paragraphs(text, table.place(number), tally)
     if not paragraphs:
         tally.count("rows_without_prose")
