@@ -32,7 +32,7 @@ KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json, .parquet, WikiExt
 
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
-_DUMP_INDEX_NAME = re.compile(r"-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
+_DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
 _SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
