@@ -108,9 +108,9 @@ ABBREVIATIONS = {
 """Words of Wikipedia text, in lower case, whose full stop ends no sentence, where sentencex cuts behind them."""
 
 # It cuts behind 。 only where no digit follows: "…がある。2003年には…" stays one piece.
-_UNCUT = re.compile("(?<=[。！？])(?=[0-9０-９])")
+_UNCUT = re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")
 _UNCUT_LANGUAGES = ("ja", "zh")
-_BRACKETS = ("「」", "『』", "（）", "()", "“”")
+_OPENERS = "「『（(“"
 
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
@@ -188,12 +188,13 @@ def _calls(text: str) -> list[str]:
 def _cut(piece: str) -> list[str]:
     """Cut between 。 and a number, outside quotes and brackets."""
     parts = []
-    start = 0
-    for border in _UNCUT.finditer(piece):
-        part = piece[start : border.start()]
-        if all(part.count(opening) == part.count(closing) for opening, closing in _BRACKETS):
-            parts.append(part)
-            start = border.start()
+    start = depth = 0
+    for mark in _UNCUT.finditer(piece):
+        if mark[0]:
+            depth = depth + 1 if mark[0] in _OPENERS else max(depth - 1, 0)
+        elif depth == 0:
+            parts.append(piece[start : mark.start()])
+            start = mark.start()
     parts.append(piece[start:])
     return parts
 

@@ -152,12 +152,10 @@ _OWN: dict[str, dict[str, Renderer]] = {
         **dict.fromkeys(("s2", "s2-", "sp", "sp-"), _french_centuries("")),
         **dict.fromkeys(("-s", "-s-"), _french_centuries(" av. J.-C.")),
         **dict.fromkeys(("-s2", "-s2-", "-sp", "-sp-"), _french_centuries(" av. J.-C.")),
-        **dict.fromkeys(("citation", "guil", "guillemets"), _between("« ", " »")),
-        **dict.fromkeys(("citation étrangère",), _between("« ", " »")),
+        **dict.fromkeys(("citation", "citation étrangère", "guil", "guillemets"), _between("« ", " »")),
         **dict.fromkeys(("date", "date-", "date de naissance", "date de décès", "date rapide"), _date),
         **dict.fromkeys(("heure", "durée"), _time),
         "incise": _between("– ", " –"),
-        "formule": _nothing,
     },
     "es": {
         **dict.fromkeys(("fecha", "fecha de nacimiento", "fecha de inicio", "fecha de fallecimiento"), _date),

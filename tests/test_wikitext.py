@@ -130,6 +130,8 @@ def test_numbers_and_dates_follow_the_language() -> None:
          "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
         ("fr", "Le {{1er}} est {{M.|Dupont}}, {{nombre|12345|habitants}} ({{en}} x).",
          "Le 1er est M. Dupont, 12 345 habitants (x)."),
+        ("fr", "{{Quand|De nombreux [[hôte]]s}} du {{Lien|fr=Groupe}} (parus en {{date||janvier|2005|en art}}).",
+         "De nombreux hôtes du Groupe (parus en janvier 2005)."),
         ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.", "Die United States in 540 m."),
         ("de", "Der {{Datum|1|2|1900}}, {{birth date|1900|2|1}}.", f"Der {GAP}, 1. Februar 1900."),
         ("es", "En el {{siglo|V|a}} nació el {{fecha|3|5|1900}}.", "En el siglo V a. C. nació el 3 de mayo de 1900."),
