@@ -117,6 +117,16 @@ def _french_centuries(after: str) -> Renderer:
     return render
 
 
+def _french_span(after: str) -> Renderer:
+    """Return the renderer of ``sp|XVIII|e|ou|XIX|e``."""
+
+    def render(arguments: Arguments, language: str) -> str | None:
+        first, ending, word, last, last_ending = (arguments.get(str(place), "") for place in range(1, 6))
+        return f"{first}{ending} {word} {last}{last_ending or 'e'} siècles{after}" if first and last else None
+
+    return render
+
+
 def _time(arguments: Arguments, language: str) -> str | None:
     return f"{arguments.get('1', '')} h {arguments.get('2', '')}".strip()
 
@@ -149,9 +159,11 @@ _OWN: dict[str, dict[str, Renderer]] = {
         **dict.fromkeys(("unité", "unite"), _french_unit),
         **dict.fromkeys(("nombre", "nb"), _number),
         **dict.fromkeys(("s", "s-", "siècle"), _french_centuries("")),
-        **dict.fromkeys(("s2", "s2-", "sp", "sp-"), _french_centuries("")),
+        **dict.fromkeys(("s2", "s2-"), _french_centuries("")),
+        **dict.fromkeys(("sp", "sp-"), _french_span("")),
         **dict.fromkeys(("-s", "-s-"), _french_centuries(" av. J.-C.")),
-        **dict.fromkeys(("-s2", "-s2-", "-sp", "-sp-"), _french_centuries(" av. J.-C.")),
+        **dict.fromkeys(("-s2", "-s2-"), _french_centuries(" av. J.-C.")),
+        **dict.fromkeys(("-sp", "-sp-"), _french_span(" av. J.-C.")),
         **dict.fromkeys(("citation", "citation étrangère", "guil", "guillemets"), _between("« ", " »")),
         **dict.fromkeys(("date", "date-", "date de naissance", "date de décès", "date rapide"), _date),
         **dict.fromkeys(("heure", "durée"), _time),
@@ -164,23 +176,23 @@ _OWN: dict[str, dict[str, Renderer]] = {
     },
     "pt": {
         **dict.fromkeys(("dtlink", "dtext", "nascimento", "morte", "data"), _date),
-        **dict.fromkeys(("fmtn", "formatnum"), _number),
+        "fmtn": _number,
         **dict.fromkeys(("séc", "século"), _century("século ")),
         "cita": _between(PARAGRAPH_BREAK, PARAGRAPH_BREAK),
     },
     "it": {
         **dict.fromkeys(("data", "data nascita", "data morte"), _date),
-        **dict.fromkeys(("m", "formatnum"), _number),
+        "m": _number,
         "cita": _nothing,
     },
     "de": {
-        **dict.fromkeys(("höhe",), lambda arguments, language: f"{arguments['1']} m" if arguments.get("1") else None),
-        **dict.fromkeys(("formatzahl", "formatnum"), _number),
+        "höhe": lambda arguments, language: f"{arguments['1']} m" if arguments.get("1") else None,
+        "formatzahl": _number,
     },
     "nl": {"citaat": _between(PARAGRAPH_BREAK, PARAGRAPH_BREAK), "datum": _date},
     "pl": {"cytat": _between(PARAGRAPH_BREAK, PARAGRAPH_BREAK), "cytatd": _break, "liczba": _number, "data": _date},
     "ru": {
-        **dict.fromkeys(("число", "num", "formatnum"), _number),
+        **dict.fromkeys(("число", "num"), _number),
         **dict.fromkeys(("дата", "date", "др", "дс"), _date),
         **dict.fromkeys(("ударение", "удар", "уд"), _stressed),
         **dict.fromkeys(("начало цитаты", "конец цитаты", "oq", "cq"), _break),
@@ -189,7 +201,7 @@ _OWN: dict[str, dict[str, Renderer]] = {
     "bg": {"цитат": _between(PARAGRAPH_BREAK, PARAGRAPH_BREAK), "дата": _date},
     "ja": {**dict.fromkeys(("ilq", "行内引用"), _between("「", "」")), "日付": _date},
     "zh": {
-        **dict.fromkeys(("bd",), _lifetime),
+        "bd": _lifetime,
         **dict.fromkeys(("tsl", "translink"), _chinese_link),
         "le": lambda arguments, language: arguments.get("3") or arguments.get("1"),
     },

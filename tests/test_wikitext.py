@@ -126,6 +126,7 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.", "Il dit « Bonjour » et part."),
         ("fr", "Au {{XIXe siècle}}, {{Louis|x}} pesa {{unité|5400|km|2|s|-1}}.",
          f"Au XIXe siècle, {GAP} pesa 5 400 km² s⁻¹."),
+        ("fr", "Aux {{sp|XVIII|e|ou|XIX|e}}.", "Aux XVIIIe ou XIXe siècles."),
         ("fr", "Les {{s2|XVIII|e|XIX|e}} et {{-s|II|e}} et François {{Ier}}.",
          "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
         ("fr", "Le {{1er}} est {{M.|Dupont}}, {{nombre|12345|habitants}} ({{en}} x).",
