@@ -22,7 +22,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, cast
 
 from . import gutenberg
 from .expansion import decompressed
@@ -60,15 +60,6 @@ _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
 
 
-class _Form(NamedTuple):
-    """How lines make paragraphs in one file, as its head shows."""
-
-    width: int
-    """Length in characters that lines are wrapped at; 0 where a line is a whole paragraph or sentence."""
-    blocks: bool
-    """Whether blank lines part documents of one sentence a line."""
-
-
 def read_book(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
@@ -92,7 +83,7 @@ def read_book(
         head = _decoded(start, tally)
         lines = chain.from_iterable(_decoded(chunk, tally) for chunk in _chunks(stream))
         nothing = True
-        for document in _documents(source, head, lines, tally, documents):
+        for document in _documents(source, head, lines, len(start) >= HEAD_BYTES, tally, documents):
             nothing = False
             yield document
         if nothing:
@@ -100,7 +91,7 @@ def read_book(
 
 
 def _documents(
-    source: InputRange, head: list[str], lines: Iterator[str], tally: Tally, documents: str
+    source: InputRange, head: list[str], lines: Iterator[str], goes_on: bool, tally: Tally, documents: str
 ) -> Iterator[RawDocument]:
     head_text = "\n".join(head)[:HEAD_BYTES]
     name = _SUFFIX.sub("", source.name)
@@ -108,18 +99,19 @@ def _documents(
     if is_book or source.format == "gutenberg":
         fields = gutenberg.read_header(head_text)
         head = head[gutenberg.num_header_lines(head_text) :]
-        width = _form(head).width
+        width = _width(head)
         blocks = _blocks(gutenberg.before_footer(chain(head, lines)), width)
         parts = _cut(_prose(gutenberg.without_apparatus(blocks), tally))
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
-    form = _form(head, goes_on=len(head_text) == HEAD_BYTES)
+    width = _width(head)
+    has_blocks = documents == "auto" and _has_sentence_blocks(head, goes_on)
     lines = chain(head, lines)
     if documents == "line":
         parts = ([line] for line in lines if line.strip())
-    elif documents == "blank-line" or (documents == "auto" and form.blocks):
-        parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, form)))
+    elif documents == "blank-line" or has_blocks:
+        parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, width)))
     else:
-        return _numbered(_cut(_prose(_blocks(lines, form.width), tally)), name, "text")
+        return _numbered(_cut(_prose(_blocks(lines, width), tally)), name, "text")
     return (
         RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
         for number, part in enumerate(parts)
@@ -174,31 +166,27 @@ def _decoded_line(line: bytes, tally: Tally) -> str:
         return line.decode("cp1252", "replace")
 
 
-def _form(head: list[str], goes_on: bool = False) -> _Form:
-    """Say what form a file has from its first lines, and from whether more come after them."""
+def _width(head: list[str]) -> int:
+    """Return the length in characters that lines are wrapped at; 0 where a line is a whole paragraph or sentence."""
     lines = [line.rstrip() for line in head if line.strip()]
     lengths = sorted(map(len, lines)) or [0]
     width = lengths[len(lengths) * 95 // 100]
-    ends = sum(1 for line in lines if ends_sentence(line))
-    sentences = ends > 0.6 * len(lines)
-    return _Form(width=0 if sentences or width > WRAP_WIDTH else width, blocks=_has_sentence_blocks(head, goes_on))
+    return 0 if width > WRAP_WIDTH or sum(map(ends_sentence, lines)) > 0.6 * len(lines) else width
 
 
 def _has_sentence_blocks(head: list[str], goes_on: bool) -> bool:
     """Whether blocks of several lines, each of them one sentence, stand between blank lines.
 
     A novel with a paragraph a line and a blank line between chapters differs by the sentences within its lines. Where
-    documents are books, the first blank line comes later than the head's end.
+    documents are books, the first blank line comes after the head: the file `goes_on`.
     """
     blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
-    ended = sum(1 for line in lines if ends_sentence(line))
-    several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
     return (
         (len(blocks) > 1 or goes_on)
         and len(lines) >= 3 * len(blocks)
-        and ended >= 0.8 * len(lines)
-        and several <= 0.2 * len(lines)
+        and sum(map(ends_sentence, lines)) >= 0.8 * len(lines)
+        and sum(1 for line in lines if _SENTENCE_WITHIN.search(line)) <= 0.2 * len(lines)
     )
 
 
@@ -206,9 +194,9 @@ def _blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
     return (block for is_text, block in groupby(lines, lambda line: bool(line) and not line.isspace()) if is_text)
 
 
-def _block_paragraphs(block: Iterator[str], form: _Form) -> Iterator[str]:
+def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
     """Yield the paragraphs of what stands between blank lines: its lines, or one of them all where they are wrapped."""
-    if not form.width:
+    if not width:
         yield from block
         return
     lines: list[str] = []
