@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ..pipeline.errors import UserError
 from .made import Made
 
 
@@ -30,6 +31,11 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
         from ..model.predict import evaluate_task
 
         measured = evaluate_task(model, data, device)
+    elif Path(data).is_file():
+        raise UserError(
+            f"{data} is a file, but {model} is no fine-tuned model (task.json is missing): make one by `clozeworks "
+            "finetune`, or give a directory of instances."
+        )
     else:
         from ..model.evaluate import evaluate as evaluate_pretrained
 

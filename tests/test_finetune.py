@@ -15,6 +15,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
+from clozeworks.cli.evaluate import evaluate
 from clozeworks.model import finetune as trainer
 from clozeworks.model.finetune import finetune
 from clozeworks.model.finetune_config import FinetuneConfig
@@ -289,6 +290,20 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
         predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
     with pytest.raises(UserError, match="There is no file"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
+
+
+def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, checkpoint, data, tmp_path):
+    pairs = write_table(tmp_path / "pairs.tsv", [("a", "b", "1")], "sentence1\tsentence2\tlabel")
+    for file, message in [
+        (pairs, r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label"),
+        (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv holds no rows"),
+        (write_table(tmp_path / "bare.tsv", [("a",)], "sentence"), r"bare\.tsv, line 2: there is no column label"),
+        (write_table(tmp_path / "odd.tsv", [("a", "1"), ("a", "good")]), r"odd\.tsv, line 3: the label 'good'"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            evaluate_task(trained[0], file, "cpu")
+    with pytest.raises(UserError, match=r"dev\.tsv is a file, but .*checkpoint is no fine-tuned model"):
+        evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
 
 @pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
