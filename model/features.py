@@ -42,7 +42,7 @@ IDENTITY = "features.json"
 PARTS = "parts"
 METADATA = b"clozeworks"
 NUM_TEXTS = b"num_texts"
-PART_BYTES = 256 << 20
+PART_BYTES = 64 << 20
 """Of the vectors of a part, if each character were a token."""
 PART_CHARACTERS = 250_000
 

@@ -33,7 +33,7 @@ class FeaturesConfig:
     max_length: int | None = option(
         None, "Longest row in tokens, longer texts are cut into windows; by default what the model has positions for."
     )
-    batch_tokens: int = option(8192, "Number of tokens computed at once, padding included.")
+    batch_tokens: int = option(4096, "Number of tokens computed at once, padding included.")
     dtype: Literal["float32", "float16"] = option("float32", "Number format of the vectors in the file.")
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."

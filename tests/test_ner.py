@@ -433,6 +433,26 @@ def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, dat
     assert all(torch.equal(weight, kept[name]) for name, weight in load_frozen(checkpoint).items())
 
 
+def test_training_on_frozen_features_goes_on_to_the_same_bytes(checkpoint, data, tmp_path):
+    config = quick(features="weighted-sum-all", lstm_size=8, epochs=2, learning_rates=(1e-2,), checkpoint_every=7)
+    whole = finetune("ner", data, checkpoint, tmp_path / "whole", config)
+
+    def killed(numbers: dict[str, Any]) -> None:
+        if numbers["step"] > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune("ner", data, checkpoint, tmp_path / "resumed", config, killed)
+    steps = []
+    assert (
+        finetune("ner", data, checkpoint, tmp_path / "resumed", config, lambda live: steps.append(live["step"]))
+        == whole
+    )
+    assert steps[0] > 14
+    a, b = (tmp_path / name / "model.safetensors" for name in ("whole", "resumed"))
+    assert a.read_bytes() == b.read_bytes()
+
+
 def load_frozen(directory: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
