@@ -98,7 +98,12 @@ def _masks(config: PretrainConfig) -> dict[str, Any]:
     passes = {"duplicates per epoch": config.duplicates_per_epoch or "all"}
     if config.dynamic_masking == "none":
         return passes
-    return {**passes, "masks drawn anew": config.dynamic_masking, "rate": config.mask_rate, "split": config.mask_split}
+    return {
+        **passes,
+        "masks drawn anew": config.dynamic_masking,
+        "mask rate": config.mask_rate,
+        "mask split": config.mask_split,
+    }
 
 
 def _measured(summary: Mapping[str, Any]) -> dict[str, Any]:

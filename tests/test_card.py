@@ -37,7 +37,7 @@ def test_data_are_those_of_the_training_shards():
         ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
         ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
         ({"duplicates_per_epoch": 2}, "| duplicates per epoch | 2 |"),
-        ({"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)}, "| split | 100, 0, 0 |"),
+        ({"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)}, "| mask split | 100, 0, 0 |"),
     ],
 )
 def test_the_recipe_is_stated(options, line):
