@@ -1,8 +1,8 @@
 """Exact duplicates: of the documents with one text, the one with the lowest hash stays, whatever source it is from.
 
-Two texts are one where they have the same characters in the same order, spaces aside, so that it does not matter how
-lines were wrapped or sentences cut. Letter case, punctuation and accents count. What is compared are the first 128 bits
-of SHA-256 (which processors have in hardware: it takes half as long as BLAKE2).
+Two texts are one where they have the same characters in the same order, it does not matter how lines were wrapped or
+sentences cut. Letter case, punctuation and accents count. What is compared are the first 128 bits of SHA-256 (which
+processors have in hardware: it takes half as long as BLAKE2).
 
 `scatter` leaves a small row for each document, its *key*, beside the documents, by the hash of the text. A unit of this
 phase (`settle_documents`) reads the keys of a range of text hashes from all files, so that all copies of a text meet,
@@ -29,6 +29,8 @@ from .stage import StageDirectory
 DOCUMENTS_PER_UNIT = 500_000
 MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
+
+_NO_SPACE_AFTER = "。！？」』）"  # so that it does not matter whether a sentence was cut after them
 
 KEYS = pa.schema(
     [
@@ -61,14 +63,18 @@ class HashedText(NamedTuple):
 
 
 def hash_text(sentences: Sequence[str]) -> HashedText:
-    """Return the hash by which texts are told apart, see above, and the length of the sentences.
+    """Return the hash by which texts are told apart, see above, and the length in bytes.
 
     >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
     True
     """
-    text = "".join(sentences).encode()
-    digest = sha256(text.translate(None, b" ")).digest()
-    return HashedText(int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(text))
+    text = " ".join(sentences)
+    if "。" in text:
+        for mark in _NO_SPACE_AFTER:
+            text = text.replace(f"{mark} ", mark)
+    encoded = text.encode()
+    digest = sha256(encoded).digest()
+    return HashedText(int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded))
 
 
 @dataclass(frozen=True, kw_only=True)
