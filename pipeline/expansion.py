@@ -6,7 +6,6 @@ more than `BOMB_RATIO` times its size, and beyond an allowance in bytes, is no t
 
 import io
 import lzma
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -22,7 +21,7 @@ MEMBER_ALLOWANCE = 1 << 24
 ARCHIVE_ALLOWANCE = 1 << 30
 """Bytes that all texts of an archive may expand to whatever the ratio."""
 
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
 # zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
