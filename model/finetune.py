@@ -26,6 +26,7 @@ from ..pipeline.seeding import rng_for, stable_hash
 from .bert import initialise
 from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS, load_weights, read_config, save_model, write_file
 from .finetune_config import FinetuneConfig
+from .logs import RunLog
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
 from .results import LAST_COLUMN, RESULTS, RUN_COLUMNS
 from .run import SUMMARY, claim, full_disk_told, read_summary, write_json
@@ -35,7 +36,7 @@ from .tasks.splits import dev_sets, find_splits, hold_out
 from .tasks.tables import is_hub
 from .tasks.task import Feature, Recipe, Task, TaskModel
 from .tasks.tokenizer import TextTokenizer, tokenizer_files
-from .train import CHECKPOINT, Progress, Training, train_model
+from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
 
 IDENTITY = "finetune.json"
 RUNS = "runs"
@@ -181,15 +182,21 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     outputs = {prefix: infer(model, features, job.config.precision) for prefix, features in job.dev.items()}
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
     scores = _scores(job, task, outputs)
+    with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
+        log.metrics(training.num_steps, "dev", scores)
     if all(_main(scores) > _main(record["scores"]) for record in _records(job)):
         _save(job, model, task, outputs)
-    settings = task.settings()
-    variant = settings.get("version") or settings.get("features") or ""
-    values = (task.name, variant, str(job.checkpoint), seed, rate)
-    run = dict(zip(RUN_COLUMNS, values, strict=True))
-    write_json(directory / RECORD, {**run, "scores": scores, LAST_COLUMN: round(seconds, 3)})
+    values = (task.name, _variant(task), str(job.checkpoint), seed, rate)
+    record = dict(zip(RUN_COLUMNS, values, strict=True)) | {"scores": scores, LAST_COLUMN: round(seconds, 3)}
+    write_json(directory / RECORD, record)
     (directory / CHECKPOINT).unlink(missing_ok=True)
     return True
+
+
+def _variant(task: Task) -> str:
+    """Return what beside its name tells which row of the paper's tables the task is."""
+    settings = task.settings()
+    return settings.get("version") or settings.get("features") or ""
 
 
 def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:

@@ -111,13 +111,13 @@ def _lines_of(file: Path, directory: str) -> Iterator[Line]:
     if not rows:
         return
     summary = _summary(file.with_name(SUMMARY))
-    first = rows[0]
+    first, variant = rows[0], rows[0].get("variant", "")  # version 0.1 had no such column
     metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NO_SCORES)]
     for metric in metrics:
         values = [_percent(float(row[metric]), first["task"]) for row in rows]
         yield Line(
             task=first["task"],
-            variant=first["variant"],
+            variant=variant,
             checkpoint=first["checkpoint"],
             directory=directory,
             metric=metric,
@@ -127,14 +127,15 @@ def _lines_of(file: Path, directory: str) -> Iterator[Line]:
             best=max(values),
             spread=max(values) - min(values),
             degenerate_runs=summary.get("degenerate_runs") if metric == metrics[0] else None,
-            paper=PAPER.get((first["task"], first["variant"], metric), NO_FIGURES),
+            paper=PAPER.get((first["task"], variant, metric), NO_FIGURES),
         )
 
 
 def _read_rows(file: Path) -> Sequence[Mapping[str, str]]:
     with file.open(newline="", encoding="utf-8") as content:
         rows = list(csv.DictReader(content))
-    missing = [name for name in (*RUN_COLUMNS, LAST_COLUMN) if rows and rows[0].get(name) is None]
+    needed = [name for name in (*RUN_COLUMNS, LAST_COLUMN) if name != "variant"]
+    missing = [name for name in needed if rows and rows[0].get(name) is None]
     if missing:
         raise UserError(f"{file} lacks the column {missing[0]}, so it is not of clozeworks finetune; move it away.")
     return rows

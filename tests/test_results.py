@@ -55,6 +55,12 @@ def test_each_metric_of_each_directory_has_a_line_in_the_papers_order(folder):
     assert lines[-1].paper == (None, None)
 
 
+def test_results_of_version_0_1_are_read(tmp_path):
+    (tmp_path / "results.csv").write_text("task,checkpoint,seed,learning_rate,accuracy,seconds\nrte,c,0,5e-05,0.6,1\n")
+    (line,) = read_results(tmp_path)
+    assert (line.variant, line.metric, line.best, line.directory) == ("", "accuracy", 60.0, ".")
+
+
 def test_a_record_is_flat(folder):
     record = as_record(read_results(folder)[0])
     assert record["metric"] == "f1"

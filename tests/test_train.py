@@ -164,7 +164,11 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     for name, weight in load_file(tmp_path / "one" / "model.safetensors").items():
         torch.testing.assert_close(weight, weights[name], rtol=0, atol=1e-5)
     names = [next((tmp_path / run / "runs").glob("*/metrics.csv")) for run in ("one", "two")]
-    for mine, other in zip(*map(read_csv, names), strict=True):
+    rows = [read_csv(name) for name in names]
+    assert rows[0][-1] == rows[1][-1]
+    assert rows[0][-1]["split"] == "dev"
+    assert float(rows[0][-1]["accuracy"]) == one["best"]["scores"]["accuracy"]
+    for mine, other in zip(rows[0][:-1], rows[1][:-1], strict=True):
         assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
 
 
