@@ -4,11 +4,13 @@ The way of the data is the way through the files::
 
     ingest.py  -> documents/   sources: wikipedia (dump_pages, wikitext, wikitext_templates, wikitext_repair,
                                wiki_names), books (gutenberg), tables; each gives records; then sentences
+                               phases: scatter, near_duplicates (minhash, containment), duplicates, gather
     vocab.py   -> vocab/       tokenize (word counts), wordpiece (learning), vocabulary (files and report)
     build.py   -> instances/   tokenize (ids), chunks, pairs (balance), masking, instances
     audit.py                   measures, report: what came out; decode: rows for people to read
 
 Under all of them lie config (the options), schemas (the columns), seeding (all randomness), stage (the output
-directory, its manifest, resume), shards (Parquet), storage (files here or remote), tally (counters), expectations
-(``--dry-run``), progress and errors. ``runner.py`` alone knows Beam's runners. Nothing in this package imports torch.
+directory, its manifest, resume), shards (Parquet), scattered (Arrow files between the phases), storage (files here or
+remote), tally (counters), expectations (``--dry-run``), progress and errors. ``runner.py`` alone knows Beam's runners.
+Nothing in this package imports torch.
 """
