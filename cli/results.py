@@ -39,7 +39,7 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
         writer.writeheader()
         writer.writerows(records)
     else:
-        _print_table([line for line in lines if not DETAIL.match(line.metric)])
+        _print_table(lines)
 
 
 def _print_table(lines: "list[Line]") -> None:
@@ -55,16 +55,20 @@ def _print_table(lines: "list[Line]") -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("directory", "checkpoint"):
         table.add_column(name, overflow="fold")
+    degenerate = {line.directory: str(line.degenerate_runs) for line in lines if line.degenerate_runs is not None}
     before = ""
     for line in lines:
+        if DETAIL.match(line.metric):
+            continue
         task, checkpoint = f"{line.task} {line.variant}".strip(), Path(line.checkpoint).name
         names = (task, line.directory, checkpoint) if line.directory != before else ("", "", "")
         task, *where = map(escape, names)
         runs = f"{line.runs}{'' if line.finished else ' so far'}"
-        degenerate = "" if line.degenerate_runs is None else str(line.degenerate_runs)
         values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
         metric = escape(line.metric.replace("_", " "))
-        table.add_row(task, metric, runs, *values, degenerate, *map(_figure, line.paper), *where)
+        table.add_row(
+            task, metric, runs, *values, degenerate.pop(line.directory, ""), *map(_figure, line.paper), *where
+        )
         before = line.directory
     # What is kept in a file has no edge to be folded at.
     Console(width=None if sys.stdout.isatty() else 200).print(table)

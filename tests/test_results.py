@@ -29,9 +29,10 @@ def folder(tmp_path: Path) -> Path:
     rates = [(3e-5, 0.85, 0.8), (4e-5, 0.9, 0.86), (5e-5, 0.81, 0.68)]
     lines = [f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5" for seed, (rate, f1, acc) in enumerate(rates)]
     write_results(tmp_path / "glue" / "mrpc", "f1,accuracy", lines, {"degenerate_runs": 1})
-    squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,80.25,77.5,60.0,400,99.0"]
-    write_results(tmp_path / "squad", "best_f1,best_f1_thresh,f1,exact,NoAns_f1,NoAns_total", squad)
-    write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"], {"degenerate_runs": 0})
+    squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,77.5,80.25,60.0,400,99.0"]
+    metrics = "best_f1,best_f1_thresh,exact,f1,NoAns_f1,NoAns_total"
+    write_results(tmp_path / "squad", metrics, squad, {"degenerate_runs": 0})
+    write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')  # of pretrain, which has no results.csv
     return tmp_path
@@ -41,16 +42,17 @@ def test_each_metric_of_each_directory_has_a_line_in_the_papers_order(folder):
     lines = read_results(folder)
     assert [(line.directory, line.metric) for line in lines] == [
         ("glue/mrpc", "f1"), ("glue/mrpc", "accuracy"),
-        ("squad", "best_f1"), ("squad", "f1"), ("squad", "exact"), ("squad", "NoAns_f1"), ("own", "macro_f1"),
+        ("squad", "best_f1"), ("squad", "exact"), ("squad", "f1"), ("squad", "NoAns_f1"), ("own", "macro_f1"),
     ]  # fmt: skip
     first = lines[0]
     assert (first.runs, first.median, first.best, first.spread) == (3, 85.0, 90.0, 9.0)
     assert (first.degenerate_runs, first.finished, first.checkpoint) == (1, True, "runs/base")
     assert lines[1].degenerate_runs is None
     assert first.paper == (Figure(88.9, "test"), Figure(89.3, "test"))
-    f1 = lines[3]
-    assert (f1.variant, f1.median, f1.finished, f1.degenerate_runs) == ("2.0", 80.25, False, None)
+    f1 = lines[4]
+    assert (f1.variant, f1.median, f1.finished, f1.degenerate_runs) == ("2.0", 80.25, True, None)
     assert f1.paper == (None, Figure(81.9, "dev"))
+    assert not lines[-1].finished
     assert lines[-1].median == 28.0
     assert lines[-1].paper == (None, None)
 
@@ -80,7 +82,8 @@ def test_the_table_says_what_is_not_finished_and_what_is_of_the_test_set(folder)
     rows = [line.split() for line in text.splitlines()]
     assert ["mrpc", "f1", "3", "85.0", "90.0", "9.0", "1", "88.9*", "89.3*", "glue/mrpc", "base"] in rows
     assert ["accuracy", "3", "80.0", "86.0", "18.0", "86.7", "87.8"] in rows
-    assert ["exact", "1", "so", "far", "77.5", "77.5", "0.0", "78.7"] in rows
+    assert ["squad", "2.0", "exact", "1", "77.5", "77.5", "0.0", "0", "78.7", "squad", "large"] in rows
+    assert ["classify", "macro", "f1", "1", "so", "far", "28.0", "28.0", "0.0", "own", "base"] in rows
     assert "NoAns" not in text
     assert "best f1" not in text
 
