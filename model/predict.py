@@ -230,7 +230,8 @@ def _write_table(file: TextIO, answers: Iterable[dict[str, Any]], delimiter: str
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     num_answers = 0
     for num_answers, answer in enumerate(answers, 1):
-        values = {**answer}
+        # The other answers to a question are for JSON: in a table they would hide the best.
+        values = {name: value for name, value in answer.items() if name != "n_best"}
         probabilities = values.pop("probabilities", {})
         # Of the same length in every row only where the classes are named.
         values |= probabilities if isinstance(probabilities, dict) else {"probabilities": probabilities}

@@ -19,7 +19,7 @@ from ...pipeline.errors import UserError
 from ..bert import BertModel
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
-from .squad_files import Question, read_questions
+from .squad_files import Answer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
 from .squad_windows import Shape, Window, cut_windows, token_span, window_target
@@ -191,7 +191,7 @@ class Squad:
             counts = Counter(answer.text for question in train for answer in (question.answers or ())[:1])
             return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds)
         scores = squad2_scores([""] * len(golds), golds)
-        return {"best_f1": scores["f1"], "best_exact": scores["exact"], **scores}
+        return {"best_f1": scores["f1"], "best_exact": scores["exact"], "exact": scores["exact"], "f1": scores["f1"]}
 
     def answers(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
@@ -245,10 +245,18 @@ class Squad:
 
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
-    """Return the task that the training `files` pose; raises `UserError` where they are of different versions."""
-    versions = {read_questions(file, labelled=True).version or "1.1": file for file in files}
+    """Return the task that the training `files` pose.
+
+    Raises `UserError` where they are of different versions, and where no answer stands at its place.
+    """
+    contents = {file: read_questions(file, labelled=True) for file in files}
+    versions = {content.version or "1.1": file for file, content in contents.items()}
     if len(versions) > 1:
         raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
+    answered = [question for content in contents.values() for question in content.questions if question.answers]
+    if answered and not any(question.placed_answer for question in answered):
+        found = f"No answer stands at its place in its passage ({_first_lost(answered)})"
+        raise UserError(f"{found}; answer_start must be the index of its first character.")
     names = ("max_length", "stride", "max_question_length", "max_answer_length")
     chosen = {name: getattr(config, name) for name in names}
     return Squad(version=next(iter(versions)), **{name: value for name, value in chosen.items() if value is not None})
@@ -282,15 +290,14 @@ def _no_room(length: int, shape: Shape) -> str:
 
 
 def _say_lost(lost: Sequence[Question], total: int) -> None:
-    """Say on standard error which answers are not where they should be; raises `UserError` where none is."""
-    if not lost or not lost[0].answers:
-        return
-    answer = lost[0].answers[0]
-    first = f"the first: {lost[0].where}, {answer.text!r} at character {answer.start}"
-    if len(lost) == total:
-        raise UserError(f"No answer stands at its place in its passage ({first}); answer_start counts characters.")
-    print(
-        f"{len(lost):,} of {total:,} questions have no answer that stands at its place in the passage ({first}); "
-        "training leaves them out.",
-        file=sys.stderr,
-    )
+    if lost:
+        print(
+            f"{len(lost):,} of {total:,} questions have no answer that stands at its place in the passage "
+            f"({_first_lost(lost)}); training leaves them out.",
+            file=sys.stderr,
+        )
+
+
+def _first_lost(lost: Sequence[Question]) -> str:
+    text, start = (lost[0].answers or (Answer("", 0),))[0]
+    return f"the first: {lost[0].where}, {text!r} at character {start}"
