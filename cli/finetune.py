@@ -20,9 +20,10 @@ from .options import config_options, make_config
 def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> Made:
     """Fine-tune an encoder on a TASK and keep the best of the runs.
 
-    TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli) or classify for a labelled set of your
-    own; DATA is a folder or file of the official form, with train, dev or test in the files' names, or a data set of
-    the hub (hf:nyu-mll/glue:sst2). Predictions for the test files are written to test/ in the output directory.
+    TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for a
+    labelled set of your own; DATA is a folder or file of the official form, with train, dev or test in the files'
+    names, or a data set of the hub (hf:nyu-mll/glue:sst2). Predictions for the test files are written to test/ in the
+    output directory.
     """
     from ..model.finetune import finetune as run_finetune
 

@@ -380,7 +380,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
 @pytest.mark.parametrize("options, message", [
     ({"learning_rates": ()}, "--learning-rates is"), ({"learning_rates": (1e-5, 1e-5)}, "different numbers"),
     ({"epochs": 0}, "--epochs is 0"), ({"micro_batch_size": 0}, "--micro-batch-size is 0"),
-    ({"checkpoint_every": 0}, "--checkpoint-every is 0"), ({"max_length": 3}, "--max-length is 3"), ({"dropout": 1.0}, "--dropout is 1"),
+    ({"checkpoint_every": 0}, "--checkpoint-every is 0"), ({"max_length": 3}, "--max-length is 3"),
+    ({"dropout": 1.0}, "--dropout is 1"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(UserError, match=message):
