@@ -23,7 +23,7 @@ import numpy as np
 
 from . import storage
 from .config import IngestConfig, RunOptions
-from .duplicates import plan_settling, settle_documents
+from .duplicates import NEAR_DUPLICATE, plan_settling, settle_documents
 from .expectations import Expectation, expect_documents
 from .gather import gather_shard, plan_shards
 from .near_duplicates import find_candidates, find_clusters, plan_candidates, plan_clusters
@@ -72,7 +72,11 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     gathered = run_units(directory, "gather", shards, gather_shard, options)
     for record in gathered:
         tally.add(record["tally"])
-    manifest = {**work.head, **_found(tally, scattered, contained), "shards": [record["shard"] for record in gathered]}
+    manifest = {
+        **work.head,
+        **_found(tally, scattered, contained, config),
+        "shards": [record["shard"] for record in gathered],
+    }
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
@@ -101,10 +105,16 @@ def _find_near_duplicates(
     return clusters["file"]["name"], clusters["contained"]
 
 
-def _found(tally: Tally, scattered: Sequence[dict[str, Any]], contained: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _found(
+    tally: Tally,
+    scattered: Sequence[dict[str, Any]],
+    contained: Sequence[dict[str, Any]],
+    config: IngestConfig,
+) -> dict[str, Any]:
     """Return what the manifest tells of the documents beside the shards."""
     languages = sum((Counter(record["languages"]) for record in scattered), Counter())
-    if contained:
+    if config.near_duplicates is not None:  # told even where there is none
+        tally.count(NEAR_DUPLICATE, 0)
         tally.count("documents_within_others", len(contained))
     named = {"documents_within_others": contained[:MAX_CONTAINMENTS_NAMED]} if contained else {}
     return {**tally.to_record(), **named, "languages": dict(sorted(languages.items()))}

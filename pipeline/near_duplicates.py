@@ -30,7 +30,6 @@ from .scattered import cut_evenly, range_of, read_scattered, write_scattered
 from .stage import StageDirectory
 
 BANDS_PER_UNIT = 2_000_000
-MAX_TOLD = 100
 
 BANDS = pa.schema([pa.field(name, pa.uint64()) for name in ("band_hash", "text_hash")])
 PAIRS = pa.schema([pa.field(name, pa.uint64()) for name in ("one", "other")])
