@@ -11,6 +11,7 @@ from ..pipeline.errors import UserError
 from .audit import audit
 from .build import build
 from .evaluate import evaluate
+from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
@@ -18,16 +19,20 @@ from .made import Made, print_made
 from .predict import predict
 from .pretrain import pretrain
 from .recipe import run
+from .results import results
 from .show import show
 from .vocab import vocab
 
-COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, run)
+COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
 DATA_STAGES = ("ingest", "vocab", "build")
 EXTRAS = {
     "apache_beam": "data",
     "datasets": "data",
+    "huggingface_hub": "data",
+    "rensa": "data",
     "sentencex": "data",
     "torch": "train",
+    "fsspec": "train",
     "safetensors": "train",
     "tensorboard": "train",
     "sklearn": "train",

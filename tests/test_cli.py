@@ -26,7 +26,7 @@ def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 def test_the_surface_is_the_documented_one():
-    expected = "ingest vocab build audit show pretrain evaluate fill finetune predict run"
+    expected = "ingest vocab build audit show pretrain evaluate fill finetune predict features results run"
     assert set(COMMANDS) == set(expected.split())
 
 

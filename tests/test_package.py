@@ -68,7 +68,10 @@ def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
     [
         ("clozeworks.pipeline.ingest, clozeworks.pipeline.vocab, clozeworks.pipeline.build", "torch"),
         ("clozeworks.pipeline.audit, clozeworks.pipeline.report", "apache_beam"),
-        ("clozeworks.model.pretrain, clozeworks.model.finetune, clozeworks.model.fill", "apache_beam"),
+        (
+            "clozeworks.model.pretrain, clozeworks.model.finetune, clozeworks.model.features, clozeworks.model.fill",
+            "apache_beam",
+        ),
     ],
 )
 def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
