@@ -133,6 +133,8 @@ def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneCon
         raise UserError(f"{checkpoint} reads from left to right, so that its [CLS] sees no text; take another model.")
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
+    if not train:
+        raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
     return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
 
 
