@@ -45,3 +45,10 @@ def _warn(manifest: dict[str, Any]) -> None:
         warn(f"{num_files:,} files in no known format were left out, for instance {names}; --format says what they are")
     if num_files := counts.get("single_stream_files", 0):
         warn(f"{num_files:,} .bz2 files are a single stream, which only one worker can read; take the multistream dump")
+    for reason, what in (("duplicate_texts", "equal another's"), ("near_duplicates", "are nearly another's")):
+        if num_documents := counts.get(reason, 0):
+            first = manifest["examples"][reason][0]
+            warn(f"{num_documents:,} documents whose texts {what} were left out; for instance {first}")
+    if within := manifest.get("documents_within_others"):
+        first = f"{within[0]['document']} contains {within[0]['contains']}, {within[0]['share']:.0%} of it"
+        warn(f"{counts['documents_within_others']:,} long documents stand in others and stay; for instance {first}")

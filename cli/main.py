@@ -1,6 +1,7 @@
 """The command ``clozeworks``: its subcommands, and how errors are told."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -71,7 +72,7 @@ for _command in COMMANDS:
 
 @commands.result_callback()
 def _say_what_was_made(result: Made | list[Made] | None) -> None:
-    if result:
+    if result and os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
         print_made(result if isinstance(result, list) else [result])
 
 
@@ -80,7 +81,9 @@ def main(args: Sequence[str] | None = None) -> None:
     # Without a handler of its own, the first warning of a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
+        # Without `standalone_mode`, click returns what a command gave to `ctx.exit`.
+        if exit_code := commands.main(args=args, prog_name="clozeworks", standalone_mode=False):
+            sys.exit(exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except click.ClickException as error:
@@ -114,10 +117,14 @@ def _fail(message: str, exit_code: int) -> Any:
     click.echo(f"Error: {one_line}", err=True)
     if exit_code == 2:
         sys.exit(exit_code)
-    # A broken or interrupted run leaves threads that would keep the process alive.
-    from ..pipeline.runner import abandon
-
     abandon(exit_code)
+
+
+def abandon(exit_code: int) -> None:
+    """End this process at once: threads of a broken run would keep it alive. Beam's workers follow in two seconds."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -223,10 +222,3 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
-
-
-def abandon(exit_code: int) -> None:
-    """End this process at once: threads of a broken run would keep it alive. Its workers follow in two seconds."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)

@@ -94,10 +94,10 @@ def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path:
     main(["ingest", str(source), "--output", f"{tmp_path}/out", "--workers=1", "--max-bad=0.2"])
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "Warning: bad input was left out: 1 no text; for instance texts/none.txt.",
+        "Warning: bad input was left out: 1 empty file; for instance texts/none.txt.",
         "Warning: 1 files in no known format were left out, for instance texts/cover.jpg; --format says what they are.",
     ]
-    assert "no text at texts/none.txt" in fails(
+    assert "empty file at texts/none.txt" in fails(
         capsys, "ingest", str(source), "--output", f"{tmp_path}/other", "--workers=1"
     )
 

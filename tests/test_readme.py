@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 QUICKSTART = ROOT / "examples" / "quickstart"
 # Appended to a command: the last of two equal options counts.
 SMALLER = {
+    "ingest": ["--validation-share", "0.1"],
     "vocab": ["--size", "3000"],
     "build": ["--duplicates", "1", "--max-length", "64"],
     "pretrain": ["--model", "tiny", "--steps", "3", "--batch-size", "4"],

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.runner import RunError, Unit, _last_line, abandon, pipeline_options, run_units
+from clozeworks.pipeline.runner import RunError, Unit, _last_line, pipeline_options, run_units
 from clozeworks.pipeline.stage import StageDirectory
 
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
