@@ -38,7 +38,8 @@ class Feature(NamedTuple):
     """One row; of a multiple-choice task one for each choice."""
     target: np.ndarray | None
     """int64: the index of the class, shape (), those of the first and last token of an answer (2,), or the class of
-    each token (L,), `IGNORED` where it has none; float32: a score, shape (). None where there is no label, or none to train on."""
+    each token (L,), `IGNORED` where it has none; float32: a score, shape (). None where there is no label, or none that
+    can be trained on."""
     example: int
     """Index of the example among those that were encoded together."""
     context: Any = None
