@@ -2,8 +2,7 @@
 
 The way of the data is the way through the files::
 
-    ingest.py  -> documents/   sources: wikipedia (dump_pages, wikitext, wikitext_templates, wikitext_repair,
-                               wiki_names), books (gutenberg), tables; each gives records; then sentences
+    ingest.py  -> documents/   sources/ (the readers: files to raw documents), sentences
                                phases: scatter, near_duplicates (minhash, containment), duplicates, gather
     vocab.py   -> vocab/       tokenize (word counts), wordpiece (learning), vocabulary (files and report)
     build.py   -> instances/   tokenize (ids), chunks, pairs (balance), masking, instances

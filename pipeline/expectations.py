@@ -14,8 +14,8 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from .config import BuildConfig, RunOptions
-from .lines import is_compressed
-from .sources import Input
+from .sources.formats import Input
+from .sources.lines import is_compressed
 
 State = Literal["new", "begun", "finished"]
 

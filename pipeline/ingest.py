@@ -30,7 +30,7 @@ from .near_duplicates import find_candidates, find_clusters, plan_candidates, pl
 from .runner import Unit, prepare, run_units
 from .scatter import scatter_ranges
 from .scattered import ALL_HASHES, Layout, num_places
-from .sources import Input, find_inputs, plan_units
+from .sources.formats import Input, find_inputs, plan_units
 from .stage import (
     StageDirectory,
     check_output,

@@ -17,15 +17,15 @@ from .config import IngestConfig
 from .duplicates import KEYS, hash_text
 from .expectations import PART_TEXT_BYTES
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
-from .records import InputRange, RawDocument
 from .scattered import Layout, PartWriter, range_of, write_scattered
 from .schemas import DOCUMENTS
 from .seeding import stable_hash
 from .sentences import split_sentences
-from .sources import read_range
+from .sources.formats import read_range
+from .sources.records import InputRange, RawDocument
+from .sources.wikitext_repair import GAP
 from .stage import StageDirectory
 from .tally import Tally
-from .wikitext_repair import GAP
 
 HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
 SCATTERED = pa.schema([*HASHES, *DOCUMENTS])

@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline import archives
-from clozeworks.pipeline.archives import SUFFIXES, plan_archive_ranges, read_archive
-from clozeworks.pipeline.books import read_book
-from clozeworks.pipeline.records import InputRange, RawDocument
+from clozeworks.pipeline.sources import archives
+from clozeworks.pipeline.sources.archives import SUFFIXES, plan_archive_ranges, read_archive
+from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.storage import open_input
 from clozeworks.pipeline.tally import Tally
 from hypothesis import given

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline import books
-from clozeworks.pipeline.books import read_book
-from clozeworks.pipeline.gutenberg import is_gutenberg, plain, read_header
-from clozeworks.pipeline.records import InputRange, RawDocument
+from clozeworks.pipeline.sources import books
+from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.tally import Tally
 from hypothesis import given
 from hypothesis import strategies as st

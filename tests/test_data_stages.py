@@ -14,9 +14,9 @@ from clozeworks.pipeline.build import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.ingest import ingest
+from clozeworks.pipeline.sources.wikitext_repair import GAP
 from clozeworks.pipeline.stage import read_manifest
 from clozeworks.pipeline.vocab import learn_vocabulary
-from clozeworks.pipeline.wikitext_repair import GAP
 
 CORPUS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "corpus"
 INGEST = IngestConfig(shards=3, validation_share=0.05)

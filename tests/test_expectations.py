@@ -3,7 +3,7 @@
 import pytest
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.expectations import expect_documents, expect_instances, expect_vocabulary
-from clozeworks.pipeline.sources import Input
+from clozeworks.pipeline.sources.formats import Input
 
 MEGABYTE = 1_000_000
 ONE, TWO = RunOptions(workers=1), RunOptions(workers=2)

@@ -1,9 +1,9 @@
 """Extracted articles: which lines are prose, and how holes in them are mended."""
 
 import pytest
-from clozeworks.pipeline.extracted import article_paragraphs, is_prose_line, mend_line
+from clozeworks.pipeline.sources.extracted import article_paragraphs, is_prose_line, mend_line
+from clozeworks.pipeline.sources.wikitext_repair import GAP
 from clozeworks.pipeline.tally import Tally
-from clozeworks.pipeline.wikitext_repair import GAP
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,10 +12,10 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.pipeline import hub
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.records import RawDocument
-from clozeworks.pipeline.tables import read_data_set
+from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.tables import read_data_set
 from clozeworks.pipeline.tally import Tally
 from hub_server import served
 
@@ -125,8 +125,8 @@ def test_a_saved_set_that_is_damaged_is_told(saved: str):
 
 ASK = """
 import json, sys, time
-from clozeworks.pipeline import hub
-from clozeworks.pipeline.tables import read_data_set
+from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources.tables import read_data_set
 from clozeworks.pipeline.tally import Tally
 
 def answer(name):
@@ -192,7 +192,7 @@ def test_a_hub_that_cannot_be_reached_is_told_within_seconds(tmp_path: Path):
 def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
-        "import sys; from clozeworks.pipeline import hub\n"
+        "import sys; from clozeworks.pipeline.sources import hub\n"
         "print(len(list(hub.open_rows(sys.argv[1]))), {'torch', 'apache_beam'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "set")]
@@ -201,6 +201,7 @@ def test_streaming_loads_no_torch(tmp_path: Path):
 
 
 def test_importing_it_loads_neither_beam_nor_datasets():
-    script = "import sys, clozeworks.pipeline.hub; print({'apache_beam', 'datasets', 'sentencex'} & set(sys.modules))"
+    heavy = "{'apache_beam', 'datasets', 'sentencex'}"
+    script = f"import sys, clozeworks.pipeline.sources.hub; print({heavy} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "set()"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.jsonl import json_table, read_json_lines
-from clozeworks.pipeline.lines import plan_line_ranges
-from clozeworks.pipeline.records import RawDocument
+from clozeworks.pipeline.sources.jsonl import json_table, read_json_lines
+from clozeworks.pipeline.sources.lines import plan_line_ranges
+from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.tally import Tally
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.lines import LONGEST_LINE_BYTES, plan_line_ranges, read_lines, without_compression
-from clozeworks.pipeline.records import InputRange
+from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_line_ranges, read_lines, without_compression
+from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.tally import Tally
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from clozeworks.pipeline.records import RawDocument
-from clozeworks.pipeline.rows import Table, row_document, wiki_of
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.rows import Table, row_document, wiki_of
 from clozeworks.pipeline.tally import Tally
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."

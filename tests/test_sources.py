@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import find_inputs, plan_units, read_range
+from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_range
 from clozeworks.pipeline.tally import Tally
 
 AUTO = IngestConfig()

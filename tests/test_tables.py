@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.records import InputRange, RawDocument
-from clozeworks.pipeline.tables import plan_table_ranges, read_table
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.tables import plan_table_ranges, read_table
 from clozeworks.pipeline.tally import Tally
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikipedia" / "kowiki-hf.parquet"
@@ -48,7 +48,7 @@ def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch
     found = [(document.id, document.paragraphs) for document in read(path, tally)]
     assert found == [("data/part#0", rows[:2]), ("data/part#3", rows[3:4]), ("data/part#5", rows[5:])]
     assert not tally.bad
-    monkeypatch.setattr("clozeworks.pipeline.tables.LONGEST_JOINED", 20)
+    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_JOINED", 20)
     assert [document.id for document in read(path, Tally())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
     assert sum(len(document.paragraphs) for document in read(path, Tally())) == 5
 
@@ -82,7 +82,7 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10)
-    monkeypatch.setattr("clozeworks.pipeline.tables.RANGE_BYTES", 2000)
+    monkeypatch.setattr("clozeworks.pipeline.sources.tables.RANGE_BYTES", 2000)
     ranges = plan_table_ranges(str(path), "part", opened)
     assert len(ranges) > 1
     assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]

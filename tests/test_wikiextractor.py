@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline.lines import plan_line_ranges
-from clozeworks.pipeline.records import RawDocument
+from clozeworks.pipeline.sources.lines import plan_line_ranges
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES, read_extracted
 from clozeworks.pipeline.tally import Tally
-from clozeworks.pipeline.wikiextractor import LONGEST_ARTICLE_BYTES, read_extracted
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikipedia" / "wikiextractor" / "AA"
 needs_real_data = pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")

@@ -15,10 +15,10 @@ from xml.sax.saxutils import escape
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline import dump_pages
-from clozeworks.pipeline.records import InputRange, RawDocument
+from clozeworks.pipeline.sources import dump_pages
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
 from clozeworks.pipeline.tally import Tally
-from clozeworks.pipeline.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

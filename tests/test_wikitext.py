@@ -3,8 +3,8 @@ import re
 import time
 
 import pytest
-from clozeworks.pipeline.wikitext import GAP, wikitext_to_paragraphs
-from clozeworks.pipeline.wikitext_templates import parse_arguments, render_template
+from clozeworks.pipeline.sources.wikitext import GAP, wikitext_to_paragraphs
+from clozeworks.pipeline.sources.wikitext_templates import parse_arguments, render_template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -44,7 +44,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
 
 def _hub_splits(name: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
     # Imported here, for it needs `datasets`.
-    from ...pipeline.hub import splits
+    from ...pipeline.sources.hub import splits
 
     if suffixes != SUFFIXES:
         raise UserError(f"{name} is a table, but this task has files of its own form; give a folder of those.")

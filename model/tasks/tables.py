@@ -79,7 +79,7 @@ def hub_split(name: str, split: str) -> Path:
 
 def _hub_rows(path: Path) -> Iterator[Row]:
     # Imported here, for it needs `datasets`.
-    from ...pipeline.hub import open_rows
+    from ...pipeline.sources.hub import open_rows
 
     name, _, split = str(path).partition("#")
     for number, values in enumerate(open_rows(name, split or None), 1):

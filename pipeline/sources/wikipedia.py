@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
 
+from ..tally import Tally
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .records import InputRange, RawDocument
-from .tally import Tally
 from .wiki_names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
 from .wikitext import wikitext_to_paragraphs
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..sentences import normalise
+from ..tally import Tally
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
 from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
-from .sentences import normalise
-from .tally import Tally
 
 FIELDS = ("id", "url", "title")
 """The columns that are read beside the text, where they are there."""

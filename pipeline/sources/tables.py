@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..errors import UserError
+from ..tally import Tally
 from . import hub
-from .errors import UserError
 from .records import InputRange, RawDocument
 from .rows import FIELDS, Table, row_document
-from .tally import Tally
 
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128

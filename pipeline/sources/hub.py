@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from .errors import UserError
+from ..errors import UserError
+from ..stage import digest_of
+from ..tally import Tally
 from .records import InputRange
-from .stage import digest_of
-from .tally import Tally
 
 PREFIX = "hf:"
 DEFAULT_SPLIT = "train"

@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from .errors import UserError
+from ..errors import UserError
+from ..tally import Tally
 from .lines import read_lines, without_compression
 from .records import InputRange, RawDocument
 from .rows import Table, row_document
-from .tally import Tally
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from ..tally import Tally
 from .records import InputRange
-from .tally import Tally
 
 READ_BYTES = 1 << 20
 """How much is read, or decompressed, at a time."""

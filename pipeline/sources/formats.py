@@ -12,17 +12,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from . import hub, storage
+from .. import storage
+from ..config import IngestConfig
+from ..errors import UserError
+from ..tally import Tally
+from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive_ranges, read_archive
 from .books import read_book
-from .config import IngestConfig
-from .errors import UserError
 from .jsonl import json_table, read_json_lines
 from .lines import is_compressed, open_decompressed, plan_line_ranges, without_compression
 from .records import InputRange, RawDocument
 from .tables import plan_table_ranges, read_data_set, read_table
-from .tally import Tally
 from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump_ranges, read_dump
 

@@ -21,12 +21,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import BinaryIO, Literal, NamedTuple, cast
 
-from . import storage
+from .. import storage
+from ..tally import Tally
 from .books import read_book
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
 from .lines import is_compressed, open_decompressed, without_compression
 from .records import InputRange, RawDocument
-from .tally import Tally
 from .tar_headers import Forward, ForwardStream, walk_tar
 
 FORMAT = "archive"

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from ..tally import Tally
 from .jsonl import read_json_lines
 from .lines import BOM, open_decompressed, read_lines, without_compression
 from .records import InputRange, RawDocument
 from .rows import Table, row_document
-from .tally import Tally
 
 HEAD = b"<doc "
 LONGEST_ARTICLE_BYTES = 1 << 24

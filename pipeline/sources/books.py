@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from typing import BinaryIO, Literal, cast
 
+from ..sentences import SENTENCE_ENDS, ends_sentence
+from ..tally import Tally
 from . import gutenberg
 from .expansion import decompressed
 from .gutenberg import Block
 from .records import InputRange, RawDocument
-from .sentences import SENTENCE_ENDS, ends_sentence
-from .tally import Tally
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

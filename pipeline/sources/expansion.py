@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
+from ..tally import Tally
 from .lines import open_decompressed
-from .tally import Tally
 
 BOMB_RATIO = 200
 """Times its compressed size that text may expand to."""

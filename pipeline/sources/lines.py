@@ -15,8 +15,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from ..tally import Tally
 from .records import InputRange
-from .tally import Tally
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 LONGEST_LINE_BYTES = 1 << 24
