@@ -4,6 +4,7 @@
 makes the command line of ``clozeworks pretrain``. This module imports no torch, so that ``--help`` is quick.
 """
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
@@ -143,6 +144,9 @@ class PretrainConfig:
     bias_correction: bool = option(False, "Correct Adam's averages for their start at 0, which BERT does not.")
     dropout: float = option(0.1, "Share of values dropped, in hidden states and in attention.")
     evaluate_every: int = option(1000, "Steps between evaluations on the validation split; also at start and end.")
+    evaluation_rows: int = option(
+        10_000, "Rows that each evaluation measures: the first ones of the validation split, which is shuffled."
+    )
     checkpoint_every: int = option(1000, "Steps between checkpoints from which an interrupted run goes on.")
     keep: int = option(1, "Number of latest checkpoints to keep, besides the best.")
     seed: int = option(0, "Seed of the initial weights, the order of the rows, and dropout.")
@@ -161,7 +165,7 @@ class PretrainConfig:
         for name in (*shape, "micro_batch_size", "duplicates_per_epoch"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("batch_size", "evaluate_every", "checkpoint_every", "keep"):
+        for name in ("batch_size", "evaluate_every", "evaluation_rows", "checkpoint_every", "keep"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
         check(self.initializer_range > 0, "initializer_range", self.initializer_range, "must be above 0")
         check(self.learning_rate > 0, "learning_rate", self.learning_rate, "must be above 0")
@@ -173,7 +177,7 @@ class PretrainConfig:
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         for name in given:
-            check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
+            check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
             raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; leave one out.")
         steps = self.steps or DEFAULT_STEPS
@@ -181,7 +185,8 @@ class PretrainConfig:
         check(bool(warmup_ok), "warmup_steps", self.warmup_steps, f"must lie between 0 and --steps ({steps})")
         no_warmup = self.hours is None or self.warmup_steps is None
         check(no_warmup, "warmup_steps", self.warmup_steps, "with --hours a tenth of the time is the warm-up")
-        shares_ok = all(share > 0 for share in self.phase_shares) and abs(sum(self.phase_shares) - 1) < 1e-6
+        shares_ok = len(self.phase_shares) == 2 and all(share > 0 for share in self.phase_shares)
+        shares_ok = shares_ok and abs(sum(self.phase_shares) - 1) < 1e-6
         check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that add up to 1")
 
     def _check_masking(self) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from ..pipeline.errors import UserError
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
+NOTES = (b"clozeworks.max_length", b"clozeworks.vocab_size", b"clozeworks.tokenizer")
 T = TypeVar("T")
 
 
@@ -61,6 +62,11 @@ class InstanceDirectory:
     def mean_length(self) -> float:
         """Mean number of tokens in a row, without padding."""
         return sum(group.num_tokens for group in self.row_groups) / self.num_rows
+
+    @property
+    def has_pairs(self) -> bool:
+        """Tell whether its rows have next sentences to be told apart from others."""
+        return self.manifest.get("config", {}).get("pairing") != "none"
 
 
 @dataclass(frozen=True)
@@ -127,10 +133,10 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     names = sorted(shard["name"] for shard in manifest["shards"] if shard["name"].startswith(f"{split}-"))
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
+    notes = {name: _notes(footer, f"{path}/{name}") for name, footer in zip(names, footers, strict=True)}
     groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
     if not any(group.num_rows for group in groups):
         raise UserError(f"{path} has no {split} rows; give a directory that `clozeworks build` wrote.")
-    notes = {name: _notes(footer) for name, footer in zip(names, footers, strict=True)}
     if len(set(notes.values())) > 1:
         odd = next(name for name in names if notes[name] != notes[names[0]])
         raise UserError(f"{odd} and {names[0]} in {path} were built with other settings; build the directory again.")
@@ -165,8 +171,7 @@ def _read_footer(path: str) -> pq.FileMetaData:
 
 
 def _row_groups(shard: str, footer: pq.FileMetaData) -> Iterator[RowGroup]:
-    paths = [footer.schema.column(index).path for index in range(footer.num_columns)]
-    tokens, duplicate = (paths.index(path) for path in ("input_ids.list.element", "duplicate"))
+    tokens, duplicate = (_columns(footer).index(name) for name in ("input_ids", "duplicate"))
     first_row = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -176,10 +181,17 @@ def _row_groups(shard: str, footer: pq.FileMetaData) -> Iterator[RowGroup]:
         first_row += group.num_rows
 
 
-def _notes(footer: pq.FileMetaData) -> tuple[int, int, str]:
+def _notes(footer: pq.FileMetaData, where: str) -> tuple[int, int, str]:
+    # Longest row, size of the vocabulary, and fingerprint of the tokenizer.
     notes = footer.metadata or {}
-    max_length, vocab_size = (int(notes.get(b"clozeworks." + name, b"0")) for name in (b"max_length", b"vocab_size"))
-    return max_length, vocab_size, notes.get(b"clozeworks.tokenizer", b"").decode()
+    if not ({*COLUMNS, "duplicate"} <= set(_columns(footer)) and set(NOTES) <= notes.keys()):
+        raise UserError(f"{where} is no shard that `clozeworks build` wrote; delete it and build the instances again.")
+    max_length, vocab_size, tokenizer = (notes[name] for name in NOTES)
+    return int(max_length), int(vocab_size), tokenizer.decode()
+
+
+def _columns(footer: pq.FileMetaData) -> list[str]:
+    return [footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)]
 
 
 def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
@@ -214,6 +226,8 @@ def _check_rows(rows: Rows, directory: InstanceDirectory, where: str) -> None:
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
         raise UserError(f"{where} holds a row of {longest} tokens, but was built for {directory.max_length}.")
+    if rows.next_sentence_label.max(initial=0) > 1:
+        raise UserError(f"{where} holds a next-sentence label other than 0 and 1; delete it and build again.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
         raise UserError(f"{where} masks a position beyond the end of its row; delete it and build again.")
 
@@ -260,13 +274,13 @@ def make_batches(rows: Rows, batch_size: int, objective: str = "mlm+nsp", multip
     next-sentence labels; for ``ltr`` the masks are undone and each token but the first is to be predicted from those
     before it.
     """
-    return [_make_batch(select(rows, part), objective, multiple) for part in by_length(rows, batch_size)]
+    return [_make_batch(select(rows, part), objective, multiple) for part in by_length(rows.lengths, batch_size)]
 
 
-def by_length(rows: Rows, batch_size: int) -> list[np.ndarray]:
+def by_length(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
     """Return the indices of the rows of each batch, longest rows first."""
-    order = np.argsort(-rows.lengths, kind="stable")
-    return [order[first : first + batch_size] for first in range(0, len(rows), batch_size)]
+    order = np.argsort(-lengths, kind="stable")
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def _make_batch(rows: Rows, objective: str, multiple: int) -> Batch:

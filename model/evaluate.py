@@ -22,7 +22,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
-    A left-to-right model is asked for every token from those before it. `batch_size` rows are computed at once, by
+    A left-to-right model is asked for every token from those before it, and without pairs no next-sentence prediction
+    is measured. `batch_size` rows are computed at once, by
     default as many as hold `TOKENS_PER_BATCH` tokens. Raises `UserError` where there is no model or no split, where
     the two have other vocabularies, and where a batch does not fit into memory.
     """
@@ -34,7 +35,8 @@ def evaluate(
         positions = f"the model has {config.max_position_embeddings} positions"
         raise UserError(f"{instances} holds rows of up to {directory.max_length} tokens, but {positions}.")
     place = find_device(device)
-    batches = evaluation_batches(read_split(directory), "ltr" if config.is_decoder else "mlm+nsp", batch_size)
+    objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
+    batches = evaluation_batches(read_split(directory), objective, batch_size)
     with memory_told("--batch-size"):
         return metrics(sum_losses(read_model(run).to(place), batches, place))
 

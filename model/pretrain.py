@@ -74,6 +74,8 @@ class Update(NamedTuple):
     micro_losses: torch.Tensor
     """The loss of each of this rank's micro-batches."""
     gradient_norm: torch.Tensor
+    lengths: np.ndarray
+    """Tokens in each row of the global batch."""
 
 
 @dataclass
@@ -116,7 +118,7 @@ def pretrain(
         if ranks.rank == 0:
             begun = read_summary(output) or latest_checkpoint(output)
             claim(output, identity(config, directories), overwrite or not begun)
-        ranks.sum(torch.zeros(1, device=ranks.device))  # the other ranks wait for the claim
+        ranks.wait()  # for the claim
         summary = read_summary(output)
         if summary:
             return {**summary, "status": "already finished"}
@@ -134,7 +136,8 @@ def pretrain(
 def _train(run: Run, progress: Progress) -> dict[str, Any]:
     setup, state, config = run.setup, run.state, run.setup.config
     if config.compile or (config.compile is None and setup.ranks.device.type == "cuda"):
-        run.model.compile()
+        # Lengths differ from batch to batch: a graph for the first one's alone would be thrown away at once.
+        run.model.compile(dynamic=True)
     if state.initial is None:
         state.initial = _evaluate(run)
     steps = count(state.step) if setup.num_steps is None else range(state.step, setup.num_steps)
@@ -202,14 +205,12 @@ def _update(run: Run, window: Window, stop_asked: bool, seconds: float) -> Updat
         micro_losses.append(loss.detach())
         sums[:-2] += batch_sums(batch, parts)
     parameters = list(run.model.parameters())
-    for gradient in (parameter.grad for parameter in parameters):
-        if gradient is not None:
-            setup.ranks.sum(gradient)
+    setup.ranks.sum_all([parameter.grad for parameter in parameters if parameter.grad is not None])
     gradient_norm = clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
     set_learning_rate(run.optimizer, setup.rate(step, run.state.seconds))
     run.optimizer.step()
     run.optimizer.zero_grad()
-    return Update(step, setup.ranks.sum(sums), torch.stack(micro_losses), gradient_norm)
+    return Update(step, setup.ranks.sum(sums), torch.stack(micro_losses), gradient_norm, window.lengths)
 
 
 def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
@@ -233,9 +234,8 @@ def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
 def _refuse(setup: Setup, update: Update) -> None:
     sequence, first = setup.stretch(update.step)
     own = setup.own_rows()
-    lengths = select(sequence.rows(first, first + setup.config.batch_size), own)
     bad = (~update.micro_losses.isfinite()).nonzero().flatten().tolist()
-    groups = by_length(lengths, setup.rows_at_once(sequence))
+    groups = by_length(update.lengths[own], setup.rows_at_once(sequence))
     rows = own[groups[bad[0]]] if bad else own
     places = sorted(sequence.locate(first + int(row)) for row in rows)
     named = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
@@ -282,7 +282,7 @@ def _numbers(run: Run, clock: Clock) -> dict[str, Any]:
     return {
         "step": step,
         "steps": steps,
-        **metrics(torch.tensor(run.state.sums)),
+        **metrics(torch.tensor(run.state.sums, dtype=torch.float64)),
         "learning_rate": run.setup.rate(step - 1, run.state.seconds),
         **_speed(run, clock),
         "seconds_left": seconds_left,

@@ -95,12 +95,12 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def latest_checkpoint(output: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
-    return max(_checkpoints(output), default=None)
+    return next(reversed(_checkpoints(output)), None)
 
 
 def _checkpoints(output: Path) -> list[Path]:
     found = (output / "checkpoints").glob("step-*")
-    return sorted(path for path in found if not path.suffix)
+    return sorted((path for path in found if not path.suffix), key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def save_checkpoint(
@@ -121,7 +121,10 @@ def save_checkpoint(
     try:
         (partial / STATE).mkdir(parents=True)
         save_model(partial, **model)
-        torch.save(optimizer, partial / STATE / "optimizer.pt")
+        with (partial / STATE / "optimizer.pt").open("wb") as file:
+            torch.save(optimizer, file)
+            file.flush()
+            os.fsync(file.fileno())
         write_json(partial / STATE / "state.json", state)
         shutil.rmtree(path, ignore_errors=True)
         partial.rename(path)

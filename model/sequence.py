@@ -96,11 +96,13 @@ class Sequence:
         return [self.directory.row_groups[index] for index in chosen]
 
     def _ends_of_blocks(self, epoch: int) -> np.ndarray:
-        if epoch not in self._block_ends:
+        # `locate` may be asked for another epoch meanwhile by another thread than the loader.
+        known = self._block_ends
+        if epoch not in known:
             num_rows = self._group_rows[self._group_order(epoch)]
             ends = np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
-            self._block_ends = {epoch: ends}
-        return self._block_ends[epoch]
+            known = self._block_ends = {epoch: ends}
+        return known[epoch]
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))

@@ -18,7 +18,7 @@ from ..pipeline.errors import UserError
 from ..pipeline.seeding import stable_hash
 from ..pipeline.vocabulary import load_vocabulary
 from .bert import initialise
-from .checkpoint import load_weights, read_config, read_model, read_tokenizer
+from .checkpoint import read_config, read_model, read_tokenizer
 from .config import DEFAULT_STEPS, ModelConfig, PretrainConfig
 from .data import Batch, InstanceDirectory, open_instances, read_split, select
 from .device import find_device, uses_bf16
@@ -26,11 +26,13 @@ from .dynamic_masks import DynamicMasks
 from .evaluate import NUM_SUMS, evaluation_batches
 from .heads import BertForPreTraining
 from .optim import default_warmup, learning_rate, make_optimizer
-from .run import read_state
+from .run import STATE, read_state
 from .sequence import Sequence
 
 # How the work is done, not what it is: these may change when a run is resumed.
-FREE_OPTIONS = ("micro_batch_size", "evaluate_every", "checkpoint_every", "keep", "compile", "device")
+FREE_OPTIONS = (
+    *("micro_batch_size", "evaluate_every", "evaluation_rows", "checkpoint_every", "keep", "compile", "device"),
+)
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 # Where the budget is a time: the share that is warm-up, and the steps between lines of the log.
 WARMUP_SHARE = 0.1
@@ -49,6 +51,18 @@ class Ranks(NamedTuple):
         if self.num_ranks > 1:
             dist.all_reduce(values)
         return values
+
+    def sum_all(self, values: list[torch.Tensor]) -> None:
+        """Replace each of `values`, all of one dtype, by its sum over all ranks, in a single message."""
+        if self.num_ranks > 1:
+            flat = self.sum(torch.cat([value.flatten() for value in values]))
+            for value, part in zip(values, flat.split([value.numel() for value in values]), strict=True):
+                value.copy_(part.view_as(value))
+
+    def wait(self) -> None:
+        """Return when all ranks are here."""
+        # A GPU only puts the sum into its queue; asking for the result makes the CPU wait too.
+        self.sum(torch.zeros(1, device=self.device)).item()
 
 
 @dataclass
@@ -151,7 +165,14 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
             "--hours takes one directory of instances, as the steps are not known; train on the second one after the "
             "first, in a run of its own, with --checkpoint."
         )
+    if len(instances) == 1 and config.phase_shares != PretrainConfig.phase_shares:
+        raise UserError(
+            f"--phase-shares is {config.phase_shares}, but there is one directory of instances; leave it out."
+        )
     directories = [open_instances(path) for path in instances]
+    for directory in directories:
+        if config.objective == "mlm+nsp" and not directory.has_pairs:
+            raise UserError(f"{directory.path} was built with --pairing none: no next sentences; give --objective mlm.")
     if len({directory.tokenizer for directory in directories}) > 1:
         raise UserError(f"{instances[1]} was built with another vocabulary than {instances[0]}.")
     if not config.checkpoint:
@@ -178,14 +199,14 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
     num_steps = number_of_steps(config, [directory.mean_length for directory in directories])
     on_gpu = ranks.device.type == "cuda"
     held_out = read_split(open_instances(directories[-1].path, "validation"))
-    part = select(held_out, np.arange(ranks.rank, len(held_out), ranks.num_ranks))
+    part = select(held_out, np.arange(ranks.rank, min(len(held_out), config.evaluation_rows), ranks.num_ranks))
     tokenizer = read_tokenizer(directories[0].path)
     return Setup(
         config=config,
         output=output,
         ranks=ranks,
         phases=[_sequence(config, directory, tokenizer) for directory in directories],
-        phase_ends=[] if num_steps is None or len(directories) == 1 else [round(num_steps * config.phase_shares[0])],
+        phase_ends=[] if num_steps is None or len(directories) == 1 else [_first_phase(config, num_steps)],
         num_steps=num_steps,
         log_every=TIMED_LOG_EVERY if num_steps is None else max(1, min(100, num_steps // 200)),
         # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
@@ -211,6 +232,12 @@ def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | 
     return steps
 
 
+def _first_phase(config: PretrainConfig, num_steps: int) -> int:
+    if num_steps < 2:
+        raise UserError("Two directories of instances need two steps or more, but the budget is one; raise it.")
+    return min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
+
+
 def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> Sequence:
     masks = None
     if config.dynamic_masking != "none":
@@ -227,16 +254,27 @@ def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: d
 def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, State]:
     """Return model, optimiser and state: new, from another model's weights, or where the run was interrupted."""
     config = setup.config
-    model = read_model(config.checkpoint, _changes(config)) if config.checkpoint else _new_model(setup)
-    if checkpoint:
-        load_weights(model, checkpoint)
+    begun_from = checkpoint or config.checkpoint
+    model = read_model(begun_from, _changes(config)) if begun_from else _new_model(setup)
     model.to(setup.ranks.device).train()
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
-    if not checkpoint:
-        return model, optimizer, State()
-    optimizer_state, state = read_state(checkpoint)
-    optimizer.load_state_dict(optimizer_state)
-    return model, optimizer, State(**state)
+    return model, optimizer, _go_on(optimizer, checkpoint) if checkpoint else State()
+
+
+def _go_on(optimizer: AdamW, checkpoint: Path) -> State:
+    averages, state = read_state(checkpoint)
+    try:
+        optimizer.load_state_dict(averages)
+        fits = all(
+            value.shape in (parameter.shape, ())  # the latter is the number of steps
+            for parameter, values in optimizer.state.items()
+            for value in values.values()
+        )
+    except (KeyError, ValueError):
+        fits = False
+    if not fits:
+        raise UserError(f"{checkpoint}/{STATE} is of another model; delete {checkpoint} to go on from the one before.")
+    return State(**state)
 
 
 def _changes(config: PretrainConfig) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from clozeworks.model import data
@@ -94,6 +96,29 @@ def test_mistakes_are_named(tmp_path):
     wrong = replace(directory, vocab_size=20)
     with pytest.raises(UserError, match=r"holds token \d+, but its vocabulary has 20 tokens"):
         data.read_group(wrong, directory.row_groups[0])
+
+
+def test_parquet_of_others_under_our_manifest_is_named(tmp_path):
+    path = write_instances(tmp_path)
+    shard = path / "train-00000-of-00002.parquet"
+    table = pq.read_table(shard)
+    foreign = [table.drop_columns("masked_lm_ids"), table.replace_schema_metadata(), pa.table({"text": ["a b c"]})]
+    for other in foreign:
+        pq.write_table(other, shard)
+        with pytest.raises(UserError, match=r"train-00000-of-00002.parquet is no shard that `clozeworks build` wrote"):
+            data.open_instances(str(path))
+
+
+def test_labels_that_are_none_are_named(tmp_path):
+    path = write_instances(tmp_path, shards=1)
+    shard = path / "train-00000-of-00001.parquet"
+    table = pq.read_table(shard)
+    place = table.schema.get_field_index("next_sentence_label")
+    labels = pa.array([2] * len(table), pa.uint8())
+    pq.write_table(table.set_column(place, table.schema.field(place), labels), shard)
+    directory = data.open_instances(str(path))
+    with pytest.raises(UserError, match="holds a next-sentence label other than 0 and 1"):
+        data.read_group(directory, directory.row_groups[0])
 
 
 def test_a_shard_that_is_cut_off_or_gone_in_mid_run_is_named(tmp_path):

@@ -165,8 +165,8 @@ def test_micro_batches_do_not_change_the_result(instances, tmp_path):
 
 
 def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, monkeypatch):
-    def compile_without_code(model: BertForPreTraining) -> None:
-        torch.nn.Module.compile(model, backend="eager", fullgraph=True)
+    def compile_without_code(model: BertForPreTraining, **options: Any) -> None:
+        torch.nn.Module.compile(model, backend="eager", fullgraph=True, **options)
 
     monkeypatch.setattr(BertForPreTraining, "compile", compile_without_code)
     torch._dynamo.reset()
@@ -311,7 +311,9 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
 
 
 def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
-    summary = pretrain(make_config(steps=2, dynamic_masking="token"), [instances, instances], tmp_path)
+    summary = pretrain(
+        make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)), [instances, instances], tmp_path
+    )
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.to_dict() == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
     lines = card.text.splitlines()
@@ -362,6 +364,32 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         pretrain(make_config(), [instances, other], tmp_path / "third")
     with pytest.raises(UserError, match="shape cannot be changed"):
         PretrainConfig(**config, num_layers=3)
+
+
+def test_a_continued_run_goes_on_without_the_model_it_began_from(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path / "first")
+    config = PretrainConfig(
+        **{name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")},
+        checkpoint=str(tmp_path / "first"),
+    )
+    pretrain(config, [instances], tmp_path / "whole")
+    assert pretrain(config, [instances], tmp_path / "broken", interrupt_at(7))["status"] == "interrupted"
+    (tmp_path / "first" / "model.safetensors").unlink()
+    assert pretrain(config, [instances], tmp_path / "broken")["status"] == "finished"
+    assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_the_state_of_another_model_is_refused(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path, interrupt_at(3))
+    (checkpoint,) = (tmp_path / "checkpoints").glob("step-*")
+    path = checkpoint / "training_state" / "optimizer.pt"
+    state = torch.load(path, weights_only=True)
+    state["state"][3]["exp_avg"] = torch.zeros(7, 7)
+    fewer = {**state, "param_groups": state["param_groups"][:1]}
+    for wrong in (state, fewer):
+        torch.save(wrong, path)
+        with pytest.raises(UserError, match=r"step-0000004/training_state is of another model; delete .*step-0000004 "):
+            pretrain(make_config(), [instances], tmp_path)
 
 
 def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):

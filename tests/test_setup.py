@@ -1,5 +1,6 @@
 """Before the first step: budgets, learning rates, phases, and instances that do not fit."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def test_with_hours_the_rate_follows_the_clock(instances):
     [
         ({"steps": 0}, "--steps is 0, but must be above 0"),
         ({"hours": -1.0}, "--hours is -1"),
+        ({"hours": float("inf")}, "--hours is inf"),
+        ({"phase_shares": (1.0,)}, "must be two shares that add up to 1"),
+        ({"phase_shares": (0.5, 0.25, 0.25)}, "must be two shares that add up to 1"),
         ({"steps": 5, "hours": 1.0}, "--steps and --hours are both given"),
         ({"tokens": 5, "hours": 1.0}, "--tokens and --hours are both given"),
         ({"hours": 1.0, "warmup_steps": 9}, "with --hours a tenth of the time is the warm-up"),
@@ -83,6 +87,33 @@ def test_each_phase_begins_at_its_own_first_row(instances):
     setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
     phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.stretch, range(8))]
     assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
+
+
+def test_each_phase_has_a_step_or_is_refused(instances):
+    assert make_setup(instances, steps=3, phase_shares=(0.9, 0.1)).phase_ends == [2]
+    assert make_setup(instances, steps=3, phase_shares=(0.1, 0.9)).phase_ends == [1]
+    with pytest.raises(UserError, match="need two steps or more"):
+        make_setup(instances, steps=1, phase_shares=(0.9, 0.1))
+    with pytest.raises(UserError, match="but there is one directory of instances"):
+        open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
+
+
+def test_next_sentences_need_pairs(tmp_path):
+    path = write_instances(tmp_path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["config"]["pairing"] = "none"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="was built with --pairing none: no next sentences; give --objective mlm"):
+        open_directories(PretrainConfig(), [str(path)])
+    assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
+
+
+def test_the_ranks_share_the_rows_of_an_evaluation(instances):
+    directories = [open_instances(instances)]
+    for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
+        config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
+        setups = [set_up(config, directories, Path("unused"), Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
+        assert [sum(len(batch.input_ids_BL) for batch in setup.validation) for setup in setups] == sizes
 
 
 def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
