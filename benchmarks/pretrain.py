@@ -73,17 +73,11 @@ def main() -> None:
     directories = [data.open_instances(path) for path in arguments.instances]
     print_loaders(directories[0])
     work = [make_work(directory, arguments.rows) for directory in directories]
-    name = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
-    table = Table(
-        "model", "up to", "padding", Column("trainer", no_wrap=True), "ms", "real tokens/s", "ratio", title=name
-    )
-    for column in ("MFU", "peak GiB") if ON_GPU else ():
-        table.add_column(column)
+    positions = max(512, *(directory.max_length for directory in directories))
     for size in arguments.models.split(","):
-        positions = max(512, *(directory.max_length for directory in directories))
         config = ModelConfig.named(size, vocab_size=directories[0].vocab_size, max_position_embeddings=positions)
-        add_rows(table, config, work, arguments.rounds)
-    Console().print(table)
+        # A table for each, so that a later one that fails takes none of these with it.
+        Console().print(measure_trainers(config, work, arguments.rounds))
 
 
 def make_work(directory: data.InstanceDirectory, num_rows: int) -> Work:
@@ -93,12 +87,18 @@ def make_work(directory: data.InstanceDirectory, num_rows: int) -> Work:
     return Work(rows, [batch.to(DEVICE) for batch in batches])
 
 
-def add_rows(table: Table, config: ModelConfig, work: list[Work], rounds: int) -> None:
+def measure_trainers(config: ModelConfig, work: list[Work], rounds: int) -> Table:
+    device = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
+    title = f"{config.num_hidden_layers} x {config.hidden_size}, {device}"
+    columns = ("MFU", "peak GiB") if ON_GPU else ()
+    trainer_column = Column("trainer", no_wrap=True)
+    table = Table("up to", "padding", trainer_column, "ms", "real tokens/s", "ratio", *columns, title=title)
+    torch.compiler.reset()
     trainers = {"transformers": peer(config), "clozeworks": ours(config)}
     if ON_GPU:
         trainers |= {"transformers compiled": peer(config), "clozeworks compiled": ours(config)}
         for name in ("transformers compiled", "clozeworks compiled"):
-            trainers[name].model.compile(dynamic=True)
+            trainers[name].model.compile(dynamic=True)  # as `pretrain` does
     for part in work:
         for trainer in trainers.values():
             update(trainer, part)  # compiles, and allocates what is allocated once
@@ -107,12 +107,13 @@ def add_rows(table: Table, config: ModelConfig, work: list[Work], rounds: int) -
             seconds = {name: min(seconds[name], measure(trainer, part)) for name, trainer in trainers.items()}
         for name, taken in seconds.items():
             peer_seconds = seconds[name.replace("clozeworks", "transformers")]
-            table.add_row(*describe(config, part), name, *figures(config, part, taken, peer_seconds, trainers[name]))
+            table.add_row(*describe(part), name, *figures(config, part, taken, peer_seconds, trainers[name]))
+    return table
 
 
-def describe(config: ModelConfig, work: Work) -> tuple[str, ...]:
+def describe(work: Work) -> tuple[str, str]:
     padding = 1 - work.rows.lengths.sum() / sum(batch.input_ids_BL.numel() for batch in work.batches)
-    return f"{config.num_hidden_layers} x {config.hidden_size}", str(work.rows.lengths.max()), f"{padding:.1%}"
+    return str(work.rows.lengths.max()), f"{padding:.1%}"
 
 
 def figures(config: ModelConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer) -> list[str]:
