@@ -48,7 +48,8 @@ def live_line() -> Iterator[Report]:
         def report(numbers: Mapping[str, Any]) -> None:
             stage = str(numbers.get("stage", "training"))
             if stage not in bars:
-                bars[stage] = progress.add_task(stage, total=numbers["steps"], numbers="")
+                # A resumed run's first steps were not done just now, and must not count for the time left.
+                bars[stage] = progress.add_task(stage, total=numbers["steps"], completed=numbers["step"], numbers="")
             progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=_text(numbers))
 
         yield report

@@ -113,6 +113,9 @@ def pretrain(
     not finite, a batch that does not fit, and a full disk.
     """
     output = Path(output)
+    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(output.resolve()):
+        # With `overwrite` the model would be thrown away before it is read.
+        raise UserError(f"--checkpoint {config.checkpoint} lies in the --output {output}; give another --output.")
     directories = open_directories(config, instances)
     with full_disk_told(output), join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
@@ -236,10 +239,11 @@ def _refuse(setup: Setup, update: Update) -> None:
     own = setup.own_rows()
     bad = (~update.micro_losses.isfinite()).nonzero().flatten().tolist()
     groups = by_length(update.lengths[own], setup.rows_at_once(sequence))
-    rows = own[groups[bad[0]]] if bad else own
+    # Of another rank's loss, and of the gradient, it is only known that they come from this batch.
+    rows = own[groups[bad[0]]] if bad else range(setup.config.batch_size)
     places = sorted(sequence.locate(first + int(row)) for row in rows)
     named = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
-    what = "loss" if bad else "gradient"
+    what = "gradient" if update.sums[:2].isfinite().all() else "loss"
     raise UserError(
         f"The {what} is not finite at step {update.step + 1}, on rows among {named} of {sequence.directory.path}; "
         "lower --learning-rate or look at these rows. The last checkpoint stays."

@@ -48,10 +48,15 @@ def claim(
     if overwrite and path.exists():
         _remove(output, own_files)
     if not path.exists():
-        if output.exists() and any(path.suffix != ".partial" for path in output.iterdir()):
-            raise UserError(f"{output} is not empty and holds no run; give another --output.")
-        output.mkdir(parents=True, exist_ok=True)
-        write_json(path, identity)
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            if any(path.suffix != ".partial" for path in output.iterdir()):
+                raise UserError(f"{output} is not empty and holds no run; give another --output.")
+            write_json(path, identity)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            raise UserError(
+                f"{output} cannot be made or written to ({error.strerror}); give another --output."
+            ) from None
     stored = json.loads(path.read_text(encoding="utf-8"))
     names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
     if names:

@@ -366,6 +366,22 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         PretrainConfig(**config, num_layers=3)
 
 
+def test_a_run_does_not_continue_from_itself(instances, tmp_path):
+    pretrain(make_config(steps=1), [instances], tmp_path)
+    for checkpoint in (tmp_path, tmp_path / "checkpoints" / "best"):
+        with pytest.raises(UserError, match="lies in the --output"):
+            pretrain(PretrainConfig(checkpoint=str(checkpoint)), [instances], tmp_path, overwrite=True)
+    assert read_model(tmp_path)
+
+
+def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/nowhere")):
+        with pytest.raises(UserError, match="cannot be made or written to"):
+            pretrain(make_config(steps=1), [instances], output)
+    assert (tmp_path / "file").read_text() == ""
+
+
 def test_a_continued_run_goes_on_without_the_model_it_began_from(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config = PretrainConfig(
