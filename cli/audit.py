@@ -1,11 +1,12 @@
 """``clozeworks audit``."""
 
 import json
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pipeline.errors import UserError
 from .made import Made
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ def audit(ctx: click.Context, instances: str, other: str | None, report: str | N
     A second directory, OTHER, is set beside the first.
     """
     audits = {directory: _measure(directory) for directory in (instances, other) if directory}
-    if report:
-        _write_report(report, audits)
     if as_json:
         click.echo(json.dumps({directory: measured.to_json() for directory, measured in audits.items()}, indent=1))
     else:
         _print(audits)
+    if report:
+        _write_report(report, audits)
     failed = [check for measured in audits.values() for check in measured.failed]
     if failed:
         click.echo(f"Out of tolerance: {', '.join(sorted({check.name for check in failed}))}.", err=True)
@@ -57,7 +58,7 @@ def _print(audits: dict[str, Any]) -> None:
 
     table = Table("check", box=None, pad_edge=False, header_style="bold")
     for directory in audits:
-        table.add_column(escape(directory) if len(audits) > 1 else "measured")
+        table.add_column(escape(directory) if len(audits) > 1 else "measured", overflow="fold")
         table.add_column("asked")
         table.add_column("")
     by_name: dict[str, dict[str, Any]] = {}
@@ -72,6 +73,7 @@ def _print(audits: dict[str, Any]) -> None:
 
 
 def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
+    from ..pipeline import storage
     from ..pipeline.decode import first_rows
     from ..pipeline.report import render_report
     from ..pipeline.stage import read_manifest
@@ -83,4 +85,8 @@ def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
     page = render_report(
         audits[first], rows, read_vocabulary(first), audits[other] if other else None, names=(first, other or "")
     )
-    Path(path).write_text(page, encoding="utf-8")
+    try:
+        with storage.write_atomically(path, os.path.dirname(path) or ".") as file:
+            file.write(page.encode())
+    except OSError as error:
+        raise UserError(f"--report {path} cannot be written: {error.strerror or error}.") from None

@@ -13,7 +13,9 @@ NUM_WARNINGS = 3
 
 @click.command()
 @click.argument("documents")
-@click.option("--vocab", required=True, metavar="VOCAB", help="Directory of the vocabulary, or a vocab.txt.")
+@click.option(
+    "--vocab", required=True, metavar="VOCAB", help="Directory of the vocabulary, or a vocab.txt or tokenizer.json."
+)
 @click.option("--output", required=True, metavar="INSTANCES", help="Directory to write the instances to.")
 @config_options(BuildConfig, RunOptions)
 @click.pass_context

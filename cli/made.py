@@ -22,10 +22,10 @@ def print_made(made: list[Made]) -> None:
     """Print a table of what the commands made to standard output."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console()
-    table = Table("stage", "what", "", box=None, pad_edge=False, header_style="bold")
+    table = Table("stage", "what", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold")
     for entry in made:
         table.add_row(f"[bold]{entry.command}[/]", "where", escape(entry.where))
         for what, value in entry.rows:

@@ -14,7 +14,14 @@ STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random
 
 @click.command()
 @click.argument("directory")
-@click.option("-n", "num_rows", default=5, show_default=True, help="Number of documents or instances to show.")
+@click.option(
+    "-n",
+    "num_rows",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Number of documents or instances to show.",
+)
 @click.option("--split", default="train", show_default=True, help="Which split to show: train or validation.")
 def show(directory: str, num_rows: int, split: str) -> None:
     """Show documents or instances of DIRECTORY as text to read.

@@ -18,7 +18,7 @@ NUM_CHARACTERS = 20
     "--compare",
     multiple=True,
     metavar="OTHER",
-    help="Measure this vocabulary on the same documents (a directory or a vocab.txt); may be given several times.",
+    help="Measure this vocabulary too (a directory, a vocab.txt or tokenizer.json); may be given several times.",
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context

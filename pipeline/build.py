@@ -44,8 +44,9 @@ ROW_GROUP_ROWS = 1 << 14
 def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> dict[str, Any]:
     """Write the instances of a directory of documents to `output` and return the manifest.
 
-    `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt``. A finished
-    directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
+    `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt`` or
+    ``tokenizer.json``. A finished directory of the same configuration is left as it is. Raise `UserError` for a mistake
+    of the user.
     """
     prepare(options, output)
     corpus = read_manifest(documents, "ingest")

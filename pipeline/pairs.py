@@ -19,7 +19,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .balance import balanced_labels, exchange, match_across_documents, match_to_fit
+from .balance import (
+    LENGTH_AUC_TOLERANCE,
+    Z_JUDGED,
+    auc_of,
+    balanced_labels,
+    exchange,
+    match_across_documents,
+    match_to_fit,
+)
 from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
 from .config import BuildConfig
 from .errors import UserError
@@ -76,12 +84,18 @@ class Pairs:
                 f"one document holds {self.largest_document:.0%} of the tokens, so {self.unexchanged} of {len(self)} "
                 "pairs found no segment of another document and became IsNext"
             )
-        if 2 * self.forced > len(self):
+        if 2 * self.forced > len(self) or (self.forced and self._length_tells()):
             return (
-                f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext; "
-                "documents of one sentence are better built with --pairing none"
+                f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext, so that their "
+                "number or length tells the label; documents of one sentence are better built with --pairing none"
             )
         return None
+
+    def _length_tells(self) -> bool:
+        lengths = self.a_length + self.b_length
+        most = int(lengths.max(initial=0)) + 1
+        auc, error = auc_of(np.stack([np.bincount(lengths[self.label == label], minlength=most) for label in (0, 1)]))
+        return abs(auc - 0.5) > max(LENGTH_AUC_TOLERANCE, Z_JUDGED * error)
 
 
 def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:

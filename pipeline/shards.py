@@ -80,7 +80,7 @@ def read_documents(path: str, *columns: str) -> pa.Table:
         with storage.open_input(path) as source, pq.ParquetFile(source) as file:
             if missing := [name for name in columns if name not in file.schema_arrow.names]:
                 raise KeyError(missing[0])
-            table = file.read(list(columns))
+            table = file.read(list(columns), use_threads=False)
         return table.cast(pa.schema([DOCUMENTS.field(name) for name in columns])).combine_chunks()
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         is_missing = isinstance(error, KeyError)

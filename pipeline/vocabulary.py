@@ -79,7 +79,7 @@ class Vocabulary:
     @cached_property
     def is_ordinary(self) -> np.ndarray:
         """Which tokens can stand for text, bool [vocab_size]: none of [MASK], [unused7] and their like."""
-        return np.array([not (len(token) > 2 and token[0] == "[" and token[-1] == "]") for token in self.tokens])
+        return np.array([_is_ordinary(token) for token in self.tokens])
 
     @cached_property
     def continues(self) -> np.ndarray:
@@ -188,7 +188,8 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
     longest = sorted(occurring.tolist(), key=lambda i: (-len(vocabulary.tokens[i].removeprefix("##")), i))
-    rarest = occurring[np.argsort(token_counts[occurring], kind="stable")]
+    # Of equally rare ones, those learned last: words say more than the single characters in front.
+    rarest = occurring[np.lexsort((-occurring, token_counts[occurring]))]
     return {
         "num_words": num_words,
         "num_distinct_words": words.num_rows,
@@ -199,6 +200,10 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
         "longest_tokens": [vocabulary.tokens[i] for i in longest[:_NUM_EXAMPLES]],
         "rarest_tokens": [(vocabulary.tokens[i], int(token_counts[i])) for i in rarest[:_NUM_EXAMPLES]],
     }
+
+
+def _is_ordinary(token: str) -> bool:
+    return not (len(token) > 2 and token[0] == "[" and token[-1] == "]")
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:
@@ -241,6 +246,8 @@ def _check_tokens(tokens: Sequence[str], where: str) -> None:
     missing = [token for token in SPECIAL_TOKENS if token not in set(tokens)]
     if missing:
         raise UserError(f"{where} has no {' '.join(missing)}; a BERT vocabulary must have {' '.join(SPECIAL_TOKENS)}.")
+    if not any(map(_is_ordinary, tokens)):
+        raise UserError(f"{where} has only special tokens; no text can be written in them.")
 
 
 def _parse_json(content: bytes, where: str) -> dict[str, Any]:
@@ -256,15 +263,18 @@ def _parse_json(content: bytes, where: str) -> dict[str, Any]:
 def _from_tokenizer_json(content: bytes, where: str) -> Vocabulary:
     tokenizer = _parse_json(content, where)
     _check_wordpiece(tokenizer, where)
-    ids = dict(tokenizer["model"]["vocab"])
-    for added in tokenizer.get("added_tokens") or []:
-        ids.setdefault(added["content"], added["id"])
-    tokens = sorted(ids, key=ids.__getitem__)
+    try:
+        ids: dict[str, int] = dict(tokenizer["model"]["vocab"])
+        for added in tokenizer.get("added_tokens") or []:
+            ids.setdefault(added["content"], added["id"])
+        tokens = sorted(ids, key=ids.__getitem__)
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{where}: model.vocab or added_tokens does not give each token its id.") from None
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise UserError(f"{where}: the ids of its {len(tokens)} tokens are not 0 to {len(tokens) - 1}, each once.")
     _check_tokens(tokens, where)
     normalizer = tokenizer["normalizer"]
-    return Vocabulary(tuple(tokens), _normalization(normalizer["lowercase"], normalizer.get("strip_accents")))
+    return Vocabulary(tuple(tokens), _normalization(normalizer.get("lowercase", True), normalizer.get("strip_accents")))
 
 
 def _check_wordpiece(tokenizer: dict[str, Any], where: str) -> None:
@@ -280,7 +290,7 @@ def _check_wordpiece(tokenizer: dict[str, Any], where: str) -> None:
         "pre_tokenizer": {"type": "BertPreTokenizer"},
     }
     for part, fields in expected.items():
-        found = tokenizer.get(part) or {}
+        found = tokenizer[part] if isinstance(tokenizer.get(part), dict) else {}
         for name, value in fields.items():
             if found.get(name) != value:
                 raise UserError(

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.pipeline.audit import Audit, auc_of, audit_instances, wilson_interval
+from clozeworks.cli.main import main
+from clozeworks.pipeline.audit import Audit, audit_instances, wilson_interval
+from clozeworks.pipeline.balance import auc_of
 from clozeworks.pipeline.chunks import Corpus
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
@@ -17,7 +19,7 @@ from clozeworks.pipeline.instances import build_instances, parquet_options
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.tokenize import Normalization
-from clozeworks.pipeline.vocabulary import SPECIAL_TOKENS, Vocabulary
+from clozeworks.pipeline.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
 from sklearn.metrics import roc_auc_score
 
 VOCABULARY = Vocabulary(
@@ -64,6 +66,16 @@ def spoil(directory: Path, manifest: dict, fault) -> None:
     pq.write_table(pa.Table.from_pylist(rows, instances_schema(len(VOCABULARY))), path, row_group_size=1000)
 
 
+def write_directory(directory: Path, manifest: dict) -> str:
+    """Write beside the shards what else a directory of instances holds."""
+    for shard in manifest["shards"]:
+        shard["bytes"] = (directory / shard["name"]).stat().st_size
+    (directory / "manifest.json").write_text(json.dumps({"stage": "build", **manifest}))
+    for name, content in vocabulary_files(VOCABULARY).items():
+        (directory / name).write_bytes(content)
+    return str(directory)
+
+
 def failed(audited: Audit) -> set[str]:
     return {check.name for check in audited.failed}
 
@@ -87,6 +99,14 @@ def test_any_length_and_rate_that_was_asked_passes(tmp_path, max_length, mask_ra
     assert failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate))) == set()
 
 
+def test_the_parts_of_a_text_in_order_need_not_be_of_equal_length(tmp_path):
+    audited = audit(tmp_path, build(tmp_path, pairing="sop", max_length=16))
+    checks = {check.name: check for check in audited.checks}
+    assert abs(checks["AUC of length of A for the label"].value - 0.5) > 0.05
+    assert checks["AUC of row length for the label"].verdict == "ok"
+    assert failed(audited) == set()
+
+
 def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
     manifest = build(tmp_path, 20)
     manifest["shards"][0]["source_tokens"] = {"books": 100, "enwiki": 300}
@@ -100,6 +120,10 @@ def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
 def set_labels(rows, share: float = 0.1):
     for row in rows[: int(share * len(rows))]:
         row["next_sentence_label"] = 1 - row["next_sentence_label"]
+
+
+def wrong_label(rows):
+    rows[11]["next_sentence_label"] = 1 - rows[11]["next_sentence_label"]
 
 
 def mask_separator(rows):
@@ -215,6 +239,13 @@ def test_a_planted_fault_is_named(tmp_path, fault, named):
     assert named in failed(audit(tmp_path, manifest))
 
 
+def test_a_single_wrong_label_is_named(tmp_path):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, wrong_label)
+    named = failed(audit(tmp_path, manifest))
+    assert len(named & {"NotNext pairs within one document", "IsNext pairs across documents"}) == 1
+
+
 def test_labels_out_of_balance_are_named(tmp_path):
     manifest = build(tmp_path)
 
@@ -286,3 +317,43 @@ def test_auc_is_that_of_scikit_learn():
 def test_wilson_interval_is_that_of_the_literature():
     # Newcombe (1998), Statistics in Medicine 17, table I: 15 of 148, 95 %.
     assert wilson_interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+
+
+def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    small, spans = tmp_path / "small", tmp_path / "spans"
+    for directory, masking in ((small, "token"), (spans, "span")):
+        directory.mkdir()
+        write_directory(directory, build(directory, masking=masking))
+    main(["audit", str(small), "--json"])
+    measured = json.loads(capsys.readouterr().out)
+    assert measured[str(small)]["ok"]
+    report = tmp_path / "new" / "report.html"
+    main(["audit", str(small), str(spans), f"--report={report}"])
+    table = capsys.readouterr().out
+    assert "words masked only in part" in table
+    assert f"{report}\n" in table.replace(" ", "")
+    assert str(small) in report.read_text()
+    assert str(spans) in report.read_text()
+
+
+def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, capsys):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, mask_separator)
+    directory = write_directory(tmp_path, manifest)
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, "--json"])
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert not json.loads(captured.out)[directory]["ok"]
+    assert captured.err.startswith("Out of tolerance: masks on [CLS] or [SEP], ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_report_that_cannot_be_written_is_told_in_a_line(tmp_path, capsys):
+    directory = write_directory(tmp_path, build(tmp_path, 20))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, f"--report={tmp_path}"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"Error: --report {tmp_path} cannot be written: ")
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))

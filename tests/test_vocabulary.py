@@ -163,6 +163,10 @@ def changed_json(part: str, name: str, value: object) -> dict[str, bytes]:
         (changed_json("normalizer", "handle_chinese_chars", False), "normalizer.handle_chinese_chars is False"),
         (changed_json("pre_tokenizer", "type", "Whitespace"), "pre_tokenizer.type is 'Whitespace'"),
         (changed_json("model", "vocab", {"[PAD]": 0, "a": 99}), "ids of its"),
+        (changed_json("model", "vocab", 5), "does not give each token its id"),
+        (changed_json("model", "vocab", {"[PAD]": 0, "a": None}), "does not give each token its id"),
+        ({"tokenizer.json": b'{"model": "WordPiece"}'}, "model.type is None"),
+        (as_vocab_txt(*SPECIALS, "[unused0]"), "only special tokens"),
     ],
 )
 def test_bad_files_are_refused(files, message):
@@ -221,7 +225,7 @@ def test_fertility_report():
     assert report["tokens_per_word"] == 10 / 8
     assert report["unknown_share"] == 1 / 10
     assert report["longest_tokens"] == ["cafe", "s", "##s"]
-    assert report["rarest_tokens"] == [("cafe", 2), ("##s", 2), ("s", 5)]
+    assert report["rarest_tokens"] == [("##s", 2), ("cafe", 2), ("s", 5)]
     assert report["num_tokens_absent"] == len(PIECES) - 3
     json.dumps(report)
 
