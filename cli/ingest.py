@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
+from ..pipeline.tally import name_counts
 from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
 
@@ -37,9 +38,9 @@ def _warn(manifest: dict[str, Any]) -> None:
     """Say what was left out, and what kept the work from being shared out."""
     counts, bad = manifest["counts"], manifest["bad"]
     if bad:
-        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in bad.items())
-        first = next(iter(bad))
-        warn(f"bad input was left out: {reasons}; for instance {manifest['examples'][first][0]}")
+        reason = min(bad, key=lambda reason: (-bad[reason], reason))
+        first = f"{reason.replace('_', ' ')} at {manifest['examples'][reason][0]}"
+        warn(f"bad input: {name_counts(bad)}; for instance {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest["examples"]["files_of_unknown_format"])
         warn(f"{num_files:,} files in no known format were left out, for instance {names}; --format says what they are")

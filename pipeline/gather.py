@@ -71,8 +71,7 @@ def plan_shards(
     """
     num_documents = sum(record["documents"] for record in settled)
     if num_documents < MIN_VALIDATION_DOCUMENTS + 2:
-        needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
-        raise UserError(f"The sources hold {num_documents} documents; {needed}.")
+        raise UserError(_too_few(num_documents, scattered, settled))
     validation_bytes, *bucket_bytes = _bucket_bytes(scattered, settled)
     lowest = sorted(value for record in settled for value in record["lowest_validation_hashes"])
     last_for_validation = lowest[MIN_VALIDATION_DOCUMENTS - 1]
@@ -88,6 +87,18 @@ def plan_shards(
     validation = make(split="validation", index=0, count=1, buckets=range(0))
     costs = [*(sum(bucket_bytes[run.start : run.stop]) for run in runs), validation_bytes]
     return [_gather_unit(each, cost) for each, cost in zip([*train, validation], costs, strict=True)]
+
+
+def _too_few(num_documents: int, scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> str:
+    """Say that there are too few documents, and where the others went."""
+    num_read, num_short = (
+        sum(record["tally"]["counts"].get(name, 0) for record in scattered)
+        for name in ("documents_read", "documents_too_short")
+    )
+    num_equal = sum(record["left_out"] for record in settled)
+    needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
+    gone = f"{num_short:,} are too short (--min-characters, --min-sentences) and {num_equal:,} repeat others"
+    return f"The sources hold {num_documents} documents; {needed}. Of {num_read:,} read, {gone}."
 
 
 def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:

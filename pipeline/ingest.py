@@ -140,7 +140,7 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Work:
     inputs, left_out = find_inputs(sources, output, config)
     units = [
         Unit(name=name, cost=planned.num_bytes, payload=(name, planned.ranges))
-        for index, planned in enumerate(plan_units(inputs))
+        for index, planned in enumerate(plan_units(inputs, config))
         for name in [f"range-{index:05d}"]
     ]
     with ThreadPoolExecutor(NUM_READERS) as pool:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from . import storage
 from .errors import UserError
-from .tally import Tally
+from .tally import Tally, name_counts
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
@@ -175,7 +175,8 @@ def manifest_head(
 def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["new", "begun", "finished"]:
     """Tell how far the work of `head` is in the directory `path`; change nothing.
 
-    Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`.
+    Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`, or other work of
+    which nothing is done: most often the same command with a mistake that was told at once.
     """
     found = _read_json(storage.join(path, MANIFEST))
     begun = found or _read_json(storage.join(path, PLAN))
@@ -184,6 +185,9 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
     if begun is None or overwrite:
         return "new"
     if differences := _differences(begun, head, with_versions=found is None):
+        if found is None and not _has_records(path):
+            _refuse_foreign(path)
+            return "new"
         raise UserError(f"{path} holds other work: {'; '.join(differences)}. Use another --output, or --overwrite.")
     if found and (damage := _damage(path, found)):
         raise UserError(f"{damage}: --overwrite makes all of {path} anew.")
@@ -276,6 +280,12 @@ def _refuse_foreign(path: str) -> None:
         raise UserError(f"{path} holds files that are no work of this stage ({names[0]}, …): give another --output.")
 
 
+def _has_records(path: str) -> bool:
+    """Tell whether a unit of work is done in an unfinished directory."""
+    plan = storage.join(path, PLAN)
+    return any(name.endswith(".json") and name != plan for name in storage.find_files(storage.join(path, WORK)))
+
+
 def _remove_outputs(path: str) -> None:
     """Empty a directory of other work; its manifest goes last, so that a kill leaves what can be told from foreign."""
     for name in storage.file_sizes(path):
@@ -296,6 +306,8 @@ def gather_tallies(records: Sequence[dict[str, Any]], max_bad: float, seen: str)
     num_bad = sum(total.bad.values())
     num_all = num_bad + total.counts[seen]
     if num_bad > max_bad * num_all:
-        share = f"{num_bad} of {num_all} inputs are bad, more than --max-bad {max_bad} allows"
-        raise UserError(f"{share}; the first: {total.first_bad()}.")
+        share = (
+            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows"
+        )
+        raise UserError(f"{share}; the first: {total.first_bad()}. Mend the input, or raise --max-bad to go on.")
     return total

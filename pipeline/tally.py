@@ -1,6 +1,7 @@
 """Counters of one unit of work: what was seen, what was left out on purpose, what was bad."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 MAX_EXAMPLES = 3
@@ -57,3 +58,13 @@ class Tally:
             "bad": dict(sorted(self.bad.items())),
             "examples": dict(sorted(self.examples.items())),
         }
+
+
+def name_counts(counts: Mapping[str, int]) -> str:
+    """Return named counts for people, the most first.
+
+    >>> name_counts({"empty_file": 1, "cut_off_page": 1_200})
+    '1,200 x cut off page, 1 x empty file'
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} x {name.replace('_', ' ')}" for name, count in ordered)

@@ -94,7 +94,7 @@ def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path:
     main(["ingest", str(source), "--output", f"{tmp_path}/out", "--workers=1", "--max-bad=0.2"])
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "Warning: bad input was left out: 1 empty file; for instance texts/none.txt.",
+        "Warning: bad input: 1 x empty file; for instance empty file at texts/none.txt.",
         "Warning: 1 files in no known format were left out, for instance texts/cover.jpg; --format says what they are.",
     ]
     assert "empty file at texts/none.txt" in fails(

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ CORPUS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "corp
 INGEST = IngestConfig(shards=3, validation_share=0.05)
 VOCAB = VocabConfig(size=4000)
 BUILD = BuildConfig(duplicates=2)
+NUM_RANGES = 8  # into which ingest cuts the corpus
 IN_THREADS = ("--direct_running_mode=multi_threading",)
 
 
@@ -68,21 +70,43 @@ def test_a_killed_stage_resumes_to_the_same_bytes(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
-    command, arguments, phases = STAGES[stage]
     output = tmp_path / stage
-    arguments = [argument.replace("{made}", str(made)) for argument in arguments]
-    script = "from clozeworks.cli.main import main; main()"
-    typed = [sys.executable, "-c", script, command, *arguments, f"--output={output}", "--workers=2"]
-    for phase in phases:
-        kill_after_first_unit(typed, output, phase)
+    typed = typed_command(stage, made, output, workers=2)
+    for phase in STAGES[stage][2]:
+        kill(typed, output, f"{phase}/*.json", num_records=1)
     subprocess.run(typed, check=True, capture_output=True)
     assert digests(output) == digests(made / stage)
 
 
-def kill_after_first_unit(typed: list[str], output: Path, phase: str) -> None:
+def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    output = tmp_path / "documents"
+    typed = typed_command("documents", made, output, workers=3)
+    moments = random.Random(3)
+    for num_records in sorted(moments.sample(range(NUM_RANGES), 3)):
+        kill(typed, output, "*/*.json", num_records, delay_s=moments.random())
+    subprocess.run(typed, check=True, capture_output=True)
+    assert digests(output) == digests(made / "documents")
+
+
+def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[str]:
+    command, arguments, _ = STAGES[stage]
+    arguments = [argument.replace("{made}", str(made)) for argument in arguments]
+    script = "from clozeworks.cli.main import main; main()"
+    return [sys.executable, "-c", script, command, *arguments, f"--output={output}", f"--workers={workers}"]
+
+
+def kill(typed: list[str], output: Path, pattern: str, num_records: int, delay_s: float = 0) -> None:
+    """Run a command until so many records, or none but a plan, lie in its output, and `delay_s` longer."""
     process = subprocess.Popen(typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not list((output / ".work" / phase).glob("*.json")):
+    work = output / ".work"
+    while process.poll() is None and not (
+        (work / "plan.json").exists() and len(list(work.glob(pattern))) >= num_records
+    ):
         time.sleep(0.005)
+    time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (output / "manifest.json").exists()

@@ -86,7 +86,7 @@ def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[s
     """Return the sources of the documents that sources hold, counted."""
     inputs, _ = find_inputs(sources, "/nowhere/out", config)
     tally = Tally()
-    parts = [part for unit in plan_units(inputs) for part in unit.ranges]
+    parts = [part for unit in plan_units(inputs, config) for part in unit.ranges]
     return Counter(document.source for part in parts for document in read_range(part, config, tally)), tally
 
 
@@ -151,7 +151,7 @@ def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     for number in range(200):
         write(tmp_path / "all" / f"small-{number}.txt", TEXT * 20)
     inputs, _ = find_inputs([f"{tmp_path}/all"], f"{tmp_path}/out", AUTO)
-    units = plan_units(inputs)
+    units = plan_units(inputs, AUTO)
     ranges: list[Any] = [part for unit in units for part in unit.ranges]
     assert len(set(ranges)) == len(ranges)
     assert {part.name for part in ranges} == {entry.name for entry in inputs}

@@ -79,9 +79,18 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
 
 
 def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
-    open_build(tmp_path)
+    open_build(tmp_path)[0].write_record("build", "a", {})
     with pytest.raises(UserError, match="numpy is 1 there and 2 here"):
         open_stage(str(tmp_path), head_of(numpy="2"), False)
+
+
+def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
+    open_build(tmp_path)
+    directory, manifest = open_build(tmp_path, BuildConfig(seed=7))
+    assert manifest is None
+    directory.write_record("build", "a", {})
+    with pytest.raises(UserError, match="seed is 7 there and 0 here"):
+        open_build(tmp_path)
 
 
 def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
@@ -145,7 +154,7 @@ def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
 def test_too_much_bad_input_fails_the_stage():
     record = {"tally": {"counts": {"read": 8}, "bad": {"torn": 2}, "examples": {"torn": ["dump: page 3"]}}}
     assert gather_tallies([record], 0.2, "read").bad["torn"] == 2
-    with pytest.raises(UserError, match="torn at dump: page 3"):
+    with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise --max-bad"):
         gather_tallies([record], 0.1, "read")
 
 

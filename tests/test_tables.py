@@ -26,7 +26,7 @@ def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -
 
 
 def read(path: Path, tally: Tally, text_column: str = "text") -> Iterator[RawDocument]:
-    for part in plan_table_ranges(str(path), "data/part.parquet", opened):
+    for part in plan_table_ranges(str(path), "data/part.parquet", opened, text_column):
         yield from read_table(part, opened, tally, text_column)
 
 

@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import json
 import io
 import lzma
 import random
@@ -340,9 +341,11 @@ def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
     main(["ingest", f"{source}/xwiki-*", f"--output={tmp_path / 'out'}", "--workers=1", "--max-bad=0.5"])
     said = capsys.readouterr()
     warnings = said.err.splitlines()
-    assert "1 corrupt bz2 stream" in warnings[0] and "1 cut off page" in warnings[0] and "1 invalid utf8" in warnings[0]
+    assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
     assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
     assert warnings[1].startswith("Warning: 1 .bz2 files are a single stream, which only one worker can read")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["examples"]["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]
     shards = [pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")]
     found = sorted(doc_id for shard in shards for doc_id in shard["doc_id"].to_pylist())
     assert found == sorted(f"testwiki:{number}" for number in (1, 2, 10, 11, 20, 30, 40))

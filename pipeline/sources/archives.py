@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from .. import storage
 from ..tally import Tally
 from .books import read_book
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
 from .lines import is_compressed, open_decompressed, without_compression
-from .records import InputRange, RawDocument
+from .records import Documents, InputRange, RawDocument
 from .tar_headers import Forward, ForwardStream, walk_tar
 
 FORMAT = "archive"
@@ -77,7 +77,7 @@ def read_archive(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
     tally: Tally,
-    documents: Literal["auto", "file", "blank-line", "line"] = "auto",
+    documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of the text members of a range of an archive, in the order in which they lie there.
 
@@ -122,7 +122,7 @@ def _read_text(
     text: Bounded,
     place: str,
     tally: Tally,
-    documents: Literal["auto", "file", "blank-line", "line"],
+    documents: Documents,
 ) -> Iterator[RawDocument]:
     """Yield the documents of one member; their ids begin with `place`, the member's name with the archive's."""
     source = InputRange(path=place, name=without_compression(place), format="text")

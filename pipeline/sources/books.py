@@ -22,14 +22,14 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, cast
 
 from ..sentences import SENTENCE_ENDS, ends_sentence
 from ..tally import Tally
 from . import gutenberg
 from .expansion import decompressed
 from .gutenberg import Block
-from .records import InputRange, RawDocument
+from .records import Documents, InputRange, RawDocument
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
@@ -64,7 +64,7 @@ def read_book(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
     tally: Tally,
-    documents: Literal["auto", "file", "blank-line", "line"] = "auto",
+    documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (the whole file, whatever the range says).
 

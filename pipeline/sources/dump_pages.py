@@ -7,14 +7,12 @@ split give every page exactly once, with no index.
 
 import bz2
 import codecs
-import gzip
-import lzma
 import re
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..tally import Tally
+from .lines import DAMAGE, decompressed_blocks, is_failure
 from .records import InputRange
 
 READ_BYTES = 1 << 20
@@ -53,7 +51,7 @@ def read_pages(part: InputRange, file: BinaryIO, encoding: str, tally: Tally) ->
     blocks = _blocks(part, file, stop, tally)
     if whole:
         blocks = _transcode(blocks, encoding)
-    yield from _split_pages(blocks, part.name, tally)
+    yield from _split_pages(blocks, part, tally)
 
 
 def read_head(part: InputRange, file: BinaryIO) -> bytes:
@@ -107,13 +105,12 @@ def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
 
 def _compressed_blocks(part: InputRange, file: BinaryIO, tally: Tally) -> Blocks:
     file.seek(0)
-    opener = gzip.open if part.name.lower().endswith(".gz") else lzma.open
     try:
-        with opener(file) as opened:
-            # One raw read at a time: an error then costs nothing of what was decompressed before it.
-            while block := opened.read1(READ_BYTES):
-                yield True, block
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        for block in decompressed_blocks(file, part.name):
+            yield True, block
+    except DAMAGE as error:
+        if is_failure(error):
+            raise
         tally.skip("corrupt_file", f"{part.name}: {error}")
 
 
@@ -190,12 +187,11 @@ def _transcode(blocks: Blocks, encoding: str) -> Blocks:
         yield own, decoder.decode(block).encode("utf-8", "replace")
 
 
-def _split_pages(blocks: Blocks, name: str, tally: Tally) -> Iterator[tuple[bytes, str]]:
+def _split_pages(blocks: Blocks, part: InputRange, tally: Tally) -> Iterator[tuple[bytes, str]]:
     """Yield each page that begins in bytes of the range's own."""
     buffer = b""
     searched = num_pages = 0
     own_end: int | None = None
-    where = f"{name}: start of the range"
     for own, block in blocks:
         if not own and own_end is None:
             own_end = len(buffer)
@@ -208,11 +204,10 @@ def _split_pages(blocks: Blocks, name: str, tally: Tally) -> Iterator[tuple[byte
             # A page that was cut off by damage in the file is followed by the beginning of another.
             first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
             if first < last:
-                tally.skip("cut_off_page", f"after {where}")
+                tally.skip("cut_off_page", _place(part, num_pages + 1))
             if last >= 0 and (own_end is None or last < own_end):
                 num_pages += 1
-                where = f"{name}: page {num_pages} of the range"
-                yield buffer[last:end], where
+                yield buffer[last:end], _place(part, num_pages)
             begin = end
             if not own:
                 return
@@ -221,10 +216,15 @@ def _split_pages(blocks: Blocks, name: str, tally: Tally) -> Iterator[tuple[byte
         if own_end is not None and (own_end := own_end - num_bytes + len(buffer)) <= 0:
             return
         if len(buffer) > MAX_PAGE_BYTES:
-            tally.skip("oversized_page", f"after {where}")
+            tally.skip("oversized_page", _place(part, num_pages + 1))
             buffer, searched = b"", 0
     if _PAGE_OPEN in buffer:
-        tally.skip("cut_off_page", f"after {where}")
+        tally.skip("cut_off_page", _place(part, num_pages + 1))
+
+
+def _place(part: InputRange, number: int) -> str:
+    """Say where a page is, counted from 1."""
+    return f"{part.name}: page {number} from byte {part.start} on"
 
 
 def _unfinished(buffer: bytes) -> tuple[bytes, int]:

@@ -5,14 +5,12 @@ more than `BOMB_RATIO` times its size, and beyond an allowance in bytes, is no t
 """
 
 import io
-import lzma
 import zipfile
-import zlib
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from ..tally import Tally
-from .lines import open_decompressed
+from .lines import DAMAGE, is_failure, open_decompressed
 
 BOMB_RATIO = 200
 """Times its compressed size that text may expand to."""
@@ -21,7 +19,6 @@ MEMBER_ALLOWANCE = 1 << 24
 ARCHIVE_ALLOWANCE = 1 << 30
 """Bytes that all texts of an archive may expand to whatever the ratio."""
 
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
 # zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
@@ -103,9 +100,8 @@ class Bounded(io.RawIOBase):
             return 0
         try:
             block = self._read(min(len(buffer), _READ_BYTES))
-        except DAMAGE as error:
-            # An error number means that the disk or the network failed, not that the data is bad.
-            if isinstance(error, OSError) and error.errno is not None:
+        except (*DAMAGE, zipfile.BadZipFile) as error:
+            if is_failure(error):
                 raise
             self.damage = str(error) or type(error).__name__
             return 0

@@ -29,7 +29,7 @@ from .wikipedia import plan_dump_ranges, read_dump
 
 MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 1 << 24
-KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json, .parquet, WikiExtractor's wiki_00"
+KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .parquet, WikiExtractor's wiki_00"
 
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
@@ -161,17 +161,18 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
             raise UserError(f"{other} and {path} have one name, {entry.name}: give the folder that holds both.")
 
 
-def plan_units(inputs: Sequence[Input]) -> list[PlannedUnit]:
+def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUnit]:
     """Cut large files into ranges and put small ones together: units of work of similar size.
 
-    They depend on the files' sizes alone, so that every run has the same units.
+    They depend on the files alone, so that every run has the same units. Raise `UserError` where a file cannot be read
+    as the `config` says.
     """
     total = sum(entry.num_bytes for entry in inputs)
     range_bytes = min(max(total // 64, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
     units: list[PlannedUnit] = []
     room = 0
     for entry in inputs:
-        ranges = _cut(entry, range_bytes)
+        ranges = _cut(entry, range_bytes, config)
         if units and len(ranges) == 1 and entry.num_bytes <= room:
             units[-1] = PlannedUnit([*units[-1].ranges, *ranges], units[-1].num_bytes + entry.num_bytes)
             room -= entry.num_bytes
@@ -181,10 +182,10 @@ def plan_units(inputs: Sequence[Input]) -> list[PlannedUnit]:
     return units
 
 
-def _cut(entry: Input, range_bytes: int) -> list[InputRange]:
+def _cut(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     if not entry.num_bytes and entry.format != "hf":
         return [InputRange(path=entry.path, name=entry.name, format="empty")]
-    return FORMATS[entry.format].plan(entry, range_bytes)
+    return FORMATS[entry.format].plan(entry, range_bytes, config)
 
 
 def read_range(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
@@ -198,27 +199,27 @@ def read_range(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator
 class Format(NamedTuple):
     """How the files of one format are cut into ranges of about so many bytes, and how a range is read."""
 
-    plan: Callable[[Input, int], list[InputRange]]
+    plan: Callable[[Input, int, IngestConfig], list[InputRange]]
     read: Callable[[InputRange, IngestConfig, Tally], Iterator[RawDocument]]
 
 
-def _plan_dump(entry: Input, range_bytes: int) -> list[InputRange]:
+def _plan_dump(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return plan_dump_ranges(entry.path, entry.name, entry.num_bytes, range_bytes)
 
 
-def _plan_lines(entry: Input, range_bytes: int) -> list[InputRange]:
+def _plan_lines(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return plan_line_ranges(entry.path, entry.name, entry.format, entry.num_bytes, range_bytes)
 
 
-def _plan_table(entry: Input, range_bytes: int) -> list[InputRange]:
-    return plan_table_ranges(entry.path, entry.name, storage.open_input)
+def _plan_table(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    return plan_table_ranges(entry.path, entry.name, storage.open_input, config.text_column)
 
 
-def _plan_set(entry: Input, range_bytes: int) -> list[InputRange]:
+def _plan_set(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return hub.plan_set_ranges(entry.path, entry.name)
 
 
-def _plan_whole(entry: Input, range_bytes: int) -> list[InputRange]:
+def _plan_whole(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return [InputRange(path=entry.path, name=entry.name, format=entry.format)]
 
 
@@ -246,7 +247,7 @@ def _read_book(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator
     return read_book(part, storage.open_input, tally, config.documents)
 
 
-def _plan_archive(entry: Input, range_bytes: int) -> list[InputRange]:
+def _plan_archive(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return plan_archive_ranges(entry.path, entry.name, entry.num_bytes, range_bytes, storage.open_input)
 
 

@@ -28,6 +28,14 @@ _ZSTD_READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 BOM = b"\xef\xbb\xbf"
 
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What decompressing raises; see `is_failure`."""
+
+
+def is_failure(error: Exception) -> bool:
+    """Tell whether an error has an error number: then the disk or the network failed, and the data may be good."""
+    return isinstance(error, OSError) and error.errno is not None
+
 
 def is_compressed(name: str) -> bool:
     """Tell whether a file's name says that it is compressed."""
@@ -111,7 +119,7 @@ class _Decompressed(io.RawIOBase):
         self._file = file
         self._name = name
         self._tally = tally
-        self._blocks = _blocks(file, name)
+        self._blocks = decompressed_blocks(file, name)
         self._block = memoryview(b"")
 
     def readable(self) -> bool:
@@ -128,9 +136,8 @@ class _Decompressed(io.RawIOBase):
     def _next_block(self) -> bytes:
         try:
             return next(self._blocks, b"")
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            # An error number means that the disk or the network failed, not that the data is bad.
-            if isinstance(error, OSError) and error.errno is not None:
+        except DAMAGE as error:
+            if is_failure(error):
                 raise
             self._tally.skip("corrupt_file", f"{self._name}: {error}")
             return b""
@@ -140,8 +147,11 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield what a compressed file holds, one raw read at a time: damage then costs nothing of what stood before it."""
+def decompressed_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield what a compressed file holds, one raw read at a time: damage then costs nothing of what stood before it.
+
+    Raise one of `DAMAGE` where it is damaged or cut off; the file stays open.
+    """
     suffix = name.lower().rpartition(".")[2]
     if suffix == "zst":
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")

@@ -1,6 +1,10 @@
 """What passes between the readers of the sources and the ingest stage: ranges of files in, raw documents out."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Documents = Literal["auto", "file", "blank-line", "line"]
+"""What a document is in a text file or a table: see ``--documents``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

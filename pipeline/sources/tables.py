@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from operator import attrgetter
 from statistics import median
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from ..errors import UserError
 from ..tally import Tally
 from . import hub
-from .records import InputRange, RawDocument
+from .lines import is_failure
+from .records import Documents, InputRange, RawDocument
 from .rows import FIELDS, Table, row_document
 
 RANGE_BYTES = 1 << 24
@@ -26,21 +27,23 @@ LONGEST_JOINED = 100_000
 SENTENCE_CHARACTERS = 200
 """Rows whose middle length is below are sentences."""
 
-Documents = Literal["auto", "file", "blank-line", "line"]
 Run = Iterator[tuple[int, pa.RecordBatch]]
 """Batches that follow each other, each with the number of its first row."""
 
 
-def plan_table_ranges(path: str, name: str, open_file: Callable[[str], BinaryIO]) -> list[InputRange]:
+def plan_table_ranges(
+    path: str, name: str, open_file: Callable[[str], BinaryIO], text_column: str = "text"
+) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES` of uncompressed data, that cover a Parquet file.
 
-    Raise `UserError` where the file is no Parquet.
+    Raise `UserError` where the file is no Parquet, or where `text_column` is no text column.
     """
     with open_file(path) as stream:
         try:
             metadata = pq.read_metadata(stream)
         except pa.ArrowInvalid as error:
             raise UserError(f"{path} is no Parquet file; name its --format or leave it out.") from error
+    _text_columns(metadata.schema.to_arrow_schema(), path, text_column)
     ranges: list[InputRange] = []
     start = size = 0
     for group in range(metadata.num_row_groups):
@@ -62,7 +65,7 @@ def read_table(
 
     With `documents` ``line`` a row is a document in any case, with ``blank-line`` the rows up to an empty one are. The
     source of rows of no wiki is ``parquet``. Rows without text and row groups that cannot be read are skipped and
-    counted. Raise `UserError` where `text_column` is no text column.
+    counted.
     """
     stem = source.name.removesuffix(".parquet")
     rows_of = Table(name=source.name, stem=stem, source="parquet", text_column=text_column)
@@ -77,8 +80,7 @@ def read_table(
             try:
                 yield from _documents(_numbered(batches, sum(sizes[:group])), rows_of, tally, joined)
             except (pa.ArrowException, OSError) as error:
-                # An error number means that the disk or the network failed, not that the data is bad.
-                if isinstance(error, OSError) and error.errno is not None:
+                if is_failure(error):
                     raise
                 tally.skip("unreadable_row_group", f"{source.name}, row group {group}")
 
