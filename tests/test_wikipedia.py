@@ -1,7 +1,7 @@
 import bz2
 import gzip
-import json
 import io
+import json
 import lzma
 import random
 import time
