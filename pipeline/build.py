@@ -100,10 +100,10 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     split, index, path = payload
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
-    corpus, sources = tokenize_shard(path, tokenizer)
+    schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
+    corpus, sources = tokenize_shard(path, tokenizer, schema.field("input_ids").type.value_type.to_pandas_dtype())
     # Nothing to make of a shard without text: an empty one is written, so that each has its own.
     num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
-    schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
     counts: Counter[str] = Counter()
     warnings = [] if num_passes else ["the document shard holds no text"]
     record: dict[str, Any] = {}
@@ -127,14 +127,20 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
 
 
-def tokenize_shard(path: str, tokenizer: DictionaryTokenizer) -> tuple[Corpus, pa.ChunkedArray]:
-    """Return the tokens of a shard of documents, with the offsets of sentences and documents, and their sources."""
-    table = read_documents(path, "source", "sentences")
-    sentences = table["sentences"].combine_chunks()
-    with _tokenizing:
-        token_ids, sentence_offsets = tokenizer.encode(sentences.flatten())
-    document_offsets = sentences.offsets.to_numpy().astype(np.int64)
-    return Corpus(token_ids, sentence_offsets, document_offsets - document_offsets[0]), table["source"]
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> tuple[Corpus, pa.ChunkedArray]:
+    """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their sources."""
+    token_ids, sources = [np.zeros(0, dtype)], []
+    sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for table in read_documents(path, "source", "sentences"):
+        sentences = table["sentences"].combine_chunks()
+        with _tokenizing:
+            ids, offsets = tokenizer.encode(sentences.flatten())
+        token_ids.append(ids.astype(dtype))
+        sentence_lengths.append(np.diff(offsets))
+        document_lengths.append(np.diff(sentences.offsets.to_numpy()))
+        sources.extend(table["source"].chunks)
+    offsets = (np.append(0, np.cumsum(np.concatenate(parts))) for parts in (sentence_lengths, document_lengths))
+    return Corpus(np.concatenate(token_ids), *offsets), pa.chunked_array(sources, pa.string())
 
 
 def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:

@@ -9,9 +9,10 @@ import numpy as np
 class Corpus:
     """The tokens of one document shard.
 
-    `token_ids` int32 [num_tokens]; sentence ``i`` is ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]``
-    (int64 [num_sentences + 1]), document ``d`` the sentences ``document_offsets[d]`` up to ``document_offsets[d + 1]``
-    (int64 [num_documents + 1]). Sentences and documents may be empty.
+    `token_ids` uint16 or uint32 [num_tokens]; sentence ``i`` is
+    ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]`` (int64 [num_sentences + 1]), document ``d`` the sentences
+    ``document_offsets[d]`` up to ``document_offsets[d + 1]`` (int64 [num_documents + 1]). Sentences and documents may
+    be empty.
     """
 
     token_ids: np.ndarray

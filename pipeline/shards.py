@@ -1,7 +1,7 @@
 """Parquet shards: their names, and the one way in which they are written."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -14,6 +14,9 @@ from .schemas import DOCUMENTS
 from .stage import StageDirectory
 
 SPLITS = ("train", "validation")
+TABLE_BYTES = 8 << 20
+BATCH_ROWS = 64
+BUFFER_BYTES = 1 << 20
 
 
 class HashingWriter:
@@ -74,16 +77,31 @@ def shard_paths(directory: str, manifest: dict[str, Any], split: str) -> list[st
     return [storage.join(directory, shard["name"]) for shard in manifest["shards"] if shard["split"] == split]
 
 
-def read_documents(path: str, *columns: str) -> pa.Table:
-    """Return these columns of a shard of documents, each in one chunk; raise `UserError` where the shard is broken."""
+def read_documents(path: str, *columns: str) -> Iterator[pa.Table]:
+    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time, so that it is never held whole.
+
+    Raise `UserError` where the shard is broken.
+    """
     try:
-        with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+        with storage.open_input(path) as source, pq.ParquetFile(source, buffer_size=BUFFER_BYTES) as file:
             if missing := [name for name in columns if name not in file.schema_arrow.names]:
                 raise KeyError(missing[0])
-            table = file.read(list(columns), use_threads=False)
-        return table.cast(pa.schema([DOCUMENTS.field(name) for name in columns])).combine_chunks()
+            batches: list[pa.RecordBatch] = []
+            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
+                batches.append(batch)
+                if sum(held.nbytes for held in batches) >= TABLE_BYTES:
+                    yield _documents(batches, columns)
+                    batches = []
+            if batches:
+                yield _documents(batches, columns)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         is_missing = isinstance(error, KeyError)
         reason = f"it has no column {error}" if is_missing else str(error).split(". ")[0].rstrip(".")
         again = "make it again by `clozeworks ingest … --overwrite`"
         raise UserError(f"{path} cannot be read as documents, {again}: {reason}.") from None
+
+
+def _documents(batches: list[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
+    """Return the rows of all batches, each column in one chunk of the type that `DOCUMENTS` has."""
+    schema = pa.schema([DOCUMENTS.field(name) for name in columns])
+    return pa.Table.from_batches(batches).cast(schema).combine_chunks()

@@ -16,7 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,9 @@ _BYTES_PER_ENTRY = 130  # of a dict, with a string, besides its characters
 _WORDS_PER_TEXT = 500
 
 _NO_LETTER = "\n"  # which normalisation leaves in no word
+
+Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
+"""Strings; a missing one counts as empty."""
 
 _ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 _WIDE_LEADS = (0xE2, 0xE9)  # the first bytes in UTF-8 of the code points below
@@ -135,7 +138,7 @@ class DictionaryTokenizer:
     def __reduce__(self) -> tuple[type, tuple]:
         return DictionaryTokenizer, (self._tokens, self._normalization)
 
-    def encode(self, sentences: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, one after the other, and where each sentence begins.
 
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
@@ -192,7 +195,7 @@ class DictionaryTokenizer:
         self._num_bytes = 0
 
 
-def count_words(sentences: pa.Array | pa.ChunkedArray, normalization: Normalization) -> pa.Table:
+def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
     """Count the normalised words of `sentences`, as WordPiece sees them.
 
     Returns a table of schema `WORD_COUNTS`, most frequent word first, equal counts in the order of their bytes.
@@ -252,9 +255,9 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
     return chunks.to_pylist(), encoded.indices
 
 
-def _slices(sentences: pa.Array | pa.ChunkedArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield about `SLICE_BYTES` at a time of the text, uint8, and where in it sentences begin, with the end."""
-    for array in sentences.chunks if isinstance(sentences, pa.ChunkedArray) else [sentences]:
+    for array in _arrays(sentences):
         array = array.fill_null("")
         if not len(array):
             continue
@@ -266,3 +269,9 @@ def _slices(sentences: pa.Array | pa.ChunkedArray) -> Iterator[tuple[np.ndarray,
         for begin, end in pairwise([0, *np.unique(bounds).tolist(), len(array)]):
             first, last = starts[begin], starts[end]
             yield text[first:last], starts[begin : end + 1] - first
+
+
+def _arrays(sentences: Sentences) -> Iterable[pa.Array]:
+    if isinstance(sentences, pa.ChunkedArray):
+        return cast(pa.ChunkedArray, sentences).chunks
+    return [sentences] if isinstance(sentences, pa.Array) else sentences

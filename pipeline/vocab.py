@@ -11,7 +11,7 @@ Only the training documents are counted; the report is measured on the validatio
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -151,8 +151,8 @@ def count_shard(directory: StageDirectory, path: str, normalization: Normalizati
     return {"file": {"name": name, "bytes": table.nbytes}}
 
 
-def _sentences_of(path: str) -> pa.Array:
-    return read_documents(path, "sentences")["sentences"].combine_chunks().flatten()
+def _sentences_of(path: str) -> Iterator[pa.Array]:
+    return (table["sentences"].combine_chunks().flatten() for table in read_documents(path, "sentences"))
 
 
 def word_hashes(words: pa.StringArray) -> np.ndarray:
