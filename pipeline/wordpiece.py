@@ -125,9 +125,12 @@ class _Spelled(NamedTuple):
 
 def _select_words(words: pa.Array | pa.ChunkedArray, counts: np.ndarray) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and how many were left out for their length."""
-    table = pa.table({"word": words, "count": counts})
-    fitting = table.filter(pa.array(_num_characters(words) <= MAX_WORD_CHARACTERS))
-    num_long = table.num_rows - fitting.num_rows
+    fits = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_long = len(words) - int(np.count_nonzero(fits))
+    if len(words) - num_long > MAX_WORDS:
+        # Before all is copied and sorted, leave out what is surely too rare.
+        fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
+    fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
     if fitting.num_rows > MAX_WORDS:
         fitting = fitting.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, MAX_WORDS)
     return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
