@@ -110,19 +110,14 @@ def finetune(
     with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_told(output):
         if ranks.rank == 0:
             claim(output, _identity(job), overwrite, OWN_FILES)
-        _wait(ranks)
+        ranks.wait()  # for the first one, which alone writes
         summary = read_summary(output)
         if summary is None and _search(job, ranks, progress):
             if ranks.rank == 0:
                 _finish(job, ranks.device)
-            _wait(ranks)
+            ranks.wait()
             summary = read_summary(output)
     return summary or {"status": "interrupted"}
-
-
-def _wait(ranks: Ranks) -> None:
-    # For the first rank, which alone writes.
-    ranks.sum(torch.zeros(1, device=ranks.device))
 
 
 def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneConfig) -> Job:
@@ -246,7 +241,15 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group)
+    _check_tests(task, splits)
     return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
+
+
+def _check_tests(task: Task, splits: Mapping[str, Sequence[Path]]) -> None:
+    # They are needed after the training only, too late to hear of a mistake in them.
+    for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
+        if not sum(1 for _ in task.read(file, labelled=False)):
+            raise UserError(f"{file} holds no rows.")
 
 
 def _read_all(task: Task, files: Sequence[Path]) -> list[Any]:
@@ -317,7 +320,11 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     A run is degenerate where its first metric is no higher than that of this answer.
     """
-    baseline = job.data.task.baseline(job.data.train, job.data.dev[""])
+    baseline = {
+        f"{prefix}{name}": value
+        for prefix, examples in job.data.dev.items()
+        for name, value in job.data.task.baseline(job.data.train, examples).items()
+    }
     values = [_main(record["scores"]) for record in records]
     best = records[int(np.argmax(values))]
     return {

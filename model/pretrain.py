@@ -112,6 +112,10 @@ def pretrain(
     Raises `UserError` for instances that do not fit together or the model, another run's directory, a loss that is
     not finite, a batch that does not fit, and a full disk.
     """
+    if "://" in str(output):
+        raise UserError(
+            f"--output is {output}, but a run is written to a local directory; copy it when it is finished."
+        )
     output = Path(output)
     if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(output.resolve()):
         # With `overwrite` the model would be thrown away before it is read.

@@ -217,10 +217,8 @@ def _update(state: State, training: Training, parts: Sequence[Part], stop_asked:
             loss = state.model.loss(outputs, batch) * part.share if part.share else outputs.float().sum() * 0.0
         loss.backward()
         sums[0] += loss.detach()
-    parameters = [parameter for parameter in state.model.parameters() if parameter.grad is not None]
-    for parameter in parameters:
-        assert parameter.grad is not None
-        training.ranks.sum(parameter.grad)
+    parameters = list(state.model.parameters())
+    training.ranks.sum_all([parameter.grad for parameter in parameters if parameter.grad is not None])
     gradient_norm = nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
     set_learning_rate(state.optimizer, training.rate(state.step))
     state.optimizer.step()

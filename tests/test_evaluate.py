@@ -1,5 +1,6 @@
 """Evaluation and mask filling, against transformers on the same rows."""
 
+import json
 import math
 import shutil
 from typing import Any
@@ -66,6 +67,16 @@ def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
         abs=1e-5,
         rel=1e-5,
     )
+
+
+def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
+    shutil.copytree(instances, tmp_path / "single")
+    manifest = json.loads((tmp_path / "single" / "manifest.json").read_text())
+    manifest["config"]["pairing"] = "none"
+    (tmp_path / "single" / "manifest.json").write_text(json.dumps(manifest))
+    measured, paired = evaluate(run, str(tmp_path / "single")), evaluate(run, instances)
+    assert measured.keys() == {"loss", "mlm_loss", "mlm_accuracy", "perplexity"}
+    assert measured["mlm_loss"] == paired["mlm_loss"] == measured["loss"]
 
 
 def test_other_vocabularies_and_longer_rows_are_refused(run, instances, tmp_path):
