@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from ..pipeline.errors import UserError
-from .made import Made
+from .made import Made, figure
 
 
 @click.command()
@@ -40,4 +40,4 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
         from ..model.evaluate import evaluate as evaluate_pretrained
 
         measured = evaluate_pretrained(model, data, split, device, batch_size)
-    return Made("evaluate", model, [(name.replace("_", " "), f"{value:,.4g}") for name, value in measured.items()])
+    return Made("evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()])

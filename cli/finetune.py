@@ -6,7 +6,7 @@ import click
 
 from ..model.finetune_config import FinetuneConfig
 from .live import live_line
-from .made import Made
+from .made import Made, figure
 from .options import config_options, make_config
 
 
@@ -37,16 +37,25 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     best, metric = summary["best"], summary["metric"]
+    median, lowest, highest = (figure(summary[name]) for name in ("median", "lowest", "highest"))
     held_out = ", held out from the training examples" if summary["held_out"] else ""
     return [
         ("task", summary["task"]),
         ("examples", f"{summary['train_examples']:,} to train on, {summary['dev_examples']:,} dev{held_out}"),
-        ("runs", f"{summary['runs']}, {metric} {summary['lowest']:.3f} to {summary['highest']:.3f}"),
-        ("best run", f"learning rate {best['learning_rate']}, seed {best['seed']}"),
-        *((f"dev {name}", f"{score:.3f}{_baseline(summary, name)}") for name, score in best["scores"].items()),
+        (
+            "runs",
+            f"{summary['runs']:,} ({summary['degenerate_runs']:,} degenerate: no better than always the same answer)",
+        ),
+        (f"dev {_words(metric)}", f"median {median}, {lowest} to {highest}"),
+        ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
+        *((f"{_words(name)}", f"{figure(score)}{_baseline(summary, name)}") for name, score in best["scores"].items()),
     ]
 
 
 def _baseline(summary: dict[str, Any], name: str) -> str:
     baseline = summary["baseline"].get(name)
-    return "" if baseline is None else f" ({baseline:.3f} for always the same answer)"
+    return "" if baseline is None else f" ({figure(baseline)} for always the same answer)"
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_", " ")

@@ -68,6 +68,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def figure(value: float) -> str:
+    """Return a count or a measured value for people.
+
+    >>> figure(12345), figure(0.84321)
+    ('12,345', '0.843')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
 def warn(message: str) -> None:
     """Print one line of warning on standard error."""
     click.echo(f"Warning: {message}.", err=True)

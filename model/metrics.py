@@ -1,7 +1,7 @@
 """The official metrics of GLUE, by scikit-learn and SciPy.
 
 Each takes predictions and labels, arrays (N,) of class indices or of scores, and returns a number; it is 0 where the
-metric is not defined, because all predictions or all labels are equal.
+metric is not defined, because all predictions or all labels are equal, or there is but one.
 """
 
 import math
@@ -37,12 +37,12 @@ def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Pearson's correlation."""
-    return _zero_where_undefined(lambda: stats.pearsonr(predictions, labels)[0])
+    return _zero_where_undefined(lambda: stats.pearsonr(predictions, labels)[0]) if len(labels) > 1 else 0.0
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Spearman's rank correlation."""
-    return _zero_where_undefined(lambda: stats.spearmanr(predictions, labels)[0])
+    return _zero_where_undefined(lambda: stats.spearmanr(predictions, labels)[0]) if len(labels) > 1 else 0.0
 
 
 def _zero_where_undefined(metric: Callable[[], object]) -> float:

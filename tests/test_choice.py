@@ -98,7 +98,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         ("a.csv", ["sent1,ending0,ending1,label", "a,b,c,0"], "a.csv, line 2: there is no column sent2"),
         ("a.csv", ["startphrase,ending0,ending1", "a,b,c"], "a.csv, line 2: there is no column label"),
         ("a.csv", [COLUMNS, LINE, LINE[:-1] + "4"], "a.csv, line 3: the label is '4', but 0 to 3 are the endings"),
-        ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label is '', but 0 to 3"),
+        ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label in label is empty"),
         ("a.csv", [COLUMNS, LINE[:-1] + "-1"], "the label is '-1'"),
         ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3 has 3 endings, but 4 are needed"),
         ("a.csv", [COLUMNS, LINE, LINE + ",5"], "a.csv, line 3 has 13 columns, but 12 are needed"),

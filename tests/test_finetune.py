@@ -5,6 +5,7 @@ import io
 import json
 import math
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.evaluate import evaluate
+from clozeworks.cli.made import figure
+from clozeworks.cli.main import main
 from clozeworks.model import finetune as trainer
 from clozeworks.model.finetune import finetune
 from clozeworks.model.finetune_config import FinetuneConfig
@@ -203,7 +206,8 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
         rows = [(f"a {index}", "b", labels[index % 3]) for index in range(size)]
         write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
     config = quick(epochs=1, learning_rates=(1e-3,))
-    finetune("mnli", tmp_path / "data", checkpoint, tmp_path / "run", config)
+    summary = finetune("mnli", tmp_path / "data", checkpoint, tmp_path / "run", config)
+    assert summary["baseline"] == pytest.approx({"accuracy": 1 / 3, "mismatched_accuracy": 1 / 3})
     assert results(tmp_path / "run")[0].keys() >= {"accuracy", "mismatched_accuracy"}
     measured = evaluate_task(tmp_path / "run", tmp_path / "data", "cpu")
     assert (measured["examples"], measured["mismatched_examples"]) == (6, 9)
@@ -365,6 +369,27 @@ def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
     write_table(tmp_path / "train.tsv", [])
     with pytest.raises(UserError, match=r"train.tsv holds no rows"):
         finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
+
+
+@pytest.mark.parametrize("content, message", [("", "holds no rows"), ("index\ttext\n0\ta\n", "no column sentence")])
+def test_a_mistake_in_a_test_file_is_told_before_training(checkpoint, tmp_path, content, message):
+    for name in ("train", "dev"):
+        write_table(tmp_path / f"{name}.tsv", sentences(8, 1))
+    (tmp_path / "test.tsv").write_text(content)
+    with pytest.raises(UserError, match=f"test.tsv.* {message}"):
+        finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, capsys):
+    options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
+    main(["finetune", "sst2", str(data), "--checkpoint", str(checkpoint), "--output", str(tmp_path / "a"), *options])
+    main(["evaluate", str(tmp_path / "a"), str(data)])
+    told = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
+    assert told["examples"] == "40"
+    assert re.fullmatch(r"2 \([012] degenerate: no better than always the same answer\)", told["runs"])
+    assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", told["dev accuracy"])
+    assert figure(12345) == "12,345"
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):

@@ -42,6 +42,10 @@ def test_correlations_equal_their_definitions(pairs):
     assert metrics.spearman(predictions, labels) == pytest.approx(pearson(ranks(predictions), ranks(labels)), abs=1e-9)
 
 
+def test_a_correlation_of_one_example_is_none():
+    assert metrics.pearson(np.array([0.5]), np.array([1.0])) == metrics.spearman(np.array([0.5]), np.array([1.0])) == 0
+
+
 def test_the_class_that_counts_in_f1_is_1():
     # Always "equivalent" on the dev set of MRPC (279 of 408): F1 81.2 and accuracy 68.4 (arXiv 1804.07461, appendix).
     labels = np.array([1] * 279 + [0] * 129)

@@ -157,6 +157,8 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
     with pytest.raises(UserError, match="There is no file"):
         list(task.read(tmp_path / "none", labelled=True))
+    with pytest.raises(UserError, match="is no file of CoNLL columns"):
+        list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(features="last"))
     with pytest.raises(UserError, match="--lstm-size is for the BiLSTM"):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
@@ -21,9 +22,8 @@ from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
 from ..metrics import accuracy
-from .classification import label_text
 from .tables import Row, read_rows, text_lines
-from .task import Batch, Feature, Recipe, TaskModel, TokenRow
+from .task import Batch, Feature, Recipe, Task, TaskModel, TokenRow
 from .tokenizer import TextTokenizer
 
 SWAG_RECIPE = Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
@@ -61,13 +61,17 @@ class BertForMultipleChoice(TaskModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Task):
     """A set of questions that have the same number of choices each."""
 
     name: str = "swag"
     num_choices: int
     max_length: int = 128
-    recipe: Recipe = SWAG_RECIPE
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's for SWAG (section 4.4)."""
+        return SWAG_RECIPE
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -80,7 +84,7 @@ class Choice:
             yield Choices(text, tuple(f"{start} {ending}".strip() for ending in endings), target)
 
     def _target(self, row: Row) -> int:
-        label = label_text(row.value("label"))
+        label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
             raise UserError(f"{row.where}: the label is {label!r}, but 0 to {self.num_choices - 1} are the endings.")
         return int(label)
@@ -112,12 +116,6 @@ class Choice:
         """Return the encoder with a new vector."""
         return BertForMultipleChoice(config, self.num_choices)
 
-    def tuned(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Choices]
-    ) -> "Choice":
-        """Return the task as it is; nothing is chosen after training."""
-        return self
-
     def scores(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Choices]
     ) -> dict[str, float]:
@@ -135,14 +133,10 @@ class Choice:
         """Return for each example the index of the ending, and the probability of each."""
         answers = []
         for logits_C in outputs:
-            odds = np.exp(logits_C.astype(np.float64) - logits_C.max())
-            probabilities = {str(index): share for index, share in enumerate((odds / odds.sum()).tolist())}
+            shares = softmax(logits_C.astype(np.float64)).tolist()
+            probabilities = {str(index): share for index, share in enumerate(shares)}
             answers.append({"label": int(logits_C.argmax()), "probabilities": probabilities})
         return answers
-
-    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Choices], split: str) -> dict[str, bytes]:
-        """Return nothing: there is no official form."""
-        return {}
 
     def settings(self) -> dict[str, Any]:
         """Return what is kept in ``task.json``."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
@@ -18,12 +19,10 @@ from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..metrics import Metric
 from .tables import Row, read_rows
-from .task import Batch, Feature, Recipe, TaskModel, TokenRow
+from .task import Batch, Feature, Recipe, Task, TaskModel, TokenRow
 from .tokenizer import TextTokenizer
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
-"""The paper's for GLUE (section 4.1)."""
-
 
 SCORES = (0.0, 5.0)
 """Lowest and highest score of STS-B; its server takes no others."""
@@ -61,7 +60,7 @@ class BertForSequenceClassification(TaskModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification:
+class Classification(Task):
     """A task on a table: which columns hold the texts and the label, and what the labels are.
 
     A column is a tuple of names, as the forms in which a set is published differ; the first that a file has is taken.
@@ -82,11 +81,15 @@ class Classification:
     max_short_share: float = 0.0
     """Share of a TSV's lines that may lack columns and are left out, as the published file is damaged."""
     max_length: int = 128
-    recipe: Recipe = GLUE_RECIPE
     server_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of the files that GLUE's server takes, by split."""
     server_words: bool = False
     """The server takes the names of the classes instead of their indices."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The paper's for GLUE (section 4.1)."""
+        return GLUE_RECIPE
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -107,7 +110,7 @@ class Classification:
 
     def _target(self, row: Row) -> float:
         column = _column(row, self.label)
-        text = label_text(row.value(column))
+        text = row.label(column)
         if not self.labels:
             return _score(text, f"{row.where}: the score in {column}")
         if text in self.labels:
@@ -141,12 +144,6 @@ class Classification:
         """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
-    def tuned(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
-    ) -> "Classification":
-        """Return the task as it is; nothing is chosen after training."""
-        return self
-
     def scores(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
     ) -> dict[str, float]:
@@ -174,8 +171,7 @@ class Classification:
             return [{"score": float(logits_K[0])} for logits_K in outputs]
         answers = []
         for logits_K in outputs:
-            odds = np.exp(logits_K.astype(np.float64) - logits_K.max())
-            probabilities = dict(zip(self.labels, (odds / odds.sum()).tolist(), strict=True))
+            probabilities = dict(zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True))
             answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
         return answers
 
@@ -206,15 +202,6 @@ class Classification:
             "id2label": {str(index): name for index, name in enumerate(names)},
             "label2id": {name: index for index, name in enumerate(names)},
         }
-
-
-def label_text(value: Any) -> str:
-    """Return a label as text; whole numbers read as floats are written without the point.
-
-    >>> [label_text(value) for value in ("yes", 3, 3.0, 2.5)]
-    ['yes', '3', '3', '2.5']
-    """
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _column(row: Row, names: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ...pipeline.errors import UserError
 from ..finetune_config import FinetuneConfig
 from ..metrics import Metric, accuracy, macro_f1, pearson, spearman
-from .classification import Classification, label_text
+from .classification import Classification
 from .tables import Row, read_rows
 
 TEXT_COLUMNS = ("text", "sentence")
@@ -72,10 +72,7 @@ def _labels(rows: Iterable[Row], column: str) -> tuple[str, ...]:
     counts: Counter[str] = Counter()
     first = None
     for row in rows:
-        value = row.value(column)
-        text = label_text(value)
-        if value is None or not text:
-            raise UserError(f"{row.where}: the label in {column} is empty.")
+        text = row.label(column)
         first = first or text
         if _is_number(text) != _is_number(first):
             raise UserError(f"{row.where}: the label {text!r} in {column} follows {first!r}; words and numbers mix.")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
@@ -25,10 +26,11 @@ from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
 from .rows import Example, SentenceRow, sentence_rows
-from .task import IGNORED, Batch, Feature, Recipe, TaskModel
+from .task import IGNORED, Batch, Feature, Recipe, Task, TaskModel
 from .tokenizer import TextTokenizer
 
 MAX_LENGTH = 128
+OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")
 RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
 FEATURES_RECIPE = Recipe(batch_size=32, epochs=10.0, learning_rates=(1e-3,))
 """Of our own: the paper says nothing of how the BiLSTM is trained, and new weights need larger steps."""
@@ -82,7 +84,7 @@ class Tagging(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityRecognition:
+class EntityRecognition(Task):
     """The task; an example is one sentence."""
 
     types: tuple[str, ...]
@@ -105,6 +107,8 @@ class EntityRecognition:
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the sentences in a file of CoNLL columns; raises `UserError` naming file and line."""
+        if path.suffix in OTHER_FORMS:
+            raise UserError(f"{path} is no file of CoNLL columns, as its suffix says; take one that is.")
         for document in read_documents(path, labelled, self.types):
             yield from (Example(document, index) for index in range(len(document)))
 
@@ -130,12 +134,6 @@ class EntityRecognition:
         if self.features:
             return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size)
         return BertForTokenClassification(config, len(self.labels))
-
-    def tuned(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
-    ) -> "EntityRecognition":
-        """Return the task as it is; nothing is chosen after training."""
-        return self
 
     def scores(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
@@ -168,10 +166,9 @@ class EntityRecognition:
         ]
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
-            logits_WK = logits_LK[row.word_places].astype(np.float64)
-            odds_WK = np.exp(logits_WK - logits_WK.max(1, keepdims=True))
-            best = (odds_WK.max(1) / odds_WK.sum(1)).tolist()
-            for word, label, probability in zip(row.words.tolist(), logits_WK.argmax(1).tolist(), best, strict=True):
+            shares_WK = softmax(logits_LK[row.word_places].astype(np.float64), axis=1)
+            best = zip(row.words.tolist(), shares_WK.argmax(1).tolist(), shares_WK.max(1).tolist(), strict=True)
+            for word, label, probability in best:
                 taggings[row.example].tags[word] = labels[label]
                 taggings[row.example].probabilities[word] = probability
         return taggings

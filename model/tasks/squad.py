@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
@@ -23,7 +24,7 @@ from .squad_files import Answer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
 from .squad_windows import Shape, Window, cut_windows, token_span, window_target
-from .task import Batch, Feature, Recipe, TaskModel
+from .task import Batch, Feature, Recipe, Task, TaskModel
 from .tokenizer import TextTokenizer
 
 RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
@@ -52,7 +53,7 @@ class BertForQuestionAnswering(TaskModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Squad:
+class Squad(Task):
     """Either version of SQuAD."""
 
     name: str = "squad"
@@ -218,10 +219,9 @@ class Squad:
         if self.version == "2.0" or not spans:
             spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
             spans.sort(key=lambda span: -span.score)
-        odds = np.exp(np.array([span.score for span in spans]) - spans[0].score)
         return [
             {"text": span.text, "probability": share, "start_logit": span.start_logit, "end_logit": span.end_logit}
-            for span, share in zip(spans, (odds / odds.sum()).tolist(), strict=True)
+            for span, share in zip(spans, softmax([span.score for span in spans]).tolist(), strict=True)
         ]
 
     def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Question], split: str) -> dict[str, bytes]:

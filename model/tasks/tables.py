@@ -32,6 +32,21 @@ class Row(NamedTuple):
             raise UserError(f"{self.where}: the column {column} holds {value!r}, not text.")
         return value
 
+    def label(self, column: str) -> str:
+        """Return the label in `column` as text; whole numbers read as floats are written without the point.
+
+        Raises `UserError` where there is none, and where it is neither text nor a number.
+
+        >>> [Row("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
+        ['yes', '3', '3', '2.5']
+        """
+        value = self.value(column)
+        if value is None or value == "":
+            raise UserError(f"{self.where}: the label in {column} is empty.")
+        if not isinstance(value, str | int | float):
+            raise UserError(f"{self.where}: the label in {column} is {value!r}, neither text nor a number.")
+        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
     def value(self, column: str) -> Any:
         """Return the value in `column`; raises `UserError` where the row has none."""
         if column not in self.values:
@@ -109,6 +124,7 @@ def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: flo
             if columns is None:
                 columns = fields if headerless is None or headerless[-1] in fields else headerless
                 if columns is fields:
+                    _check_names(where, columns)
                     continue
             if max_short_share and len(fields) < len(columns):
                 short.append(where)
@@ -133,6 +149,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         where = str(path)
         try:
             columns = next(reader, [])
+            _check_names(f"{path}, line 1", columns)
             for fields in reader:
                 where = f"{path}, line {reader.line_num}"
                 if fields:
@@ -141,6 +158,12 @@ def _csv_rows(path: Path) -> Iterator[Row]:
             raise UserError(f"{path}, line {reader.line_num} is no CSV: {error}.") from None
         except UnicodeDecodeError:
             raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
+
+
+def _check_names(where: str, columns: Sequence[str]) -> None:
+    twice = [name for name in columns if name and columns.count(name) > 1]
+    if twice:
+        raise UserError(f"{where} names the column {twice[0]} twice; rename one of them.")
 
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> Row:

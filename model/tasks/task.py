@@ -6,9 +6,10 @@ is longer than a row (windows); a feature is one row of tokens, or several that 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -98,81 +99,76 @@ class TaskModel(nn.Module):
         raise NotImplementedError
 
 
-class Task(Protocol):
+class Task(ABC):
     """A task; examples are whatever its reader makes of a row."""
 
-    @property
-    def name(self) -> str:
-        """The task's name on the command line."""
-        ...
+    name: str
+    """On the command line."""
+    max_length: int
+    """Of a row, in tokens."""
 
     @property
-    def max_length(self) -> int:
-        """Longest row in tokens."""
-        ...
-
-    @property
+    @abstractmethod
     def recipe(self) -> Recipe:
         """How the task is trained unless the user says otherwise."""
-        ...
 
+    @abstractmethod
     def read(self, path: Path, labelled: bool) -> Iterator[Any]:
         """Yield the examples in a file; raises `UserError` naming file and line."""
-        ...
 
+    @abstractmethod
     def text_line(self, line: str, where: str) -> Any:
         """Return the unlabelled example on a line of plain text."""
-        ...
 
+    @abstractmethod
     def group(self, example: Any) -> str:
         """Return the text whose examples stay together where a part is held out for development."""
-        ...
 
+    @abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: TextTokenizer) -> list[Feature]:
         """Return the features of the examples, in their order."""
-        ...
 
+    @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with this task's head; its weights are not yet those of a checkpoint."""
-        ...
 
     def tuned(self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]) -> "Task":
         """Return the task with what is chosen on the dev examples after training (a threshold); itself if nothing is.
 
         `outputs` are those of the model for each feature, float32, without padding.
         """
-        ...
+        return self
 
+    @abstractmethod
     def scores(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
     ) -> dict[str, float]:
         """Return the official metrics by name, the one that chooses between runs first."""
-        ...
 
+    @abstractmethod
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics on `examples` of always answering what is most frequent in `train`."""
-        ...
 
+    @abstractmethod
     def answers(
         self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
     ) -> list[dict[str, Any]]:
         """Return for each example what `predict` writes: the answer, and ``probabilities`` where there are classes."""
-        ...
 
     def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Any], split: str) -> dict[str, bytes]:
         """Return the files, by name, in the form that the task's server or script takes; none where there is none.
 
         `split` is the name of the examples' split as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
         """
-        ...
+        return {}
 
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return what is kept in ``task.json``, from which the task can be made again."""
-        ...
 
+    @abstractmethod
     def hf_settings(self) -> dict[str, Any]:
         """Return what ``config.json`` needs beside the encoder's shape for ``transformers`` to load the model."""
-        ...
 
 
 def num_targets(features: Sequence[Feature]) -> int:
