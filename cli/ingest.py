@@ -50,6 +50,9 @@ def _warn(manifest: dict[str, Any]) -> None:
         if num_documents := counts.get(reason, 0):
             first = manifest["examples"][reason][0]
             warn(f"{num_documents:,} documents whose texts {what} were left out; for instance {first}")
+    if num_documents := counts.get("repeated_ids", 0):
+        first = manifest["examples"]["repeated_ids"][0]
+        warn(f"{num_documents:,} documents whose id another has were left out; for instance {first}")
     if within := manifest.get("documents_within_others"):
         first = f"{within[0]['document']} contains {within[0]['contains']}, {within[0]['share']:.0%} of it"
         warn(f"{counts['documents_within_others']:,} long documents stand in others and stay; for instance {first}")

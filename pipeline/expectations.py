@@ -1,10 +1,12 @@
 """What a data stage will take in disk, memory and time, reckoned from the sizes of its input before it runs.
 
-The rates of reading were taken once each, on one busy core of an AMD EPYC server with Python 3.11: compressed English
-and Latgalian dumps (1.1 and 2.2 MB/s), 40 units of Project Gutenberg's books, 12 MB of Korean Wikipedia in Parquet. The
-rate of a plain dump follows from the compressed ones, those of lines and of compressed text from 31 MB of English JSON
-Lines, plain and in gzip (bzip2 takes twice as long). Those of the other steps were not taken one by one: they are set
-so that the sum fits the whole time of each stage on 86 MB of Wikipedia's text. Expect to be wrong by a factor of two.
+The rates of reading lie between those of a busy and of a quiet core of an AMD EPYC server with Python 3.11, the latter
+up to twice as high: of English and Latgalian dumps (3.6 and 4.8 bytes of XML in a byte), Project Gutenberg's books,
+Korean Wikipedia in Parquet. Those of lines and of compressed text are from 31 MB of English JSON Lines, plain and in
+gzip (bzip2 takes twice as long). The text in a dump is what ``wikimedia/wikipedia`` has of the English one (20.2 GB of
+22, where the longest articles alone give half as much again, and small wikis half). The rates of the other steps were
+not taken one by one: they are set so that the sum fits the whole time of each stage on 86 MB of Wikipedia's text.
+Expect to be wrong by a factor of two.
 """
 
 import os
@@ -27,10 +29,10 @@ class Rate(NamedTuple):
     text_share: float  # bytes of clean text in a byte of the file
 
 
-PLAIN_DUMP = Rate(6e6, 0.4)
-COMPRESSED_DUMP = Rate(1.5e6, 1.4)
-BOOKS = Rate(11e6, 0.95)
-TABLES = Rate(5.5e6, 3.2)
+PLAIN_DUMP = Rate(8e6, 0.25)
+COMPRESSED_DUMP = Rate(2.2e6, 1.0)
+BOOKS = Rate(16e6, 0.95)
+TABLES = Rate(7e6, 3.2)
 LINES = Rate(19e6, 0.95)
 COMPRESSED_TEXT = Rate(4e6, 2.8)
 

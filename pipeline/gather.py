@@ -173,7 +173,9 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.nda
     rows = documents.take(pa.array(stays)).append_column("row", pa.array(stays)).sort_by(_ORDER)  # stable
     ids = rows["doc_id"].to_pylist()
     is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
-    tally.count("repeated_ids", len(ids) - sum(is_first))
+    tally.count("repeated_ids", 0)  # told even where there is none
+    for doc_id in (doc_id for doc_id, first in zip(ids, is_first, strict=True) if not first):
+        tally.note("repeated_ids", doc_id)
     return rows["row"].to_numpy()[np.array(is_first, bool)]
 
 

@@ -130,6 +130,7 @@ def test_an_id_that_repeats_is_no_duplicate(tmp_path, in_this_process):
     (tmp_path / "rows.jsonl").write_text(rows)
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
     assert (manifest["counts"]["repeated_ids"], manifest["counts"]["duplicate_texts"]) == (3, 0)
+    assert {*manifest["examples"]["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
