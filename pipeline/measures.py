@@ -217,7 +217,8 @@ class Measures:
     def _add_hashes(self, rows: Rows) -> None:
         in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
         weights = self._hash_weights[np.minimum(in_row, len(self._hash_weights) - 1)]
-        keys = 2 * rows.ids.astype(np.uint64) + 1
+        # Each token as it is stored and as it was, and whether it is to be predicted.
+        keys = (rows.restored.astype(np.uint64) << np.uint64(32)) + 2 * rows.ids.astype(np.uint64) + 1
         keys[rows.positions] += 1
         hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
         hashes ^= hashes >> np.uint64(31)

@@ -87,7 +87,8 @@ class Pairs:
         if 2 * self.forced > len(self) or (self.forced and self._length_tells()):
             return (
                 f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext, so that their "
-                "number or length tells the label; documents of one sentence are better built with --pairing none"
+                "number or length tells the label; lower --short-share, or build documents of one sentence with "
+                "--pairing none"
             )
         return None
 

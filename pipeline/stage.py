@@ -140,12 +140,17 @@ def read_manifest(directory: str, stage: str) -> dict[str, Any]:
 
 def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> dict[str, Any]:
     """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, where there is none."""
-    path = storage.join(directory, MANIFEST)
-    if storage.exists(path):
-        return json.loads(storage.read_bytes(path))
-    if storage.exists(storage.join(directory, PLAN)):
+    if manifest := _read_head(storage.join(directory, MANIFEST)):
+        return manifest
+    if unfinished_stage(directory):
         raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
     raise UserError(f"{directory} holds no {MANIFEST}: give a directory that {writer} wrote.")
+
+
+def unfinished_stage(directory: str) -> str | None:
+    """Return the name of the stage that has begun in a directory and not ended, or None."""
+    begun = _read_head(storage.join(directory, PLAN))
+    return begun["stage"] if begun and not storage.exists(storage.join(directory, MANIFEST)) else None
 
 
 def _damage(directory: str, manifest: dict[str, Any]) -> str | None:
@@ -178,8 +183,8 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
     Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`, or other work of
     which nothing is done: most often the same command with a mistake that was told at once.
     """
-    found = _read_json(storage.join(path, MANIFEST))
-    begun = found or _read_json(storage.join(path, PLAN))
+    found = _read_head(storage.join(path, MANIFEST))
+    begun = found or _read_head(storage.join(path, PLAN))
     if begun is None:
         _refuse_foreign(path)
     if begun is None or overwrite:
@@ -208,7 +213,7 @@ def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageD
     if state == "finished":
         storage.remove(directory.file(WORK))
         _unlock(path)
-        return directory, _read_json(directory.file(MANIFEST))
+        return directory, _read_head(directory.file(MANIFEST))
     if state == "new":
         _remove_outputs(path)
         directory.write_bytes(PLAN, canonical_json(head))
@@ -247,8 +252,17 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _read_json(path: str) -> dict[str, Any] | None:
-    return json.loads(storage.read_bytes(path)) if storage.exists(path) else None
+def _read_head(path: str) -> dict[str, Any] | None:
+    """Return a manifest or a plan, or None where there is none; raise `UserError` where it is none of a stage."""
+    if not storage.exists(path):
+        return None
+    try:
+        head = json.loads(storage.read_bytes(path))
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or "stage" not in head:
+        raise UserError(f"{path} is damaged, or not of clozeworks: give another directory, or remove this one.")
+    return head
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any], with_versions: bool) -> list[str]:

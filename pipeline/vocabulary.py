@@ -17,6 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 from . import storage
 from .errors import UserError
+from .stage import unfinished_stage
 from .tokenize import MAX_WORD_CHARACTERS, Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -135,7 +136,12 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own."""
+    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own.
+
+    Raise `UserError` where there is none that can be used, or `clozeworks vocab` has not ended.
+    """
+    if unfinished_stage(path) == "vocab":
+        raise UserError(f"{path} is unfinished: run the `clozeworks vocab` that writes it again, it resumes.")
     present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
     files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
     if not present and path.endswith((".txt", ".json")) and storage.exists(path):

@@ -246,6 +246,18 @@ def test_a_single_wrong_label_is_named(tmp_path):
     assert len(named & {"NotNext pairs within one document", "IsNext pairs across documents"}) == 1
 
 
+def test_rows_that_differ_in_what_is_masked_only_do_not_occur_twice(tmp_path):
+    manifest = build(tmp_path)
+
+    def repeat_but_for_the_masked(rows):
+        for index in range(1, len(rows) // 10):
+            originals = [FULL_STOP + 1 + index, *rows[0]["masked_lm_ids"][1:]]
+            rows[index] = {**rows[0], "masked_lm_ids": originals}
+
+    spoil(tmp_path, manifest, repeat_but_for_the_masked)
+    assert "rows that occur twice, masks and all" not in failed(audit(tmp_path, manifest))
+
+
 def test_labels_out_of_balance_are_named(tmp_path):
     manifest = build(tmp_path)
 

@@ -1,6 +1,7 @@
 """Build and vocab on documents as they should not be: one clear error, or counted, and nothing looks done."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,28 @@ def test_vocabularies_that_cannot_be_used_are_told_by_their_own_names(documents:
     with pytest.raises(UserError, match=r"/words.txt: token 'b' stands on lines \d+ and 121"):
         build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str, tmp_path: Path):
+    unfinished = tmp_path / "vocab"
+    shutil.copytree(vocab, unfinished)
+    (unfinished / "manifest.json").unlink()
+    (unfinished / ".work").mkdir()
+    (unfinished / ".work" / "plan.json").write_text('{"stage": "vocab"}')
+    with pytest.raises(UserError, match="vocab is unfinished: run the `clozeworks vocab`"):
+        build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff"])
+def test_a_damaged_manifest_is_one_error(content: bytes, vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents", text_of(4), text_of(4))
+    (documents / "manifest.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"documents/manifest.json is damaged, or not of clozeworks"):
+        build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    with pytest.raises(UserError, match=r"documents/manifest.json is damaged, or not of clozeworks"):
+        build(str(documents), vocab, str(documents), CONFIG, replace(RUN, overwrite=True))
+    assert (documents / TRAIN).exists()
 
 
 def cut_off(path: Path) -> None:
