@@ -7,5 +7,7 @@ turns a range into `records.RawDocument`. There are::
                    with wikitext_templates, wikitext_local, wikitext_numbers, wikitext_repair)
     books          plain text: gutenberg (what stands around a book), archives (tar_headers), expansion (bombs)
     tables, jsonl, wikiextractor, hub
-                   rows: lines (of files), rows (a row to a document), extracted (what extractors leave of wikitext)
+                   rows: rows (a row to a document), extracted (what extractors leave of wikitext)
+
+Under them lies ``lines``: files decompressed, as blocks or lines, from any range of their bytes.
 """
