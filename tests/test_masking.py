@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from clozeworks.pipeline import masking as masking_module
 from clozeworks.pipeline.masking import MAX_SPAN_WORDS, Positions, apply_masks, choose_positions, num_to_mask
 from clozeworks.pipeline.seeding import rng_for
 from hypothesis import given, settings
@@ -117,6 +118,14 @@ def test_spans_have_the_lengths_of_spanbert():
     assert 2.9 < span_words.mean() < 3.9
     np.testing.assert_array_less(np.diff(np.bincount(span_words)[1:MAX_SPAN_WORDS]), 0)
     assert (np.diff(positions.span) >= 0).all()
+
+
+def test_span_lengths_are_drawn_as_the_paper_has_them():
+    times = np.bincount(masking_module._span_words(400_000, rng_for(0, "spans")))
+    assert len(times) == MAX_SPAN_WORDS + 1
+    assert times[0] == 0
+    assert times @ np.arange(len(times)) / times.sum() == pytest.approx(3.8, abs=0.02)
+    np.testing.assert_allclose(times[2:] / times[1:-1], 0.8, atol=0.03)
 
 
 def test_spans_do_not_cross_a_separator():
