@@ -1,4 +1,5 @@
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -349,6 +350,26 @@ def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
     shards = [pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")]
     found = sorted(doc_id for shard in shards for doc_id in shard["doc_id"].to_pylist())
     assert found == sorted(f"testwiki:{number}" for number in (1, 2, 10, 11, 20, 30, 40))
+
+
+class Failing(io.BytesIO):
+    """A file on a disk that fails after its first block."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(size)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2"])
+def test_a_disk_that_fails_is_no_damage_of_the_dump(suffix: str) -> None:
+    noise = "".join(random.Random(0).choices("abcdefghij", k=400_000))
+    content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress((HEAD + page(1, noise) + FOOT).encode())
+    part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")
+    tally = Tally()
+    with pytest.raises(OSError, match="Input/output"):
+        list(dump_pages.read_pages(part, Failing(content), "utf-8", tally))
+    assert not tally.bad
 
 
 def real(name: str) -> Path:
