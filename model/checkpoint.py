@@ -1,8 +1,9 @@
 """Model directories in Hugging Face's layout: ``model.safetensors``, ``config.json`` and the tokenizer's files."""
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
+from ..pipeline.seeding import stable_hash
 from .config import ModelConfig
 from .heads import BertForPreTraining
 
@@ -22,6 +24,21 @@ WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def files_digest(paths: Sequence[Path]) -> str:
+    """Return 16 hexadecimal digits that stand for the contents of the files, in this order."""
+    digests = []
+    for path in paths:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "blake2b").hexdigest())
+    return f"{stable_hash(*digests):016x}"
+
+
+def model_digest(directory: str | Path) -> str:
+    """Return the digest of a model directory: of its weights, configuration and tokenizer."""
+    paths = [Path(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
+    return files_digest([path for path in paths if path.is_file()])
 
 
 def read_config(directory: str | Path) -> ModelConfig:

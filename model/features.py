@@ -13,7 +13,6 @@ is bounded; finished parts lie in ``FILE.work`` until the end, and an interrupte
 command gives the same bytes on the CPU, interrupted or not.
 """
 
-import hashlib
 import json
 import shutil
 import time
@@ -28,13 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..pipeline.errors import UserError
-from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS
+from .checkpoint import files_digest, model_digest
 from .device import memory_told
 from .features_config import FeaturesConfig
 from .run import claim
 from .tasks.classify import TEXT_COLUMNS
 from .tasks.conll import read_documents, split_words
-from .tasks.rows import Example
+from .tasks.sentence_rows import Example
 from .tasks.tables import SUFFIXES, read_rows, text_lines
 from .vectors import Extractor, Report, make_extractor
 
@@ -111,17 +110,8 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
 def _identity(checkpoint: Path, data: Path, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written; where it is computed is no part of it."""
     options = {name: value for name, value in asdict(config).items() if name != "device"}
-    parts = [checkpoint / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
-    digests = {"data": _digest([data]), "checkpoint": _digest([part for part in parts if part.is_file()])}
+    digests = {"data": files_digest([data]), "checkpoint": model_digest(checkpoint)}
     return {**digests, **json.loads(json.dumps(options))}
-
-
-def _digest(paths: Sequence[Path]) -> str:
-    digests = []
-    for path in paths:
-        with path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "blake2b").hexdigest())
-    return hashlib.blake2b("".join(digests).encode(), digest_size=8).hexdigest()
 
 
 def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:

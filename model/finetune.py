@@ -7,7 +7,6 @@ was interrupted goes on from its checkpoint. On the CPU the same seed gives the 
 """
 
 import csv
-import hashlib
 import io
 import json
 import statistics
@@ -24,7 +23,17 @@ from torch import nn
 from ..pipeline.errors import UserError
 from ..pipeline.seeding import rng_for, stable_hash
 from .bert import initialise
-from .checkpoint import CONFIG, OLD_WEIGHTS, TOKENIZER_FILES, WEIGHTS, load_weights, read_config, save_model, write_file
+from .checkpoint import (
+    CONFIG,
+    TOKENIZER_FILES,
+    WEIGHTS,
+    files_digest,
+    load_weights,
+    model_digest,
+    read_config,
+    save_model,
+    write_file,
+)
 from .finetune_config import FinetuneConfig
 from .logs import RunLog
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
@@ -284,8 +293,7 @@ def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides what the runs give; how and where they are computed is no part of it."""
     options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
     options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
-    parts = [job.checkpoint / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
-    digests = {"data": _data_digest(job.data), "checkpoint": _digest([part for part in parts if part.is_file()])}
+    digests = {"data": _data_digest(job.data), "checkpoint": model_digest(job.checkpoint)}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
 
 
@@ -294,15 +302,7 @@ def _data_digest(data: TaskData) -> str:
     if any(map(is_hub, files)):
         # There are no files to look into.
         return f"{stable_hash(repr((data.train, data.dev))):016x}"
-    return _digest(files)
-
-
-def _digest(paths: Sequence[Path]) -> str:
-    digests = []
-    for path in paths:
-        with path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "blake2b").hexdigest())
-    return f"{stable_hash(*digests):016x}"
+    return files_digest(files)
 
 
 def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from .checkpoint import load_weights, read_config
 from .device import find_device, uses_bf16
 from .features_config import FeaturesConfig
 from .predict import check_fit
-from .tasks.rows import Example, SentenceRow, sentence_rows
+from .tasks.sentence_rows import Example, SentenceRow, sentence_rows
 from .tasks.task import Feature, make_batch
 from .tasks.tokenizer import TextTokenizer
 

@@ -23,11 +23,10 @@ from clozeworks.model.tasks.catalogue import find_entry, saved_task
 from clozeworks.model.tasks.conll import Sentence, read_documents, split_words
 from clozeworks.model.tasks.entities import Entity, bio_tags, entities, entity_scores
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
-from clozeworks.model.tasks.rows import Example, sentence_rows
+from clozeworks.model.tasks.sentence_rows import Example, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tasks.task import IGNORED, make_batch
 from clozeworks.model.tasks.tokenizer import TextTokenizer
-from clozeworks.model.tasks.windows import windows
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,7 +186,7 @@ def test_the_files_of_conll_2003_and_wnut_are_told_by_their_names(tmp_path):
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
 def test_windows_are_full_and_each_token_counts_where_it_has_most_context(before, length, after, size):
     first, last, num_tokens = before, before + length, before + length + after
-    cut = windows(first, last, num_tokens, size)
+    cut = context_windows(first, last, num_tokens, size)
     assert [token for window in cut for token in range(window.first, window.last)] == list(range(first, last))
     for window in cut:
         assert 0 <= window.start <= window.first <= window.last <= window.end <= num_tokens

@@ -1,7 +1,7 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
 Files are CoNLL columns (`conll`). A row holds a sentence and as much of its document, on both sides, as there is room
-for (`windows`); there is no CRF. Metrics are those of ``conlleval`` (`entities`).
+for (`sentence_rows`); there is no CRF. Metrics are those of ``conlleval`` (`entities`).
 
 Shapes: B rows, L padded length, D hidden size, K classes.
 """
@@ -25,7 +25,7 @@ from ..finetune_config import FinetuneConfig
 from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
-from .rows import Example, SentenceRow, sentence_rows
+from .sentence_rows import Example, SentenceRow, sentence_rows
 from .task import IGNORED, Batch, Feature, Recipe, Task, TaskModel
 from .tokenizer import TextTokenizer
 

@@ -1,7 +1,7 @@
-"""From sentences of given words to rows of tokens with the document around them."""
+"""From sentences of given words to rows of tokens, with as much of their document around them as there is room for."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy as np
 from .conll import Sentence
 from .task import TokenRow
 from .tokenizer import TextTokenizer
-from .windows import windows
 
 
 class Example(NamedTuple):
@@ -86,9 +85,44 @@ def _rows(
     begin, end = document.sentence_starts[sentence : sentence + 2]
     word_starts = document.word_starts[begin:end]
     first, last = (int(document.word_starts[place]) for place in (begin, end))
-    for window in windows(first, last, len(document.ids), max_length - 2):
+    for window in context_windows(first, last, len(document.ids), max_length - 2):
         row = TokenRow(*tokenizer.row(document.ids[window.start : window.end], None, max_length))
         tokens = np.arange(window.first, window.last)
         words = np.flatnonzero((word_starts >= window.first) & (word_starts < window.last))
         to_place = 1 - window.start
         yield SentenceRow(example, row, tokens - first, tokens + to_place, words, word_starts[words] + to_place)
+
+
+class Window(NamedTuple):
+    """The tokens of a row, and those of them that count in it, as ranges of the document's tokens."""
+
+    start: int
+    end: int
+    first: int
+    """The first token that counts; the others are context."""
+    last: int
+    """One past the last token that counts."""
+
+
+def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[Window]:
+    """Return the windows of at most `size` tokens in which the tokens from `first` to `last` count, each in one.
+
+    Where they fit into one window they stand in its middle, or nearer to an end of the document of `num_tokens` than
+    that, so that the window is full. Where they do not, windows follow each other by half their size, without tokens
+    around the sentence, and each token counts where the smaller of its contexts, to the left and to the right, is
+    largest.
+
+    >>> context_windows(4, 6, 20, 6), context_windows(0, 2, 20, 6), context_windows(4, 6, 7, 8)
+    ([Window(start=2, end=8, first=4, last=6)], [Window(start=0, end=6, first=0, last=2)], \
+[Window(start=0, end=7, first=4, last=6)])
+    >>> context_windows(0, 9, 20, 6)
+    [Window(start=0, end=6, first=0, last=5), Window(start=3, end=9, first=5, last=9)]
+    """
+    length = last - first
+    if length <= size:
+        start = max(0, min(first - (size - length) // 2, num_tokens - size))
+        return [Window(start, min(start + size, num_tokens), first, last)]
+    starts = [*range(first, last - size, max(1, size // 2)), last - size]
+    middles = [(later + start + size + 1) // 2 for start, later in pairwise(starts)]
+    bounds = [first, *middles, last]
+    return [Window(start, start + size, bounds[index], bounds[index + 1]) for index, start in enumerate(starts)]
