@@ -1,7 +1,7 @@
 """Turn the tokens of a document shard into the table of its instances: pairs, special tokens, masks.
 
 >>> instances = build_instances(corpus, vocabulary, config, rng_pairs, rng_masks, duplicate=0)  # doctest: +SKIP
->>> pq.write_table(instances.table, "train-00000-of-00001.parquet", **parquet_options(instances.table.schema))
+>>> pq.write_table(instances.table, "train.parquet", **parquet_options(instances.table.schema))  # doctest: +SKIP
 """
 
 from collections import Counter

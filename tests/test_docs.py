@@ -1,5 +1,7 @@
-"""Every command in README and docs/ parses: its options exist, and take the values they are given."""
+"""Every command in README and docs/ parses, and every example in a docstring gives what it says."""
 
+import doctest
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +11,13 @@ from clozeworks.cli.main import DATA_STAGES, commands
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+EXAMPLES = [
+    ".".join(("clozeworks", *path.relative_to(ROOT).with_suffix("").parts))
+    for folder in ("pipeline", "model", "cli")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
 
 
 def commands_of(page: Path) -> list[str]:
@@ -37,3 +46,8 @@ def test_every_command_of_a_page_parses(page):
 def test_a_mistake_is_found(line):
     with pytest.raises(Exception, match=r"[Mm]issing|[Nn]o such option|is not a list of numbers"):
         parse(line)
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_the_examples_in_docstrings_hold(module):
+    assert not doctest.testmod(importlib.import_module(module)).failed
