@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -82,8 +83,10 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
     measures = Measures(vocabulary, config)
     num_rows = sum(shard["rows"] for shard in manifest["shards"])
     measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
+    num_foreign = 0
     for shard in manifest["shards"]:
         path = storage.join(directory, shard["name"])
+        num_foreign += _is_of_another_build(path, vocabulary, config)
         for table in _tables(path, max(1, TOKENS_AT_ONCE // config.max_length)):
             try:
                 measures.add(shard["name"], read_rows(table))
@@ -94,6 +97,7 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
     return Audit(
         config=asdict(config),
         checks=[
+            _none("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, num_rows),
             *_label_checks(measures),
             *_mask_checks(measures),
@@ -114,14 +118,29 @@ def _config_of(manifest: Mapping[str, Any]) -> BuildConfig:
     return BuildConfig(**{**asked, "mask_split": tuple(asked.get("mask_split", (80, 10, 10)))})
 
 
-def _tables(path: str, num_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of a shard, up to `num_rows` at a time."""
+@contextmanager
+def _open_shard(path: str) -> Iterator[pq.ParquetFile]:
     try:
         with storage.open_input(path) as source, pq.ParquetFile(source) as file:
-            for batch in file.iter_batches(num_rows, use_threads=False):
-                yield pa.Table.from_batches([batch])
+            yield file
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read ({error}); build the instances again.") from error
+
+
+def _tables(path: str, num_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of a shard, up to `num_rows` at a time."""
+    with _open_shard(path) as file:
+        for batch in file.iter_batches(num_rows, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+def _is_of_another_build(path: str, vocabulary: Vocabulary, config: BuildConfig) -> bool:
+    """Tell whether a shard's footer names another vocabulary, length or seed."""
+    with _open_shard(path) as file:
+        found = file.schema_arrow.metadata or {}
+    expected = {"tokenizer": vocabulary.fingerprint, "max_length": config.max_length, "seed": config.seed}
+    named = {f"clozeworks.{name}".encode(): str(value).encode() for name, value in expected.items()}
+    return any(found.get(name, value) != value for name, value in named.items())
 
 
 def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[float, float]:

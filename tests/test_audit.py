@@ -288,6 +288,18 @@ def test_a_capped_number_of_masks_is_named(tmp_path):
     assert "rows with another number of masks than the rule's" in failed(audit(tmp_path, manifest))
 
 
+@pytest.mark.parametrize("field", ["tokenizer", "max_length", "seed"])
+def test_a_shard_of_another_build_is_named(tmp_path, field):
+    manifest = build(tmp_path)
+    path = tmp_path / manifest["shards"][0]["name"]
+    footer = {"tokenizer": VOCABULARY.fingerprint, "max_length": "128", "seed": "0"}
+    for planted in ({}, {field: "other"}):
+        named = {f"clozeworks.{name}": value for name, value in {**footer, **planted}.items()}
+        pq.write_table(pq.read_table(path).replace_schema_metadata(named), path)
+        expected = {"shards of another vocabulary, length or seed"} if planted else set()
+        assert failed(audit(tmp_path, manifest)) == expected
+
+
 def test_lost_tokens_are_named(tmp_path):
     manifest = build(tmp_path)
     manifest["counts"]["tokens_in"] = int(manifest["counts"]["tokens_in"] * 1.01)
