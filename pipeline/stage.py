@@ -29,7 +29,7 @@ WORK = ".work"
 # What the user can mend: no room, no permission, or something else where the directory should be.
 _NOT_WRITABLE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
 }
 
 
