@@ -108,7 +108,7 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     data.write_text("\n".join(["sentence\tlabel", *texts * 8]) + "\n")
     options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
     undisturbed = start("finetune", *options, "--output", str(whole))
-    first = killed / "runs" / "learning-rate-0.001-seed-0.json"
+    first = killed / "runs" / "learning-rate-0.001-seed-0" / "run.json"
     stop(start("finetune", *options, "--output", str(killed)), signal.SIGKILL, first.exists, 0.1)
     assert not (killed / "summary.json").exists()
     finished_at = first.stat().st_mtime_ns
@@ -118,7 +118,8 @@ def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     for name in ("model.safetensors", "summary.json", "config.json", "task.json", "finetune.json"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
     scores = [
-        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*"))] for run in (whole, killed)
+        [json.loads(path.read_text())["scores"] for path in sorted(run.glob("runs/*/run.json"))]
+        for run in (whole, killed)
     ]
     assert len(scores[0]) == 3 and scores[0] == scores[1]
 
