@@ -23,6 +23,7 @@ from importlib.metadata import version
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 from rich.console import Console
@@ -87,6 +88,7 @@ def _read_records(directory: StageDirectory, phase: str, units: Sequence[Unit]) 
 
 def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
     """Do one unit of work in a worker and leave its record, or the message of the user's mistake."""
+    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
     try:
         directory.write_record(phase, unit.name, work(directory, unit.payload))
     except UserError as error:
