@@ -10,7 +10,7 @@ layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a lay
 
 The file's footer holds under ``clozeworks`` what it was made from. Texts are computed part after part, so that memory
 is bounded; finished parts lie in ``FILE.work`` until the end, and an interrupted command goes on after them. The same
-command gives the same bytes on the CPU, interrupted or not.
+command gives the same bytes on the CPU with the same number of threads, interrupted or not.
 """
 
 import json

@@ -3,7 +3,8 @@
 Each update takes the next `batch_size` rows of the endless sequence (see `data`), in micro-batches of rows of similar
 length, on any number of ranks. Losses are divided by the counts of the whole global batch before the backward pass,
 so that neither micro-batches nor ranks change the result but by rounding. Dropout is seeded by (seed, step, rank,
-micro-batch), so that a checkpoint needs no random state, and a resumed run has the same weights to the last bit (CPU).
+micro-batch), so that a checkpoint needs no random state, and a resumed run has the same weights to the last bit (CPU,
+with the same number of threads).
 """
 
 import math

@@ -3,7 +3,7 @@
 Each update takes one batch of features, in micro-batches, on any number of ranks. The mean loss of a micro-batch counts
 by its share of the targets of the whole batch, so that neither micro-batches nor ranks change the result but by
 rounding. Dropout is seeded by (seed, step, rank, micro-batch), so that a checkpoint needs no random state, and a run
-that was killed and goes on has the same weights to the last bit (CPU).
+that was killed and goes on has the same weights to the last bit (CPU, with the same number of threads).
 """
 
 import math

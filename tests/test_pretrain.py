@@ -55,14 +55,6 @@ def easy_instances(tmp_path_factory) -> str:
     return str(write_instances(tmp_path_factory.mktemp("easy"), **sizes))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class KilledError(Exception):
     pass
 
@@ -213,7 +205,7 @@ def test_two_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
         "from clozeworks.model.pretrain import pretrain\n"
         f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})"
     )
-    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
     for name, value in (ranks | {"RANK": "0"}).items():
         monkeypatch.setenv(name, value)

@@ -1,7 +1,6 @@
 """Real processes killed with SIGKILL at random steps go on to the same bits; an interrupted one says so in a line."""
 
 import json
-import os
 import random
 import resource
 import signal
@@ -28,9 +27,8 @@ def instances(tmp_path_factory) -> str:
 
 
 def start(*command: str, prepare: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
-    return subprocess.Popen([*CLI, *command], stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=prepare)
+    return subprocess.Popen([*CLI, *command], stdout=pipe, stderr=pipe, text=True, preexec_fn=prepare)
 
 
 def finish(process: "subprocess.Popen[str]") -> None:

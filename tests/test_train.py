@@ -37,14 +37,6 @@ def checkpoint(tmp_path_factory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def sentences(num_features: int) -> list[Feature]:
     rng = np.random.default_rng(0)
     rows = [rng.integers(5, VOCAB_SIZE, rng.integers(3, 30)).astype(np.int32) for _ in range(num_features)]
@@ -153,7 +145,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
-    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
     for name, value in (ranks | {"RANK": "0"}).items():
         monkeypatch.setenv(name, value)
