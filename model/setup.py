@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +150,9 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+    # Modules that PyTorch else imports at the first update would keep the group as a default argument. It then outlives
+    # destroy_process_group, and gloo's threads, which hold tensors, abort one exit in five.
+    import_module("torch._dynamo")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), num_ranks, device)

@@ -203,7 +203,10 @@ def test_two_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
     code = (
         "from clozeworks.model.config import PretrainConfig\n"
         "from clozeworks.model.pretrain import pretrain\n"
-        f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})"
+        f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})\n"
+        "from pathlib import Path\n"
+        "threads = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+        "assert not any('gloo' in name for name in threads), threads  # they could abort the exit"
     )
     ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
