@@ -87,7 +87,12 @@ def _read_records(directory: StageDirectory, phase: str, units: Sequence[Unit]) 
 
 
 def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
-    """Do one unit of work in a worker and leave its record, or the message of the user's mistake."""
+    """Do one unit of work in a worker and leave its record, or the message of the user's mistake.
+
+    Where another unit has met such a mistake, nothing is done: the run is to end soon.
+    """
+    if directory.has_errors(phase):
+        return
     pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
     try:
         directory.write_record(phase, unit.name, work(directory, unit.payload))

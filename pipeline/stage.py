@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from . import storage
 from .errors import UserError
+from .manifest import parse_manifest, parse_plan
 from .tally import Tally, name_counts
 
 MANIFEST = "manifest.json"
@@ -102,14 +103,21 @@ class StageDirectory:
         """Leave the message of a user's mistake that a worker met, for the launching process to raise."""
         self.write_bytes(f"{WORK}/{phase}/{unit}.error", message.encode())
 
+    def has_errors(self, phase: str) -> bool:
+        """Tell whether there are messages that `write_error` left."""
+        return bool(self._error_paths(phase))
+
     def take_errors(self, phase: str) -> list[str]:
         """Return and remove the messages that `write_error` left."""
-        folder = storage.join(self.path, WORK, phase)
-        paths = [storage.join(folder, name) for name in storage.file_sizes(folder) if name.endswith(".error")]
+        paths = self._error_paths(phase)
         messages = [storage.read_bytes(path).decode() for path in paths]
         for path in paths:
             storage.remove(path)
         return messages
+
+    def _error_paths(self, phase: str) -> list[str]:
+        folder = storage.join(self.path, WORK, phase)
+        return [storage.join(folder, name) for name in storage.file_sizes(folder) if name.endswith(".error")]
 
     def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest, the last file of a stage, clear away what was temporary, and return the manifest."""
@@ -140,7 +148,7 @@ def read_manifest(directory: str, stage: str) -> dict[str, Any]:
 
 def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> dict[str, Any]:
     """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, where there is none."""
-    if manifest := _read_head(storage.join(directory, MANIFEST)):
+    if manifest := _read_manifest(directory):
         return manifest
     if unfinished_stage(directory):
         raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
@@ -149,7 +157,7 @@ def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> 
 
 def unfinished_stage(directory: str) -> str | None:
     """Return the name of the stage that has begun in a directory and not ended, or None."""
-    begun = _read_head(storage.join(directory, PLAN))
+    begun = _read_plan(directory)
     return begun["stage"] if begun and not storage.exists(storage.join(directory, MANIFEST)) else None
 
 
@@ -183,8 +191,8 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
     Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`, or other work of
     which nothing is done: most often the same command with a mistake that was told at once.
     """
-    found = _read_head(storage.join(path, MANIFEST))
-    begun = found or _read_head(storage.join(path, PLAN))
+    found = _read_manifest(path)
+    begun = found or _read_plan(path)
     if begun is None:
         _refuse_foreign(path)
     if begun is None or overwrite:
@@ -213,7 +221,7 @@ def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageD
     if state == "finished":
         storage.remove(directory.file(WORK))
         _unlock(path)
-        return directory, _read_head(directory.file(MANIFEST))
+        return directory, _read_manifest(path)
     if state == "new":
         _remove_outputs(path)
         directory.write_bytes(PLAN, canonical_json(head))
@@ -252,17 +260,15 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _read_head(path: str) -> dict[str, Any] | None:
-    """Return a manifest or a plan, or None where there is none; raise `UserError` where it is none of a stage."""
-    if not storage.exists(path):
-        return None
-    try:
-        head = json.loads(storage.read_bytes(path))
-    except ValueError:
-        head = None
-    if not isinstance(head, dict) or "stage" not in head:
-        raise UserError(f"{path} is damaged, or not of clozeworks: give another directory, or remove this one.")
-    return head
+def _read_manifest(directory: str) -> dict[str, Any] | None:
+    """Return the manifest of a directory, or None where there is none; raise `UserError` where it is damaged."""
+    path = storage.join(directory, MANIFEST)
+    return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
+
+
+def _read_plan(directory: str) -> dict[str, Any] | None:
+    path = storage.join(directory, PLAN)
+    return parse_plan(storage.read_bytes(path), path) if storage.exists(path) else None
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any], with_versions: bool) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.sources import hub
 from clozeworks.pipeline.sources.records import RawDocument
-from clozeworks.pipeline.sources.tables import read_data_set
+from clozeworks.pipeline.sources.tables import plan_data_set_ranges, read_data_set
 from clozeworks.pipeline.tally import Tally
 from hub_server import served
 
@@ -85,6 +85,24 @@ def test_a_folder_of_parquet_files(tmp_path: Path):
     assert len(list(hub.open_rows(name))) == 6
     with pytest.raises(UserError, match=r"wiki:train has no column 'text' but body, id, url, title"):
         documents(name)
+
+
+def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(4))  # whose columns only rows show
+    for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
+        found = hub.open_set(name)
+        assert plan_data_set_ranges(found.address, found.name) == hub.plan_set_ranges(found.address, found.name)
+        with pytest.raises(UserError, match=f"{source} has no column 'body' but text, id: give --text-column"):
+            plan_data_set_ranges(found.address, found.name, "body")
+        with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
+            plan_data_set_ranges(found.address, found.name, "id")
+
+
+def test_a_set_whose_first_file_is_damaged_can_be_planned(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part-0.jsonl", ["{broken"])
+    write_lines(tmp_path / "set" / "part-1.jsonl", rows(2))
+    found = hub.open_set(f"hf:{tmp_path}/set")
+    assert len(plan_data_set_ranges(found.address, found.name)) == 2
 
 
 def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):

@@ -1,13 +1,15 @@
 """JSON Lines: rows of any form, bad ones counted and named, the same from any ranges."""
 
+import gzip
 import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.jsonl import json_table, read_json_lines
+from clozeworks.pipeline.sources.jsonl import check_first_objects, json_table, read_json_lines
 from clozeworks.pipeline.sources.lines import plan_line_ranges
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.tally import Tally
@@ -82,9 +84,72 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
     assert len(document.paragraphs[0]) == 10_000_000
 
 
-def test_a_first_object_without_the_column_is_told(tmp_path: Path):
-    path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}}, {"text": PROSE})
-    with pytest.raises(UserError, match=r"no column 'text' but content, meta: give --text-column"):
-        read(path, Tally())
-    assert len(read(path, tally := Tally(), "content")) == 1
-    assert tally.bad == {"not_json": 1, "no_text_column": 1}
+def check(path: Path, text_column: str = "text") -> None:
+    check_first_objects(str(path), opened, text_column)
+
+
+def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
+    path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
+    with pytest.raises(UserError, match=r"part.jsonl has no column 'text' but content, meta, n: give --text-column"):
+        check(path)
+    with pytest.raises(UserError, match=r"part.jsonl: column 'meta' holds objects, not text: give another"):
+        check(path, "meta")
+    with pytest.raises(UserError, match="holds numbers, not text"):
+        check(path, "n")
+    check(path, "content")
+    assert len(read(path, tally := Tally(), "content")) == 2
+    assert tally.bad == {"not_json": 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([{"text": "x"}], indent=1).encode(),
+        b"Call me Ishmael.\n",
+        b"12",
+        json.dumps([{"text": "x"}]).encode(),
+        b"\xff\xfe\n" * 99,
+    ],
+)
+def test_a_file_that_is_no_json_lines_is_told(tmp_path: Path, content: bytes):
+    (tmp_path / "part.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"part.jsonl is no JSON Lines: its first lines hold no object"):
+        check(tmp_path / "part.jsonl")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b""],
+        [{"text": None}],
+        [{"text": None, "a": 1}, {"b": 2}],
+        [{"a": 1}, [1], b"broken", {"text": 12}, {"text": PROSE}],
+        [b'{"text": "' + b"x" * (1 << 24) + b'"}'],  # too long for a line, which is bad input
+        [b'{"text": "' + b"x" * 100_000 + b'"}'],
+    ],
+)
+def test_one_good_line_is_enough_and_where_there_is_none_to_see_nothing_is_said(tmp_path: Path, lines: list[Any]):
+    check(written(tmp_path, *lines))
+
+
+def test_a_compressed_file_that_is_cut_off_is_no_mistake(tmp_path: Path):
+    content = gzip.compress(json.dumps({"text": random.Random(0).randbytes(3000).hex()}).encode())
+    (tmp_path / "part.jsonl.gz").write_bytes(content[: len(content) // 2])
+    check(tmp_path / "part.jsonl.gz")
+
+
+def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path):
+    path = written(tmp_path, *[{"text": PROSE}] * 10_000)
+    with path.open("rb", buffering=0) as file:
+        check_first_objects(str(path), lambda _: io.BufferedReader(Kept(file)), "text")
+        assert file.tell() < 200_000
+
+
+class Kept(io.RawIOBase):
+    """A file that is not closed with its reader."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self.readinto = file.readinto
+
+    def readable(self) -> bool:
+        return True

@@ -20,10 +20,10 @@ from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive_ranges, read_archive
 from .books import read_book
-from .jsonl import json_table, read_json_lines
+from .jsonl import check_first_objects, json_table, read_json_lines
 from .lines import is_compressed, open_decompressed, plan_line_ranges, without_compression
 from .records import InputRange, RawDocument
-from .tables import plan_table_ranges, read_data_set, read_table
+from .tables import plan_data_set_ranges, plan_table_ranges, read_data_set, read_table
 from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump_ranges, read_dump
 
@@ -211,12 +211,17 @@ def _plan_lines(entry: Input, range_bytes: int, config: IngestConfig) -> list[In
     return plan_line_ranges(entry.path, entry.name, entry.format, entry.num_bytes, range_bytes)
 
 
+def _plan_json_lines(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    check_first_objects(entry.path, storage.open_input, config.text_column)
+    return _plan_lines(entry, range_bytes, config)
+
+
 def _plan_table(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return plan_table_ranges(entry.path, entry.name, storage.open_input, config.text_column)
 
 
 def _plan_set(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    return hub.plan_set_ranges(entry.path, entry.name)
+    return plan_data_set_ranges(entry.path, entry.name, config.text_column)
 
 
 def _plan_whole(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -258,7 +263,7 @@ def _read_archive(part: InputRange, config: IngestConfig, tally: Tally) -> Itera
 FORMATS = {
     "wikipedia": Format(_plan_dump, _read_dump),
     "wikiextractor": Format(_plan_lines, _read_extracted),
-    "jsonl": Format(_plan_lines, _read_json_lines),
+    "jsonl": Format(_plan_json_lines, _read_json_lines),
     "parquet": Format(_plan_table, _read_table),
     "hf": Format(_plan_set, _read_set),
     "text": Format(_plan_whole, _read_book),

@@ -10,16 +10,48 @@ from typing import Any, BinaryIO
 
 from ..errors import UserError
 from ..tally import Tally
-from .lines import read_lines, without_compression
+from .lines import BOM, LONGEST_LINE_BYTES, open_decompressed, read_lines, without_compression
 from .records import InputRange, RawDocument
 from .rows import Table, row_document
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
+_HEAD_BYTES = 1 << 16
+_JSON_KINDS = {dict: "objects", list: "lists", int: "numbers", float: "numbers", bool: "true or false"}
+
 
 def json_table(name: str, text_column: str = "text") -> Table:
     """Return what the rows of the JSON Lines file `name` have in common."""
     return Table(name=name, stem=_stem(name), source="jsonl", text_column=text_column, unit="byte")
+
+
+def check_first_objects(path: str, open_file: Callable[[str], BinaryIO], text_column: str) -> None:
+    """Raise `UserError` where the first lines of a JSON Lines file hold no object, or none with a text in the column.
+
+    One line with a text is enough: the others are bad input, which is for `read_json_lines` to count.
+    """
+    lines = _first_lines(path, open_file)
+    objects = [row for line in lines if (row := parse_object(line, path, Tally())) is not None]
+    if lines and not objects:
+        raise UserError(f"{path} is no JSON Lines: its first lines hold no object. Mend it, or say its --format.")
+    values = [row[text_column] for row in objects if row.get(text_column) is not None]
+    if values and not any(isinstance(value, str) for value in values):
+        kind = _JSON_KINDS[type(values[0])]
+        raise UserError(f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column.")
+    if objects and not any(text_column in row for row in objects):
+        columns = ", ".join(objects[0]) or "no column at all"
+        raise UserError(f"{path} has no column {text_column!r} but {columns}: give --text-column.")
+
+
+def _first_lines(path: str, open_file: Callable[[str], BinaryIO]) -> list[bytes]:
+    """Return the first lines of a file, whole ones only, without those that are empty."""
+    tally = Tally()
+    with open_decompressed(path, path, open_file, tally) as stream:
+        head = stream.read(_HEAD_BYTES)
+        head += stream.readline(LONGEST_LINE_BYTES)
+        is_whole = not stream.read(1) and not tally.bad
+    *lines, last = head.removeprefix(BOM).split(b"\n")
+    return [line for line in ([*lines, last] if is_whole else lines) if line.strip()]
 
 
 def read_json_lines(
@@ -29,22 +61,16 @@ def read_json_lines(
 
     A row's number is the place of its line in bytes. `tally` gets the bad input ``not_json``, ``no_json_object``,
     ``no_text_column``, ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `row_document` and
-    `read_lines` name. Raise `UserError` where the first object of the file has no column of the text.
+    `read_lines` name.
     """
-    first = part.start == 0
     for place, line in read_lines(part, open_file, tally):
         row = parse_object(line, table.place(place), tally) if line.strip() else None
         if row is None:
             continue
-        if table.text_column in row:
-            if document := row_document(row, place, table, tally):
-                yield document
-        elif first:
-            columns = ", ".join(map(str, row)) or "no column at all"
-            raise UserError(f"{part.path} has no column {table.text_column!r} but {columns}: give --text-column.")
-        else:
+        if table.text_column not in row:
             tally.skip("no_text_column", table.place(place))
-        first = False
+        elif document := row_document(row, place, table, tally):
+            yield document
 
 
 def parse_object(line: bytes, place: str, tally: Tally) -> dict[str, Any] | None:

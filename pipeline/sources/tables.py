@@ -85,6 +85,21 @@ def read_table(
                 tally.skip("unreadable_row_group", f"{source.name}, row group {group}")
 
 
+def plan_data_set_ranges(path: str, name: str, text_column: str = "text") -> list[InputRange]:
+    """Return ranges of a data set, as `hub.plan_set_ranges` does; raise `UserError` where `text_column` is none.
+
+    Where only rows show the columns, a few of the first are read.
+    """
+    ranges = hub.plan_set_ranges(path, name)
+    schema = hub.open_set(path).schema
+    if schema is None and ranges:
+        head = next(hub.range_batches(ranges[0], None, Tally()), None)
+        schema = head.rows.schema if head else None
+    if schema is not None:
+        _text_columns(schema, name, text_column)
+    return ranges
+
+
 def read_data_set(
     part: InputRange, tally: Tally, text_column: str = "text", documents: Documents = "auto"
 ) -> Iterator[RawDocument]:
