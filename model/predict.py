@@ -20,7 +20,7 @@ from .device import find_device, uses_bf16
 from .tasks.catalogue import TASKS, saved_task
 from .tasks.splits import dev_sets, find_splits, split_of
 from .tasks.tables import text_lines
-from .tasks.task import Feature, Task, TaskModel, make_batch
+from .tasks.task import Feature, Task, TaskModel, make_batch, num_cut, say_cut
 from .tasks.tokenizer import TextTokenizer
 
 TASK = "task.json"
@@ -103,14 +103,14 @@ def predict(
     finetuned = load_finetuned(directory, find_device(device))
     if official:
         return _predict_official(finetuned, Path(data), Path(output))
-    answers = _answers(finetuned, _examples(finetuned.task, str(data)))
+    answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
     with _open_output(str(output)) as file:
         return _WRITERS.get(Path(output).suffix, _write_tsv)(file, answers)
 
 
 def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
     examples = list(_examples(finetuned.task, str(data)))
-    answers = list(_answers(finetuned, iter(examples)))
+    answers = list(_answers(finetuned, iter(examples), _name(str(data))))
     files = finetuned.task.official(answers, examples, split_of(data) or "test")
     if not files:
         raise UserError(f"{finetuned.task.name} has no official form for {data}; leave out --official.")
@@ -124,7 +124,7 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     `split` is the name of the split as in `find_splits`.
     """
     examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
-    answers = list(_answers(finetuned, iter(examples)))
+    answers = list(_answers(finetuned, iter(examples), split))
     official = finetuned.task.official(answers, examples, split)
     if official:
         return official
@@ -140,10 +140,13 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         write_file(folder / name, content)
 
 
-def _answers(finetuned: Finetuned, examples: Iterator[Any]) -> Iterator[dict[str, Any]]:
+def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[dict[str, Any]]:
+    cut = total = 0
     while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
         features = finetuned.task.encode(chunk, finetuned.tokenizer)
+        cut, total = cut + num_cut(features), total + len(chunk)
         yield from finetuned.task.answers(infer(finetuned.model, features), features, chunk)
+    say_cut(finetuned.task, where, cut, total)
 
 
 def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
@@ -158,6 +161,7 @@ def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto")
         if not examples:
             raise UserError(f"{files[0]} holds no rows.")
         features = finetuned.task.encode(examples, finetuned.tokenizer)
+        say_cut(finetuned.task, ", ".join(map(str, files)), num_cut(features), len(examples))
         measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
@@ -175,7 +179,7 @@ def _dev_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
 
 def _examples(task: Task, data: str) -> Iterator[Any]:
     if data == "-":
-        for where, line in text_lines(sys.stdin.buffer, "standard input"):
+        for where, line in text_lines(sys.stdin.buffer, _name(data)):
             yield task.text_line(line, where)
     elif data.endswith(".txt"):
         if not Path(data).is_file():
@@ -185,6 +189,10 @@ def _examples(task: Task, data: str) -> Iterator[Any]:
                 yield task.text_line(line, where)
     else:
         yield from task.read(Path(data), labelled=False)
+
+
+def _name(data: str) -> str:
+    return "standard input" if data == "-" else data
 
 
 @contextmanager

@@ -220,7 +220,7 @@ def test_rows_equal_those_of_transformers(checkpoint):
     ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
     for text, pair in [("The film was good.", None), ("", None), ("very DULL, unknownword", "a book! b"), ("", "a")]:
         tokens_b = None if pair is None else ours.tokens_of([pair])[0]
-        ids, segment_b_start = ours.row(ours.tokens_of([text])[0], tokens_b, 40)
+        ids, segment_b_start, _ = ours.row(ours.tokens_of([text])[0], tokens_b, 40)
         expected = theirs(text, pair)
         assert ids.tolist() == expected["input_ids"]
         types = [int(place >= segment_b_start) for place in range(len(ids))]

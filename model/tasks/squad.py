@@ -125,6 +125,11 @@ class Squad(Task):
         _say_lost(lost, len(examples))
         return features
 
+    def cut_line(self, share: str) -> str:
+        """Return what is said of questions that are cut; passages never are."""
+        limit = f"{self.max_question_length} tokens"
+        return f"{share} questions cut to {limit}; fine-tune with a higher --max-question-length to keep more."
+
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
         """Return the encoder with a new linear layer."""
         return BertForQuestionAnswering(config)

@@ -73,11 +73,12 @@ def cut_windows(
 
     The question is cut at `Shape.max_question_length`; it must leave room for the passage.
     """
-    question = list(question[: shape.max_question_length])
-    room = shape.room(len(question))
+    kept = list(question[: shape.max_question_length])
+    room = shape.room(len(kept))
     owner_P = most_context(len(passage), room, shape.stride)
     for index, (start, end) in enumerate(window_spans(len(passage), room, shape.stride)):
-        row = TokenRow(*tokenizer.row(question, list(passage[start:end]), shape.max_length))
+        ids, segment_b_start, _ = tokenizer.row(kept, list(passage[start:end]), shape.max_length)
+        row = TokenRow(ids, segment_b_start, len(question) - len(kept))
         yield row, Window(start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == index)
 
 

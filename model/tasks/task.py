@@ -6,6 +6,7 @@ is longer than a row (windows); a feature is one row of tokens, or several that 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ class TokenRow(NamedTuple):
     """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, int32, not padded."""
     segment_b_start: int
     """Index of B's first token; the row's length where there is no B."""
+    num_cut: int = 0
+    """Tokens of the example that had no room here, and that no other row has."""
 
 
 class Feature(NamedTuple):
@@ -50,6 +53,11 @@ class Feature(NamedTuple):
     def length(self) -> int:
         """Tokens of the longest row."""
         return max(len(row.input_ids) for row in self.rows)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a part of the example is lost to the model."""
+        return any(row.num_cut for row in self.rows)
 
 
 class Batch(NamedTuple):
@@ -128,6 +136,10 @@ class Task(ABC):
     def encode(self, examples: Sequence[Any], tokenizer: TextTokenizer) -> list[Feature]:
         """Return the features of the examples, in their order."""
 
+    def cut_line(self, share: str) -> str:
+        """Return what is said where a share of the examples (``5 of 20``) is cut, and what to do about it."""
+        return f"{share} examples cut to {self.max_length} tokens; fine-tune with a higher --max-length to keep more."
+
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with this task's head; its weights are not yet those of a checkpoint."""
@@ -169,6 +181,17 @@ class Task(ABC):
     @abstractmethod
     def hf_settings(self) -> dict[str, Any]:
         """Return what ``config.json`` needs beside the encoder's shape for ``transformers`` to load the model."""
+
+
+def num_cut(features: Sequence[Feature]) -> int:
+    """Return how many examples, among those that were encoded together, are cut."""
+    return len({feature.example for feature in features if feature.is_cut})
+
+
+def say_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
+    """Say on standard error how many of the examples in `where` (a file, or a split) are cut, where any are."""
+    if num_cut:
+        print(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}", file=sys.stderr)
 
 
 def num_targets(features: Sequence[Feature]) -> int:

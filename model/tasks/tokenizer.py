@@ -51,18 +51,18 @@ class TextTokenizer:
         """Return the token with this id."""
         return self._tokenizer.id_to_token(int(token_id)) or ""
 
-    def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> tuple[np.ndarray, int]:
-        """Return ``[CLS] A [SEP] B [SEP]`` (int32) of at most `max_length` tokens, and the index of B's first.
+    def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> tuple[np.ndarray, int, int]:
+        """Return ``[CLS] A [SEP] B [SEP]`` (int32), the index of B's first token, and the number of tokens cut.
 
-        The longer of the two is cut first, at its end (google-research's ``_truncate_seq_pair``). Without B that
-        index is the row's length.
+        There are at most `max_length` tokens: the longer of the two is cut first, at its end (google-research's
+        ``_truncate_seq_pair``). Without B that index is the row's length.
         """
         if tokens_b is None:
             ids = [self._cls, *tokens_a[: max_length - 2], self._sep]
-            return np.array(ids, dtype=np.int32), len(ids)
+            return np.array(ids, dtype=np.int32), len(ids), len(tokens_a) + 2 - len(ids)
         length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), max_length - 3)
         ids = [self._cls, *tokens_a[:length_a], self._sep, *tokens_b[:length_b], self._sep]
-        return np.array(ids, dtype=np.int32), length_a + 2
+        return np.array(ids, dtype=np.int32), length_a + 2, len(tokens_a) + len(tokens_b) + 3 - len(ids)
 
     def to_json(self) -> bytes:
         """Return the content of a ``tokenizer.json``."""
