@@ -3,12 +3,14 @@
 The output directory is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of
 the task), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and
 predictions for the test files in ``test/``. When the same command runs again, finished runs are skipped and one that
-was interrupted goes on from its checkpoint. On the CPU the same seed gives the same weights, to the last bit.
+was interrupted goes on from its checkpoint; with more learning rates or seeds, only the further runs are done. On the
+CPU the same seed gives the same weights, to the last bit.
 """
 
 import csv
 import io
 import json
+import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,17 +45,20 @@ from .setup import Ranks, join_ranks
 from .tasks.catalogue import find_entry
 from .tasks.splits import dev_sets, find_splits, hold_out
 from .tasks.tables import is_hub
-from .tasks.task import Feature, Recipe, Task, TaskModel
+from .tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
 from .tasks.tokenizer import TextTokenizer, tokenizer_files
 from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
 
 IDENTITY = "finetune.json"
 RUNS = "runs"
 RECORD = "run.json"
+MODEL = "model"
 OFFICIAL = ("dev", "test")
 OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
 # How the work is done, not what it is: these may change when it goes on.
 FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
+# Which runs there are, not what one of them is: more may be asked for.
+GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ def finetune(
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
     `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
-    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work; `overwrite` starts anew.
+    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work, one with other learning rates
+    or seeds adds those runs to the finished ones; `overwrite` starts anew.
     ``status`` is ``finished``, or ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything
     is saved. `progress` is called about every tenth step with ``stage`` (which run it is) and what `train_model` says.
 
@@ -119,6 +125,9 @@ def finetune(
     with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_told(output):
         if ranks.rank == 0:
             claim(output, _identity(job), overwrite, OWN_FILES)
+            if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
+                (output / SUMMARY).unlink(missing_ok=True)
+            _say_cut(job)
         ranks.wait()  # for the first one, which alone writes
         summary = read_summary(output)
         if summary is None and _search(job, ranks, progress):
@@ -142,6 +151,12 @@ def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneCon
     return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
 
 
+def _say_cut(job: Job) -> None:
+    say_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
+    for prefix, features in job.dev.items():
+        say_cut(job.data.task, f"dev_{prefix}".removesuffix("_"), num_cut(features), len(job.data.dev[prefix]))
+
+
 def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
     chosen = {name: getattr(config, name) for name in Recipe._fields}
     return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
@@ -155,6 +170,7 @@ def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
         if not _is_done(job, rate, seed, ranks) and not _run(job, rate, seed, ranks, _staged(progress, stage)):
             return False
         if ranks.rank == 0:
+            _keep_best(job)
             _write_results(job.output / RESULTS, _records(job))
     return True
 
@@ -166,9 +182,18 @@ def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
 
 
 def _records(job: Job) -> list[dict[str, Any]]:
-    """Return the records of the finished runs."""
-    paths = [job.directory(rate, seed) / RECORD for rate, seed in job.grid()]
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    """Return the records of the finished runs, those of earlier calls among them, the highest learning rate first."""
+    paths = (job.output / RUNS).glob(f"*/{RECORD}")
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+
+
+def _best(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed.
+
+    So the order in which they were done does not matter.
+    """
+    return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
 
 
 def _staged(progress: Progress | None, stage: str) -> Progress:
@@ -190,10 +215,10 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     scores = _scores(job, task, outputs)
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
-    if all(_main(scores) > _main(record["scores"]) for record in _records(job)):
-        _save(job, model, task, outputs)
     values = (task.name, _variant(task), str(job.checkpoint), seed, rate)
     record = dict(zip(RUN_COLUMNS, values, strict=True)) | {"scores": scores, LAST_COLUMN: round(seconds, 3)}
+    if _best([*_records(job), record]) is record:
+        _save(job, model, task, outputs, directory / MODEL)
     write_json(directory / RECORD, record)
     (directory / CHECKPOINT).unlink(missing_ok=True)
     return True
@@ -213,16 +238,41 @@ def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -
     return scores
 
 
-def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Write the model directory, and the answers to the dev examples in the form of the official script."""
+def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]], directory: Path) -> None:
+    """Write the model directory, and the answers to the dev examples in the form of the official script.
+
+    `directory` is seen complete or not at all.
+    """
+    partial = directory.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
     config = model.bert.config.to_hf() | task.hf_settings()
-    save_model(job.output, model.state_dict(), config, tokenizer_files(job.checkpoint))
-    write_json(job.output / TASK, task.settings())
+    save_model(partial, model.state_dict(), config, tokenizer_files(job.checkpoint))
+    write_json(partial / TASK, task.settings())
     for prefix, features in job.dev.items():
         examples = job.data.dev[prefix]
         answers = task.answers(outputs[prefix], features, examples)
         split = f"dev_{prefix}".removesuffix("_")
-        write_files(job.output / "dev", task.official(answers, examples, split))
+        write_files(partial / "dev", task.official(answers, examples, split))
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
+
+
+def _keep_best(job: Job) -> None:
+    """Move the best run's model, where it is not there yet, to the output; models that other runs left are deleted.
+
+    A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
+    run whenever this is killed.
+    """
+    records = _records(job)
+    best = _best(records)
+    for record in records:
+        model = job.directory(record["learning_rate"], record["seed"]) / MODEL
+        files = [path for path in model.rglob("*") if path.is_file()] if record is best else []
+        for file in files:
+            target = job.output / file.relative_to(model)
+            target.parent.mkdir(exist_ok=True)
+            file.replace(target)
+        shutil.rmtree(model, ignore_errors=True)
 
 
 def _finish(job: Job, device: torch.device) -> None:
@@ -293,6 +343,7 @@ def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides what the runs give; how and where they are computed is no part of it."""
     options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
     options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
+    options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
     digests = {"data": _data_digest(job.data), "checkpoint": model_digest(job.checkpoint)}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
 
@@ -326,7 +377,7 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in job.data.task.baseline(job.data.train, examples).items()
     }
     values = [_main(record["scores"]) for record in records]
-    best = records[int(np.argmax(values))]
+    best = _best(records)
     return {
         "status": "finished",
         "task": job.data.task.name,
@@ -340,5 +391,7 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "baseline": baseline,
         "train_examples": len(job.data.train),
         "dev_examples": len(job.data.dev[""]),
+        "train_examples_cut": num_cut(job.train),
+        "dev_examples_cut": num_cut(job.dev[""]),
         "held_out": job.data.held_out,
     }

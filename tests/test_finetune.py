@@ -80,13 +80,13 @@ def test_the_best_of_all_runs_is_kept(trained, data):
     output, summary, _ = trained
     lines = results(output)
     assert [(line["learning_rate"], line["seed"]) for line in lines] == [
-        ("1e-07", "0"), ("1e-07", "1"), ("0.002", "0"), ("0.002", "1"),
+        ("0.002", "0"), ("0.002", "1"), ("1e-07", "0"), ("1e-07", "1"),
     ]  # fmt: skip
     accuracies = [float(line["accuracy"]) for line in lines]
     assert summary["metric"] == "accuracy"
     assert summary["highest"] == summary["best"]["scores"]["accuracy"] == max(accuracies) > 0.9
     assert summary["best"]["learning_rate"] == 2e-3
-    assert summary["best"]["seed"] == (0 if accuracies[2] >= accuracies[3] else 1)
+    assert summary["best"]["seed"] == (0 if accuracies[0] >= accuracies[1] else 1)
     assert summary["lowest"] == min(accuracies)
     assert summary["median"] == pytest.approx(sum(sorted(accuracies)[1:3]) / 2)
     assert summary["baseline"] == {"accuracy": 0.5}
@@ -149,6 +149,79 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(chec
     assert all(torch.equal(weight, b[name]) for name, weight in a.items())
     assert not any(torch.equal(weight, load_file(checkpoint / "model.safetensors").get(name, weight + 1))
                    for name, weight in a.items() if "dense" in name)  # fmt: skip
+
+
+def read_whole(folder: Path) -> dict[str, bytes | str]:
+    """Return the contents of the model and the results in an output directory, without the times of the runs."""
+    names = ("model.safetensors", "config.json", "task.json", "summary.json", "test/SST-2.tsv")
+    whole: dict[str, bytes | str] = {name: (folder / name).read_bytes() for name in names}
+    return whole | {"results.csv": re.sub(r",[\d.]+$", "", (folder / "results.csv").read_text(), flags=re.MULTILINE)}
+
+
+@pytest.fixture(scope="module")
+def small_data(data, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    shutil.copy(data / "dev.tsv", folder)
+    write_table(folder / "train.tsv", sentences(40, 1))
+    write_table(folder / "test.tsv", [(text,) for text, _ in sentences(6, 6)], "sentence")
+    return folder
+
+
+def test_more_seeds_and_learning_rates_add_the_further_runs_only(checkpoint, small_data, tmp_path, monkeypatch):
+    # None of them learns much, so that all are alike and the best may be the first or the last to be done.
+    options = {"epochs": 1, "learning_rates": (1e-3, 1e-4)}
+    at_once = finetune("sst2", small_data, checkpoint, tmp_path / "at-once", quick(**options, seeds=3))
+    done = []
+    train = trainer.train_model
+
+    def watched(model, training, report):
+        done.append((training.peak_rate, training.seed))
+        assert not (tmp_path / "grown" / "summary.json").exists()
+        return train(model, training, report)
+
+    monkeypatch.setattr(trainer, "train_model", watched)
+    for rates, seed, seeds in [((1e-4,), 1, 1), ((1e-4,), 0, 2), ((1e-3, 1e-4), 0, 3)]:
+        config = quick(epochs=1, learning_rates=rates, seed=seed, seeds=seeds)
+        summary = finetune("sst2", small_data, checkpoint, tmp_path / "grown", config)
+    assert done == [(1e-4, 1), (1e-4, 0), (1e-3, 0), (1e-3, 1), (1e-3, 2), (1e-4, 2)]
+    assert summary == at_once
+    assert summary["runs"] == 6
+    assert read_whole(tmp_path / "grown") == read_whole(tmp_path / "at-once")
+    # Fewer are there already, and all count.
+    assert finetune("sst2", small_data, checkpoint, tmp_path / "grown", quick(**options)) == at_once
+    assert len(done) == 6
+    assert not list((tmp_path / "grown").rglob("*.partial"))
+    assert not list((tmp_path / "grown").glob("runs/*/model"))
+
+
+@pytest.mark.parametrize("file, time", [
+    ("runs/learning-rate-0.002-seed-0/run.json", 1), ("model.safetensors", 2), ("task.json", 2), ("results.csv", 2),
+    ("test/SST-2.tsv", 1), ("summary.json", 1),
+])  # fmt: skip
+def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
+    checkpoint, small_data, tmp_path, monkeypatch, file, time
+):
+    config = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and takes the place of the first
+    finetune("sst2", small_data, checkpoint, tmp_path / "whole", config)
+    output, replace, times = tmp_path / "killed", Path.replace, []
+
+    def killed(path: Path, target: Path) -> Path:
+        times.extend([target] if target == output / file else [])
+        if len(times) == time:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", killed)
+        finetune("sst2", small_data, checkpoint, output, config)
+    assert not (output / "summary.json").exists()
+    # Without the run that was killed: nothing of it may be left but what is recorded.
+    summary = finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
+    assert summary["runs"] == (1 if "run.json" in file else 2)
+    assert evaluate_task(output, small_data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
+    finetune("sst2", small_data, checkpoint, output, config)
+    assert read_whole(output) == read_whole(tmp_path / "whole")
+    assert not list(output.glob("runs/*/model"))
 
 
 def test_another_configuration_in_the_same_directory_is_refused(trained, checkpoint, data, tmp_path):
