@@ -111,10 +111,10 @@ def finetune(
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
     `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
-    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work, one with other learning rates
-    or seeds adds those runs to the finished ones; `overwrite` starts anew.
-    ``status`` is ``finished``, or ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything
-    is saved. `progress` is called about every tenth step with ``stage`` (which run it is) and what `train_model` says.
+    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work; one with other learning
+    rates or seeds adds those runs to the finished ones; `overwrite` starts anew. ``status`` is ``finished``, or
+    ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything is saved. `progress` is called
+    about every tenth step with ``stage`` (which run it is) and what `train_model` says.
 
     Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that is not finite.
     """
