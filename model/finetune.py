@@ -188,7 +188,7 @@ def _records(job: Job) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
 
 
-def _best(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _best(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed.
 
     So the order in which they were done does not matter.
