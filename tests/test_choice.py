@@ -23,6 +23,7 @@ from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tasks.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
+from parity_fixture import check_learning
 
 SWAG_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "swag"
 real_data = pytest.mark.skipif(not SWAG_DATA.is_dir(), reason="SWAG and CODAH are not here")
@@ -165,13 +166,7 @@ def test_logits_loss_and_gradients_equal_transformers(num_choices):
     expected = theirs(*(part.view(3, num_choices, -1) for part in parts), labels=batch.target)
     logits = ours(batch)
     torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
-    loss = ours.loss(logits, batch)
-    torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-5)
-    loss.backward()
-    expected.loss.backward()
-    wanted = {name: parameter.grad for name, parameter in theirs.named_parameters()}
-    for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, wanted[name], rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
 def test_accuracy_baseline_and_probabilities():

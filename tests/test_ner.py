@@ -30,6 +30,7 @@ from clozeworks.model.tasks.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
+from parity_fixture import check_learning
 from seqeval import metrics as seqeval
 from seqeval.metrics.sequence_labeling import get_entities
 from torch import nn
@@ -261,13 +262,7 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
     logits = ours(batch)
     real = batch.attention_mask_BL
     torch.testing.assert_close(logits[real], expected.logits[real], rtol=0, atol=1e-5)
-    loss = ours.loss(logits, batch)
-    torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-5)
-    loss.backward()
-    expected.loss.backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in theirs.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
 def test_the_rows_of_table_7_name_layers():

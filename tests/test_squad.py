@@ -35,6 +35,7 @@ from clozeworks.model.tasks.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
+from parity_fixture import check_learning
 
 SQUAD_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad"
 VERSION_1, VERSION_2 = (SQUAD_DATA / f"train-subset-{name}.json" for name in ("44articles-v1.1", "10articles-v2.0"))
@@ -597,14 +598,7 @@ def test_logits_loss_and_gradients_equal_transformers():
     logits = ours(batch)
     torch.testing.assert_close(logits[..., 0], expected.start_logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(logits[..., 1], expected.end_logits, rtol=0, atol=1e-5)
-    loss = ours.loss(logits, batch)
-    torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-5)
-    loss.backward()
-    expected.loss.backward()
-    trained = {name: parameter.grad for name, parameter in ours.named_parameters() if parameter.requires_grad}
-    assert trained.keys() == dict(theirs.named_parameters()).keys()
-    for name, parameter in theirs.named_parameters():
-        torch.testing.assert_close(trained[name], parameter.grad, rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
 def test_padding_takes_no_part_in_the_loss():

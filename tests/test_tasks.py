@@ -25,6 +25,7 @@ from clozeworks.model.tasks.tokenizer import TextTokenizer, cut_lengths, tokeniz
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
+from parity_fixture import check_learning
 
 GLUE_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "glue"
 real_data = pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
@@ -330,13 +331,7 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
     expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
     logits = ours(batch)
     torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
-    loss = ours.loss(logits, batch)
-    torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-5)
-    loss.backward()
-    expected.loss.backward()
-    wanted = {name: parameter.grad for name, parameter in theirs.named_parameters()}
-    for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, wanted[name], rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
 def test_answers_are_probabilities(tmp_path):

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
 from ..metrics import accuracy
 from .tables import Row, read_rows, text_lines
-from .task import Batch, Feature, Recipe, Task, TaskModel, TokenRow
+from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
 from .tokenizer import TextTokenizer
 
 SWAG_RECIPE = Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
@@ -39,20 +38,16 @@ class Choices(NamedTuple):
     """Index of the right one; None where the file holds no labels."""
 
 
-class BertForMultipleChoice(TaskModel):
+class BertForMultipleChoice(LinearHead):
     """BERT with one vector that scores the pooled [CLS] of each choice; keys and logits as in ``transformers``."""
 
     def __init__(self, config: ModelConfig, num_choices: int):
-        super().__init__()
-        self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, 1)
-        self.rate = config.hidden_dropout_prob
+        super().__init__(config, 1)
         self.num_choices = num_choices
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits (N, C)."""
-        pooled_BD = self.bert.pooler(self.bert(*batch[:4]))
-        return self.classifier(dropout(pooled_BD, self.rate, self.training)).view(-1, self.num_choices)
+        return self.classify(self.bert.pooler(self.bert(*batch[:4]))).view(-1, self.num_choices)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy over the choices."""

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..metrics import Metric
 from .tables import Row, read_rows
-from .task import Batch, Feature, Recipe, Task, TaskModel, TokenRow
+from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
 from .tokenizer import TextTokenizer
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
@@ -37,19 +36,12 @@ class Example(NamedTuple):
     """Index of the class, or the score; None where the file holds no labels."""
 
 
-class BertForSequenceClassification(TaskModel):
+class BertForSequenceClassification(LinearHead):
     """BERT with a linear layer on the pooled [CLS]; keys and logits as in ``transformers``."""
-
-    def __init__(self, config: ModelConfig, num_classes: int):
-        super().__init__()
-        self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, num_classes)
-        self.rate = config.hidden_dropout_prob
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits (B, K)."""
-        hidden_BLD = self.bert(*batch[:4])
-        return self.classifier(dropout(self.bert.pooler(hidden_BLD), self.rate, self.training))
+        return self.classify(self.bert.pooler(self.bert(*batch[:4])))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error where there is one output."""

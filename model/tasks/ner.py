@@ -16,17 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
 from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
 from .sentence_rows import Example, SentenceRow, sentence_rows
-from .task import IGNORED, Batch, Feature, Recipe, Task, TaskModel
+from .task import IGNORED, Batch, Feature, LinearHead, Recipe, Task, TaskModel
 from .tokenizer import TextTokenizer
 
 MAX_LENGTH = 128
@@ -36,20 +35,14 @@ FEATURES_RECIPE = Recipe(batch_size=32, epochs=10.0, learning_rates=(1e-3,))
 """Of our own: the paper says nothing of how the BiLSTM is trained, and new weights need larger steps."""
 
 
-class BertForTokenClassification(TaskModel):
+class BertForTokenClassification(LinearHead):
     """BERT with a linear layer on each hidden state; keys and logits as in ``transformers``."""
 
     per_token = True
 
-    def __init__(self, config: ModelConfig, num_classes: int):
-        super().__init__()
-        self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, num_classes)
-        self.rate = config.hidden_dropout_prob
-
     def forward(self, batch: Batch) -> Tensor:
         """Return logits (B, L, K)."""
-        return self.classifier(dropout(self.bert(*batch[:4]), self.rate, self.training))
+        return self.classify(self.bert(*batch[:4]))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy over the words."""

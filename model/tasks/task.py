@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..bert import BertModel, real_tokens
+from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
 from .tokenizer import TextTokenizer
 
@@ -105,6 +105,20 @@ class TaskModel(nn.Module):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss over what `num_targets` counts, a scalar."""
         raise NotImplementedError
+
+
+class LinearHead(TaskModel):
+    """An encoder and one linear layer, with the names that ``transformers`` gives them."""
+
+    def __init__(self, config: ModelConfig, num_outputs: int):
+        super().__init__()
+        self.bert = BertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, num_outputs)
+        self.rate = config.hidden_dropout_prob
+
+    def classify(self, values: Tensor) -> Tensor:
+        """Return what the linear layer says of `values` (..., D), of which some are dropped in training."""
+        return self.classifier(dropout(values, self.rate, self.training))
 
 
 class Task(ABC):
