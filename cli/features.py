@@ -20,8 +20,9 @@ from .options import config_options, make_config
 def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> Made:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
-    DATA is plain text (a text a line), a table (TSV, CSV, JSON Lines, Parquet) or a file of CoNLL columns; FILE gets a
-    row for each word, token or text, with its vector from each layer.
+    DATA is plain text (a text a line), a table (TSV, CSV, JSON Lines, Parquet), a file of CoNLL columns, or a data set
+    of the hub (hf:nyu-mll/glue:sst2:test; without the split it is train), which is streamed. FILE gets a row for each
+    word, token or text, with its vector from each layer.
     """
     from ..model.features import extract_features
 

@@ -34,7 +34,7 @@ from .run import claim
 from .tasks.classify import TEXT_COLUMNS
 from .tasks.conll import read_documents, split_words
 from .tasks.sentence_rows import Example
-from .tasks.tables import SUFFIXES, read_rows, text_lines
+from .tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from .vectors import Extractor, Report, make_extractor
 
 IDENTITY = "features.json"
@@ -59,17 +59,19 @@ def extract_features(
 ) -> dict[str, int]:
     """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts`` and ``vectors``.
 
-    `data` is plain text, a table or a file of CoNLL columns. The same call goes on with unfinished work; `overwrite`
-    starts anew. `progress` is called with ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises
-    `UserError` for bad input, and where `output` holds something else.
+    `data` is plain text, a table, a file of CoNLL columns, or a data set of the hub (``hf:nyu-mll/glue:sst2:test``),
+    which is streamed. The same call goes on with unfinished work; `overwrite` starts anew. `progress` is called with
+    ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
+    `output` holds something else.
     """
-    checkpoint, data, output = Path(checkpoint), Path(data), Path(output)
+    checkpoint, output = Path(checkpoint), Path(output)
+    data, digest = _opened(Path(data))
     if output.resolve() == data.resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
     num_texts = sum(1 for _ in read_texts(data, config))
     if not num_texts:
         raise UserError(f"{data} holds no texts.")
-    identity = _identity(checkpoint, data, config)
+    identity = _identity(checkpoint, digest, config)
     work = output.with_name(f"{output.name}.work")
     if not _is_finished(output, identity, overwrite):
         extractor = make_extractor(checkpoint, config)
@@ -84,13 +86,24 @@ def extract_features(
     return {"texts": num_texts, "vectors": pq.read_metadata(output).num_rows}
 
 
-def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
-    """Yield the texts in a file, in order; a sentence of CoNLL columns has its document around it."""
-    kind = config.format
-    if kind == "auto":
-        kind = "text" if data.suffix == ".txt" else "table" if data.suffix in SUFFIXES else "columns"
+def _opened(data: Path) -> tuple[Path, str]:
+    """Return what to read and a digest of it; of a data set of the hub the revision and the split as they are now."""
+    if is_hub(data):
+        # Imported here, for it needs `datasets`.
+        from ..pipeline.sources.hub import open_set
+
+        found = open_set(str(data))
+        return Path(found.address), found.digest
     if not data.is_file():
         raise UserError(f"There is no file {data}.")
+    return data, files_digest([data])
+
+
+def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
+    """Yield the texts in a file, in order; a sentence of CoNLL columns has its document around it."""
+    kind = _kind(data) if config.format == "auto" else config.format
+    if is_hub(data) and kind != "table":
+        raise UserError(f"--format is {kind}, but {data} is a table; leave it out.")
     if config.text and kind != "table":
         raise UserError(f"--text is for tables, but {data} is read as {kind}; leave it out.")
     match kind:
@@ -107,10 +120,16 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
                 yield from (Example(document, number) for number in range(len(document)))
 
 
-def _identity(checkpoint: Path, data: Path, config: FeaturesConfig) -> dict[str, Any]:
+def _kind(data: Path) -> str:
+    if is_hub(data) or data.suffix in SUFFIXES:
+        return "table"
+    return "text" if data.suffix == ".txt" else "columns"
+
+
+def _identity(checkpoint: Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written; where it is computed is no part of it."""
     options = {name: value for name, value in asdict(config).items() if name != "device"}
-    digests = {"data": files_digest([data]), "checkpoint": model_digest(checkpoint)}
+    digests = {"data": digest, "checkpoint": model_digest(checkpoint)}
     return {**digests, **json.loads(json.dumps(options))}
 
 

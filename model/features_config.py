@@ -27,7 +27,7 @@ class FeaturesConfig:
     format: Literal["auto", "text", "table", "columns"] = option(
         "auto",
         "What DATA is: a text a line, a table, or CoNLL columns; auto takes .txt for text, and for columns what has "
-        "no table's suffix.",
+        "no table's suffix. A data set of the hub is a table.",
     )
     text: str | None = option(None, "Column of the text in a table; by default text or sentence.")
     max_length: int | None = option(

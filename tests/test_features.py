@@ -1,6 +1,7 @@
 """Hidden states to Parquet: parity with transformers, windows, parts and resume, formats, and mistakes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from clozeworks.model.features_config import FeaturesConfig
 from clozeworks.model.tasks.tokenizer import TextTokenizer
 from clozeworks.model.vectors import resolve_layers
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources import hub
+from hub_server import served
 
 TEXTS = ["the films was very-good", "", "b", "bad dull . ! unknownword", "a book is not [SEP] good"] * 3
 
@@ -138,6 +141,56 @@ def test_tables_and_columns_are_read(checkpoint, tmp_path):
     assert first["word"].to_pylist() == ["the", "film", "b"]
     assert first["text"].to_pylist() == [0, 0, 1]
     assert abs(vectors(first, "layer_3")[0] - vectors(second, "layer_3")[0]).max() > 1e-3
+
+
+def write_parquet(path: Path, rows: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"sentence": rows, "label": [0] * len(rows)}), path)
+
+
+def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(module, "PART_CHARACTERS", 60)
+    hub.open_set.cache_clear()
+    for split, texts in (("train", ["bad"]), ("validation", TEXTS)):
+        write_parquet(tmp_path / "set" / f"{split}-00000-of-00001.parquet", texts)
+    file = tmp_path / "set" / "validation-00000-of-00001.parquet"
+    expected = extract(checkpoint, file, tmp_path / "file.parquet", per="word")
+    name, output = Path(f"hf:{tmp_path / 'set'}:validation"), tmp_path / "set.parquet"
+    assert extract(checkpoint, name, output, per="word").equals(expected)
+    assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")["token"].to_pylist() == ["bad"]
+    with pytest.raises(UserError, match=r"has no split .validations.; there is validation"):
+        extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
+    with pytest.raises(UserError, match=r"validation, row 1: there is no column text, only sentence, label"):
+        extract(checkpoint, name, tmp_path / "c.parquet", text="text")
+    with pytest.raises(UserError, match=r"--format is columns, but hf:.* is a table; leave it out"):
+        extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
+    write_parquet(file, TEXTS[:3])
+    hub.open_set.cache_clear()
+    with pytest.raises(UserError, match=r"set\.parquet was made with data .* \(now "):
+        extract(checkpoint, name, output, per="word")
+
+
+def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
+    for number in (0, 1):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS[5 * number : 5 * number + 5])
+        path = tmp_path / "hub" / "owner" / "texts" / f"test-0000{number}-of-00002.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(lines)
+    home = tmp_path / "home"
+    command = [sys.executable, "-m", "clozeworks.cli.main", "features", str(checkpoint), "hf:owner/texts:test"]
+    with served(tmp_path / "hub") as endpoint:
+        environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+        ended = subprocess.run(
+            [*command, "--output", "a.parquet", "--per", "text"],
+            env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:10]))
+    expected = extract(checkpoint, tmp_path / "texts.txt", tmp_path / "b.parquet", per="text")
+    assert pq.read_table(tmp_path / "a.parquet").equals(expected)
+    # Streamed: no copy of the files is left.
+    assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
 
 
 def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, texts, tmp_path, monkeypatch):
