@@ -20,6 +20,9 @@ from .stage import StageDirectory
 ALL_HASHES = 1 << 64
 _PLACE_INPUT_BYTES = 16 << 20
 _MIN_PLACES, _MAX_PLACES = 16, 128
+# Batches are small: to share out the columns of each costs more than to compress them.
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def num_places(input_bytes: int) -> int:
@@ -95,15 +98,14 @@ class PartWriter:
 @contextmanager
 def write_scattered(directory: StageDirectory, name: str, schema: pa.Schema, places: int) -> Iterator[PartWriter]:
     """Open a scattered file of so many places; it appears when it is complete."""
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with directory.write(name) as file, pa.ipc.new_file(file, schema, options=options) as writer:
+    with directory.write(name) as file, pa.ipc.new_file(file, schema, options=_WRITE_OPTIONS) as writer:
         yield PartWriter(writer, schema, places)
 
 
 def read_scattered(path: str, wanted: Iterable[int], places: int) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of the `wanted` places of a file with so many, one part after the other."""
     wanted = list(wanted)
-    with storage.open_input(path) as file, pa.ipc.open_file(file) as reader:
+    with storage.open_input(path) as file, pa.ipc.open_file(file, options=_READ_OPTIONS) as reader:
         for part in range(0, reader.num_record_batches, places):
             for place in wanted:
                 batch = reader.get_batch(part + place)
