@@ -101,10 +101,10 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         ("a.csv", [COLUMNS, LINE, LINE[:-1] + "4"], "a.csv, line 3: the label is '4', but 0 to 3 are the endings"),
         ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label in label is empty"),
         ("a.csv", [COLUMNS, LINE[:-1] + "-1"], "the label is '-1'"),
-        ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3 has 3 endings, but 4 are needed"),
-        ("a.csv", [COLUMNS, LINE, LINE + ",5"], "a.csv, line 3 has 13 columns, but 12 are needed"),
-        ("a.tsv", [CODAH.strip(), CODAH.strip() + "\t1"], "a.tsv, line 2 has 8 columns, but 7 are needed"),
-        ("a.tsv", [CODAH.strip(), CODAH.strip().removesuffix("\t0")], "a.tsv, line 2 has 6 columns"),
+        ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3: 4 endings are needed, not 3."),
+        ("a.csv", [COLUMNS, LINE, LINE + ",5"], "a.csv, line 3: the number of columns is 13, not 12"),
+        ("a.tsv", [CODAH.strip(), CODAH.strip() + "\t1"], "a.tsv, line 2: the number of columns is 8, not 7"),
+        ("a.tsv", [CODAH.strip(), CODAH.strip().removesuffix("\t0")], "line 2: the number of columns is 6, not 7"),
         ("a.tsv", [CODAH.strip().removesuffix("\t0")], "a.tsv, line 1: the label is 'sit', but 0 to 2"),
         ("a.jsonl", ['{"startphrase": "a", "ending0": "b", "ending1": null, "label": 0}'], "ending1 holds None"),
     ],
@@ -119,9 +119,7 @@ def test_bad_rows_are_named(tmp_path, name, lines, message):
 def test_lines_of_plain_text():
     task = Choice(num_choices=2)
     assert task.text_line("a b\tc\td", "line 1") == Choices("a b", ("c", "d"), None)
-    with pytest.raises(
-        UserError, match="line 9: a text and 2 endings with tabs between them are needed, but 1 endings"
-    ):
+    with pytest.raises(UserError, match=r"line 9: a text and 2 endings with tabs between them are needed, not 1\."):
         task.text_line("a b\tc", "line 9")
 
 
@@ -226,7 +224,7 @@ def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
     assert predict(output, tmp_path / "new.txt", tmp_path / "out.tsv", "cpu") == 1
     assert (tmp_path / "out.tsv").read_text().splitlines()[0] == "label\t0\t1\t2"
     four = write(tmp_path / "four.tsv", CODAH.strip())
-    with pytest.raises(UserError, match=r"four\.tsv, line 1 has 4 endings, but 3 are needed"):
+    with pytest.raises(UserError, match=r"four\.tsv, line 1: 3 endings are needed, not 4"):
         predict(output, four, tmp_path / "out.tsv", "cpu")
 
 

@@ -17,7 +17,7 @@ from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.task import num_cut
 from clozeworks.model.tasks.tokenizer import TextTokenizer
 
-MORE = "fine-tune with a higher --max-length to keep more."
+MORE = "fine-tune with a higher one to keep more."
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert len(features) > 20
     assert num_cut(features) == 2
     assert task.cut_line("2 of 3") == (
-        "2 of 3 questions cut to 5 tokens; fine-tune with a higher --max-question-length to keep more."
+        "2 of 3 questions cut at --max-question-length 5; fine-tune with a higher one to keep more."
     )
     sentence = Example([split_words(words(100))], 0)
     assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
@@ -80,15 +80,15 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
     options = ["--max-length", "8", "--epochs", "1", "--learning-rates", "1e-5", "--device", "cpu"]
     main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", run, *options])
     assert capsys.readouterr().err.splitlines() == [
-        f"train: 3 of 4 examples cut to 8 tokens; {MORE}",
-        f"test: 2 of 3 examples cut to 8 tokens; {MORE}",
+        f"train: 3 of 4 examples cut at --max-length 8; {MORE}",
+        f"test: 2 of 3 examples cut at --max-length 8; {MORE}",
     ]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["train_examples_cut"], summary["dev_examples_cut"]) == (3, 0)
 
     for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):
         main([*command, str(data / "test.csv")])
-        assert capsys.readouterr().err == f"{data / 'test.csv'}: 2 of 3 examples cut to 8 tokens; {MORE}\n"
+        assert capsys.readouterr().err == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"
         main([*command, str(data / "dev.csv")])
         assert not capsys.readouterr().err
     main(["evaluate", run, str(data)])
@@ -99,5 +99,5 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{words(7)}\ngood\n{words(8)}\n".encode())))
     main(["predict", run, "-", "--output", "-"])
     shown = capsys.readouterr()
-    assert shown.err == f"standard input: 2 of 3 examples cut to 8 tokens; {MORE}\n"
+    assert shown.err == f"standard input: 2 of 3 examples cut at --max-length 8; {MORE}\n"
     assert len(shown.out.splitlines()) == 4

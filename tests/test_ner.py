@@ -136,7 +136,7 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     [
         ("a O\n\nb X-per\n", "line 3: the last column is 'X-per', no tag such as O, B-person or I-person"),
         ("a O\nb\n", "line 2 has one column; a word and its tag are needed"),
-        ("a NN O\nb O\n", "line 2 has 2 columns, but the lines before it 3"),
+        ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
         ("a\tO\nb\t\n", "line 2: the last column is ''"),
         ("a O\nb O\n", "holds no entity: the last column of each line must be its tag"),
         ("", "holds no entity"),

@@ -415,8 +415,8 @@ def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys
     features = task.encode([good, shifted, second_stands, blank], tokenizer)
     assert [feature.target is None for feature in features] == [False, True, False, True]
     assert capsys.readouterr().err == (
-        "2 of 4 questions have no answer that stands at its place in the passage (the first: a.json, question 2, "
-        "'film' at character 5); training leaves them out.\n"
+        "No answer stands at its place in the passage for 2 of 4 questions (the first: a.json, question 2, "
+        "'film' at character 5); training leaves such questions out.\n"
     )
     assert task.encode([good._replace(answers=None)], tokenizer)[0].target is None
     assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[0].target.tolist() == [0, 0]  # type: ignore
@@ -429,7 +429,7 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     config = quick(epochs=1, learning_rates=(1e-3,), batch_size=1)
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (3, 3)
-    assert capsys.readouterr().err.count("training leaves them out") == 2
+    assert capsys.readouterr().err.count("training leaves such questions out") == 2
     metrics = (tmp_path / "run" / "runs" / "learning-rate-0.001-seed-0" / "metrics.csv").read_text()
     assert "\n2,train," in metrics
     assert "\n3,train," not in metrics

@@ -106,8 +106,8 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
 @pytest.mark.parametrize(
     "file, content, message",
     [
-        ("a.tsv", "sentence\tlabel\nfine\t1\nshort\n", "a.tsv, line 3 has 1 columns, but 2 are needed"),
-        ("a.tsv", "sentence\tlabel\nfine\t1\textra\n", "a.tsv, line 2 has 3 columns"),
+        ("a.tsv", "sentence\tlabel\nfine\t1\nshort\n", "a.tsv, line 3: the number of columns is 1, not 2 (se"),
+        ("a.tsv", "sentence\tlabel\nfine\t1\textra\n", "a.tsv, line 2: the number of columns is 3, not 2"),
         ("a.tsv", "sentence\tlabel\nfine\tmaybe\n", "a.tsv, line 2: the label 'maybe' in label is none of negative, p"),
         ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
@@ -138,11 +138,12 @@ def test_a_few_short_lines_of_qqp_are_left_out_and_said(tmp_path, capsys):
     path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
     assert [example.target for example in read("qqp", path)] == [i % 2 for i in range(2000) if i != 6]
     said = capsys.readouterr().err
-    assert said == f"1 of 2,001 lines in {path} are short of columns (the first: {path}, line 8); they are left out.\n"
-    with pytest.raises(UserError, match="line 8 has 4 columns, but 6 are needed"):
+    found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
+    assert said == f"{found}; such lines are left out.\n"
+    with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
         read("qqp", path, labelled=False)
     write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
-    with pytest.raises(UserError, match=r"4 of 23 lines .* short of columns .* line 8\); at most 0\.1% may be"):
+    with pytest.raises(UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; mend"):
         read("qqp", path)
 
 
@@ -289,7 +290,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
         ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
-        ("text,label\nx,1\ny,1\n", "All 2 rows have '1' in label"),
+        ("text,label\nx,1\ny,1\n", "Every row has '1' in label; a class alone"),
         ("text,label\nx,p\ny,q\nz,r\n", "label holds 3 labels in 3 rows; is it the column of the label?"),
     ],
 )

@@ -74,7 +74,7 @@ class Choice(Task):
             text, start = _texts(row)
             endings = _endings(row)
             if len(endings) != self.num_choices:
-                raise UserError(f"{row.where} has {len(endings)} endings, but {self.num_choices} are needed.")
+                raise UserError(f"{row.where}: {self.num_choices} endings are needed, not {len(endings)}.")
             target = self._target(row) if labelled else None
             yield Choices(text, tuple(f"{start} {ending}".strip() for ending in endings), target)
 
@@ -89,7 +89,7 @@ class Choice(Task):
         text, *endings = line.split("\t")
         if len(endings) != self.num_choices:
             needed = f"a text and {self.num_choices} endings with tabs between them are needed"
-            raise UserError(f"{where}: {needed}, but {len(endings)} endings are there.")
+            raise UserError(f"{where}: {needed}, not {len(endings)}.")
         return Choices(text, tuple(endings), None)
 
     def group(self, example: Choices) -> str:

@@ -97,7 +97,7 @@ class Classification(Task):
             return Example(line, None, None)
         texts = line.split("\t")
         if len(texts) != 2:
-            raise UserError(f"{where}: two texts with a tab between them are needed, but {len(texts)} are there.")
+            raise UserError(f"{where}: two texts with a tab between them are needed, not {len(texts)}.")
         return Example(texts[0], texts[1], None)
 
     def _target(self, row: Row) -> float:

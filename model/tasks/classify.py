@@ -85,7 +85,7 @@ def _labels(rows: Iterable[Row], column: str) -> tuple[str, ...]:
 
 def _checked(labels: list[str], counts: Counter[str], column: str) -> tuple[str, ...]:
     if len(labels) < 2:
-        raise UserError(f"All {counts.total()} rows have {labels[0]!r} in {column}; a class alone cannot be learned.")
+        raise UserError(f"Every row has {labels[0]!r} in {column}; a class alone cannot be learned.")
     if len(labels) > max(2, counts.total() / 2):
         raise UserError(f"{column} holds {len(labels)} labels in {counts.total()} rows; is it the column of the label?")
     return tuple(labels)

@@ -113,4 +113,4 @@ def _check_columns(found: int, wanted: int, labelled: bool, where: str) -> None:
     if labelled and found < 2:
         raise UserError(f"{where} has one column; a word and its tag are needed, with a tab or a blank between.")
     if found != wanted:
-        raise UserError(f"{where} has {found} columns, but the lines before it {wanted}.")
+        raise UserError(f"{where}: the number of columns is {found}, not {wanted} as in the lines before it.")

@@ -108,7 +108,5 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str]) -> tuple[list[T], l
     train = [example for example, value in zip(examples, hashes, strict=True) if value not in held_out]
     dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
     if not train:
-        raise UserError(
-            f"All of the examples ({len(examples):,}) are on one text, so none can be held out; give a dev file."
-        )
+        raise UserError("All examples are on one text, so none can be held out; give a dev file.")
     return train, dev

@@ -127,8 +127,8 @@ class Squad(Task):
 
     def cut_line(self, share: str) -> str:
         """Return what is said of questions that are cut; passages never are."""
-        limit = f"{self.max_question_length} tokens"
-        return f"{share} questions cut to {limit}; fine-tune with a higher --max-question-length to keep more."
+        option = f"--max-question-length {self.max_question_length}"
+        return f"{share} questions cut at {option}; fine-tune with a higher one to keep more."
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
         """Return the encoder with a new linear layer."""
@@ -297,8 +297,8 @@ def _no_room(length: int, shape: Shape) -> str:
 def _say_lost(lost: Sequence[Question], total: int) -> None:
     if lost:
         print(
-            f"{len(lost):,} of {total:,} questions have no answer that stands at its place in the passage "
-            f"({_first_lost(lost)}); training leaves them out.",
+            f"No answer stands at its place in the passage for {len(lost):,} of {total:,} questions "
+            f"({_first_lost(lost)}); training leaves such questions out.",
             file=sys.stderr,
         )
 

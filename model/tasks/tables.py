@@ -135,10 +135,10 @@ def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: flo
 
 
 def _judge_short(path: Path, short: Sequence[str], num_lines: int, max_share: float) -> None:
-    found = f"{len(short):,} of {num_lines:,} lines in {path} are short of columns (the first: {short[0]})"
+    found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
     if len(short) > max_share * num_lines:
-        raise UserError(f"{found}; at most {max_share:.1%} may be, so mend the file or download it again.")
-    print(f"{found}; they are left out.", file=sys.stderr)
+        raise UserError(f"{found}, more than {max_share:.1%}; mend the file or download it again.")
+    print(f"{found}; such lines are left out.", file=sys.stderr)
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
@@ -168,7 +168,7 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> Row:
     if len(fields) != len(columns):
-        raise UserError(f"{where} has {len(fields)} columns, but {len(columns)} are needed ({', '.join(columns)}).")
+        raise UserError(f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({', '.join(columns)}).")
     return Row(where, dict(zip(columns, fields, strict=True)))
 
 

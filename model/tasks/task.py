@@ -152,7 +152,7 @@ class Task(ABC):
 
     def cut_line(self, share: str) -> str:
         """Return what is said where a share of the examples (``5 of 20``) is cut, and what to do about it."""
-        return f"{share} examples cut to {self.max_length} tokens; fine-tune with a higher --max-length to keep more."
+        return f"{share} examples cut at --max-length {self.max_length}; fine-tune with a higher one to keep more."
 
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
