@@ -142,8 +142,6 @@ def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneCon
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
-    if shape.is_decoder:
-        raise UserError(f"{checkpoint} reads from left to right, so that its [CLS] sees no text; take another model.")
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
     if not train:

@@ -47,7 +47,7 @@ class BertForMultipleChoice(LinearHead):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits (N, C)."""
-        return self.classify(self.bert.pooler(self.bert(*batch[:4]))).view(-1, self.num_choices)
+        return self.classify(self.bert.pooler(self.states(batch))).view(-1, self.num_choices)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy over the choices."""

@@ -41,7 +41,7 @@ class BertForSequenceClassification(LinearHead):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits (B, K)."""
-        return self.classify(self.bert.pooler(self.bert(*batch[:4])))
+        return self.classify(self.bert.pooler(self.states(batch)))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error where there is one output."""

@@ -43,7 +43,7 @@ class BertForQuestionAnswering(TaskModel):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logits of each token as the answer's first and as its last (N, L, 2)."""
-        return self.qa_outputs(self.bert(*batch[:4]))
+        return self.qa_outputs(self.states(batch))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean cross-entropy of first and last token over the real tokens of the whole row."""

@@ -102,6 +102,21 @@ class TaskModel(nn.Module):
         """Return what the head says of each feature, (N, ...)."""
         raise NotImplementedError
 
+    def states(self, batch: Batch) -> Tensor:
+        """Return the last hidden states (B, L, D), of which the first stands for the whole row.
+
+        That is [CLS]. In a model that reads from left to right [CLS] sees nothing and the last token, [SEP], all, so
+        that the two change places.
+        """
+        states_BLD = self.bert(*batch[:4])
+        if not self.bert.config.is_decoder:
+            return states_BLD
+        last_B = batch.attention_mask_BL.sum(1) - 1
+        rows_B = torch.arange(len(last_B), device=last_B.device)
+        changed_BLD = states_BLD.clone()
+        changed_BLD[:, 0], changed_BLD[rows_B, last_B] = states_BLD[rows_B, last_B], states_BLD[:, 0]
+        return changed_BLD
+
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss over what `num_targets` counts, a scalar."""
         raise NotImplementedError
