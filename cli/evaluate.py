@@ -6,6 +6,7 @@ import click
 
 from ..pipeline.errors import UserError
 from .made import Made, figure
+from .options import device_option
 
 
 @click.command()
@@ -13,13 +14,7 @@ from .made import Made, figure
 @click.argument("data", metavar="DATA")
 @click.option("--split", default="validation", show_default=True, help="Which split of instances to use.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows of instances computed at once.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="Where to compute; auto takes a GPU if there is one.",
-)
+@device_option
 def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> Made:
     """Measure the model in RUN on DATA.
 

@@ -15,6 +15,15 @@ from ..pipeline.errors import UserError
 Command = TypeVar("Command", bound=Callable[..., Any])
 Config = TypeVar("Config")
 
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute; auto takes a GPU if there is one.",
+)
+"""Of the commands that have no configuration; in those it is a field."""
+
 
 class Numbers(click.ParamType):
     """Numbers with commas between them, such as ``80,10,10``."""

@@ -3,6 +3,7 @@
 import click
 
 from .made import Made
+from .options import device_option
 
 
 @click.command()
@@ -20,13 +21,7 @@ from .made import Made
     help="Write the files that the task's server or script takes (for GLUE, CoLA.tsv and so on) into the folder "
     "--output.",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="Where to compute; auto takes a GPU if there is one.",
-)
+@device_option
 def predict(model: str, data: str, output: str, official: bool, device: str) -> Made | None:
     """Predict with the fine-tuned model in DIR: one line of answer and probabilities for each example in DATA.
 
