@@ -27,7 +27,10 @@ def is_remote(path: str) -> bool:
 def _beam(path: str) -> "type[FileSystems]":
     """Return Beam's filesystems; raise `UserError` where none of them knows the scheme of `path`."""
     from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.value_provider import RuntimeValueProvider
 
+    if RuntimeValueProvider.runtime_options is None:
+        RuntimeValueProvider.set_runtime_options({})  # S3 asks for them where nobody set any
     try:
         FileSystems.get_filesystem(path)
     except ValueError:

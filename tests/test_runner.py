@@ -1,4 +1,4 @@
-"""Units of work on Beam: records, resume, errors of workers, a killed worker."""
+"""Units of work: records, resume, errors of workers, a killed worker; on processes of ours and of Beam."""
 
 import os
 import signal
@@ -13,9 +13,10 @@ import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.runner import RunError, Unit, _last_line, pipeline_options, run_units
+from clozeworks.pipeline.runner import RunError, Unit, _last_line, run_units
 from clozeworks.pipeline.stage import StageDirectory
 
+ON_BEAM = ("--direct_running_mode=multi_processing",)
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
 
 
@@ -39,16 +40,22 @@ def fail_on_three(directory: StageDirectory, number: int) -> dict[str, Any]:
     return square(directory, number)
 
 
+def fail(directory: StageDirectory, number: int) -> dict[str, Any]:
+    raise ValueError(f"{number} is no good")
+
+
 def die(directory: StageDirectory, number: int) -> dict[str, Any]:
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
-def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path):
+@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
+def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options: tuple[str, ...]):
     directory = StageDirectory(str(tmp_path), "f")
-    records = run_units(directory, "squares", UNITS, square, RunOptions(workers=2))
+    options = RunOptions(workers=2, beam_options=beam_options)
+    records = run_units(directory, "squares", UNITS, square, options)
     assert [record["square"] for record in records] == [0, 1, 4, 9, 16]
-    assert len({record["pid"] for record in records} - {os.getpid()}) == 2
+    assert os.getpid() not in {record["pid"] for record in records}
 
 
 def test_finished_units_are_not_done_again(tmp_path: Path):
@@ -72,18 +79,26 @@ def test_a_message_that_a_killed_run_left_is_not_told_again(tmp_path: Path):
     assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
 
 
-def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path):
-    # In a process of its own: the threads of a broken run live on until it ends.
-    script = "import sys, test_runner; test_runner.run_until_a_worker_dies(sys.argv[1])"
-    command = [sys.executable, "-c", script, str(tmp_path)]
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
+    with pytest.raises(RunError, match=r"^The run failed: \d is no good\. Log: "):
+        run_units(StageDirectory(str(tmp_path), "f"), "failures", UNITS, fail, RunOptions(workers=workers))
+
+
+@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
+def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
+    # In a process of its own: the threads of a broken run of Beam live on until it ends.
+    script = "import sys, test_runner; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
+    command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stdout.startswith("A worker process was killed")
 
 
-def run_until_a_worker_dies(path: str) -> None:
+def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
     try:
-        run_units(StageDirectory(path, "f"), "deaths", UNITS, die, RunOptions(workers=2))
+        options = RunOptions(workers=2, beam_options=beam_options)
+        run_units(StageDirectory(path, "f"), "deaths", UNITS, die, options)
     except RunError as error:
         print(error)
         abandon(1)
@@ -139,7 +154,15 @@ def test_an_error_is_told_by_its_cause_alone():
     assert _last_line(ValueError()) == "ValueError"
 
 
+def test_beam_is_imported_only_where_its_options_are_given(tmp_path: Path):
+    run = "run_units(StageDirectory(sys.argv[1], 'f'), 'squares', UNITS, square, RunOptions(workers=1))"
+    script = f"import sys; from test_runner import *; {run}; sys.exit('apache_beam' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+
+
 def test_an_option_that_beam_does_not_know_is_refused():
+    from clozeworks.pipeline.beam import pipeline_options
+
     with pytest.raises(UserError, match="--projekt=x"):
         pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")), 1)
     options = pipeline_options(RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3), 9)

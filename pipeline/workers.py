@@ -1,0 +1,128 @@
+"""Worker processes on this machine: each does one unit of work at a time, and takes the next when it is done.
+
+A worker is this interpreter anew, which imports what the work needs and nothing else (a fifth of a second), and reads
+pickles from its standard input: first the step, then the units. It answers each with None, or with a message where the
+step raised; the traceback goes to standard error. A worker ends with its pipe or with the process that started it.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
+
+# -P: what lies in the folder that a command is typed in is not imported.
+COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
+LOOK_FOR_PARENT_S = 0.5
+END_S = 5.0
+
+Item = TypeVar("Item")
+Worker: TypeAlias = "subprocess.Popen[bytes]"
+
+
+class WorkError(Exception):
+    """The step raised in a worker; its message is the error's."""
+
+
+class DeadWorkerError(Exception):
+    """A worker process ended before its work did."""
+
+    def __init__(self, status: int = -signal.SIGKILL) -> None:
+        what = "was killed (out of memory?)" if status < 0 else f"ended with exit status {status}"
+        super().__init__(f"A worker process {what}; run the same command again to go on.")
+
+
+@contextmanager
+def started(num_workers: int) -> Iterator[list[Worker]]:
+    """Start worker processes, all at once; kill at the end those that are there."""
+    workers = [subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(num_workers)]
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.kill()  # an idle one has nothing to lose, and the work of others can be done again
+        for worker in workers:
+            _close(worker)
+
+
+def do_all(items: Iterable[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
+    """Call `step` on every item in the `workers`, the items in their order; step and items are pickled.
+
+    Raise `WorkError` or `DeadWorkerError` at the first failure, when all of the workers have been killed.
+    """
+    todo = deque(items)
+    with ThreadPoolExecutor(len(workers)) as threads:
+        handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]
+        failures = [ended.exception() for ended in wait(handed, return_when=FIRST_EXCEPTION).done]
+        for worker in workers if any(failures) else []:
+            worker.kill()  # its thread ends with it
+    for failure in filter(None, failures):
+        raise failure
+
+
+def _hand_over(worker: Worker, step: Callable[[Item], object], todo: deque[Item]) -> None:
+    """Give one worker items until none is left."""
+    requests, replies = cast(BinaryIO, worker.stdin), cast(BinaryIO, worker.stdout)
+    try:
+        _send(requests, step)
+        for item in _taken(todo):
+            _send(requests, item)
+            if message := pickle.load(replies):
+                raise WorkError(message)
+    except (EOFError, OSError, pickle.UnpicklingError) as error:
+        raise DeadWorkerError(worker.wait(END_S)) from error
+
+
+def _taken(todo: deque[Item]) -> Iterator[Item]:
+    with suppress(IndexError):  # other threads take from it too
+        while True:
+            yield todo.popleft()
+
+
+def _close(worker: Worker) -> None:
+    worker.wait()
+    for pipe in (worker.stdin, worker.stdout):
+        with suppress(OSError):  # what a dead one did not read
+            cast(BinaryIO, pipe).close()
+
+
+def _send(pipe: BinaryIO, message: Any) -> None:
+    pickle.dump(message, pipe)
+    pipe.flush()
+
+
+def serve() -> None:
+    """Be a worker: do what comes on standard input, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the launching one decides
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no reply
+    try:
+        step = pickle.load(sys.stdin.buffer)
+        while True:
+            _send(replies, _attempt(step, pickle.load(sys.stdin.buffer)))
+    except EOFError:
+        return
+
+
+def _attempt(step: Callable[[Any], object], item: Any) -> str | None:
+    try:
+        step(item)
+    except Exception as error:
+        traceback.print_exc()
+        return str(error) or type(error).__name__
+    return None
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_FOR_PARENT_S)
+    os._exit(1)
