@@ -3,7 +3,6 @@
 Everything is columnar: a row group becomes flat NumPy arrays, and a batch is made by arithmetic on their offsets.
 """
 
-import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..pipeline.errors import UserError
+from ..pipeline.manifest import parse_manifest
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
 NOTES = (b"clozeworks.max_length", b"clozeworks.vocab_size", b"clozeworks.tokenizer")
@@ -66,7 +66,7 @@ class InstanceDirectory:
     @property
     def has_pairs(self) -> bool:
         """Tell whether its rows have next sentences to be told apart from others."""
-        return self.manifest.get("config", {}).get("pairing") != "none"
+        return self.manifest["config"].get("pairing") != "none"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """
     path = str(path).rstrip("/")
     content, manifest = _read_manifest(path)
-    names = sorted(shard["name"] for shard in manifest["shards"] if shard["name"].startswith(f"{split}-"))
+    names = sorted(shard["name"] for shard in manifest["shards"] if shard["split"] == split)
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
     notes = {name: _notes(footer, f"{path}/{name}") for name, footer in zip(names, footers, strict=True)}
@@ -148,15 +148,11 @@ def _read_manifest(path: str) -> tuple[bytes, dict[str, Any]]:
     try:
         with fsspec.open(f"{path}/manifest.json", "rb") as file:
             content = cast(BinaryIO, file).read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
-    try:
-        manifest = json.loads(content)
-    except ValueError:
-        raise UserError(f"{path}/manifest.json is damaged; delete it and build the instances again.") from None
-    if manifest.get("stage") != "build":
-        stage = manifest.get("stage")
-        raise UserError(f"{path} holds what `clozeworks {stage}` made, not instances; build them from it.")
+    manifest = parse_manifest(content, f"{path}/manifest.json")
+    if manifest["stage"] != "build":
+        raise UserError(f"{path} holds what `clozeworks {manifest['stage']}` made, not instances; build them from it.")
     return content, manifest
 
 

@@ -16,6 +16,7 @@ from .balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from .config import BuildConfig
 from .errors import UserError
 from .measures import MAX_ROW_HASHES, Measures, read_rows
+from .stage import MANIFEST
 from .vocabulary import Vocabulary
 
 # From so many rows on, the share of IsNext must be exact; below, chance is allowed for.
@@ -77,9 +78,14 @@ class Audit:
 def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Audit:
     """Measure the shards that `manifest` lists in `directory`, a slice at a time.
 
-    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema.
+    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema, and for a manifest that
+    asks for what no build does.
     """
-    config = _config_of(manifest)
+    try:
+        config = _config_of(manifest)
+    except UserError as error:
+        where = storage.join(directory, MANIFEST)
+        raise UserError(f"{where} is damaged, no build has its config ({error}): build the instances again.") from None
     measures = Measures(vocabulary, config)
     num_rows = sum(shard["rows"] for shard in manifest["shards"])
     measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
@@ -113,9 +119,8 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
 
 
 def _config_of(manifest: Mapping[str, Any]) -> BuildConfig:
-    names = {field.name for field in fields(BuildConfig)}
-    asked = {name: value for name, value in manifest["config"].items() if name in names}
-    return BuildConfig(**{**asked, "mask_split": tuple(asked.get("mask_split", (80, 10, 10)))})
+    asked = {field.name: manifest["config"][field.name] for field in fields(BuildConfig)}
+    return BuildConfig(**{**asked, "mask_split": tuple(asked["mask_split"])})
 
 
 @contextmanager

@@ -141,7 +141,10 @@ def read_manifest(directory: str, stage: str) -> dict[str, Any]:
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if manifest["stage"] != stage:
         raise UserError(f"{directory} was written by `clozeworks {manifest['stage']}`, not by `clozeworks {stage}`.")
-    if damage := _damage(directory, manifest):
+    damage = _damage(directory, manifest)
+    if "shards" in manifest and not any(shard["split"] == "train" for shard in manifest["shards"]):
+        damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
+    if damage:
         raise UserError(f"{damage}: make it again by `clozeworks {stage} … --overwrite`.")
     return manifest
 

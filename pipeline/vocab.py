@@ -109,8 +109,8 @@ def measure_vocabulary(documents: str, vocab: str) -> dict[str, Any]:
 def _normalization(config: VocabConfig, corpus: dict[str, Any]) -> Normalization:
     strip_accents = config.strip_accents
     if strip_accents is None:
-        languages = Counter(corpus["languages"])
-        strip_accents = default_strip_accents(cased=config.cased, language=languages.most_common(1)[0][0])
+        languages = Counter(corpus["languages"]).most_common(1)
+        strip_accents = default_strip_accents(cased=config.cased, language=languages[0][0] if languages else "")
     return Normalization(lowercase=not config.cased, strip_accents=strip_accents)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from clozeworks.model.data import Rows
 from clozeworks.pipeline.schemas import instances_schema
+from manifest_fixture import write_manifest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -31,7 +32,6 @@ def write_instances(
     sizes = {f"train-{i:05d}-of-{shards:05d}.parquet": [rows_per_group + i] * duplicates for i in range(shards)}
     sizes["validation-00000-of-00001.parquet"] = [validation_rows]
     notes = {"tokenizer": f"test-{vocab_size}", "max_length": max_length, "seed": seed, "vocab_size": vocab_size}
-    entries = []
     for number, (name, groups) in enumerate(sizes.items()):
         rng = np.random.default_rng((seed, number))
         schema = instances_schema(vocab_size).with_metadata({f"clozeworks.{k}": str(v) for k, v in notes.items()})
@@ -39,9 +39,8 @@ def write_instances(
             for duplicate, num_rows in enumerate(groups):
                 rows = [make_row(rng, vocab_size, max_length, duplicate, row) for row in range(num_rows)]
                 writer.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=num_rows)
-        entries.append({"name": name, "rows": sum(groups)})
-    manifest = {"stage": "build", "config": {"max_length": max_length}, "seed": seed, "shards": entries}
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    rows_of = {name: sum(groups) for name, groups in sizes.items()}
+    write_manifest(path, "build", rows_of, config={"max_length": max_length, "seed": seed})
     return path
 
 

@@ -20,6 +20,7 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.tokenize import Normalization
 from clozeworks.pipeline.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
+from manifest_fixture import write_manifest
 from sklearn.metrics import roc_auc_score
 
 VOCABULARY = Vocabulary(
@@ -68,9 +69,8 @@ def spoil(directory: Path, manifest: dict, fault) -> None:
 
 def write_directory(directory: Path, manifest: dict) -> str:
     """Write beside the shards what else a directory of instances holds."""
-    for shard in manifest["shards"]:
-        shard["bytes"] = (directory / shard["name"]).stat().st_size
-    (directory / "manifest.json").write_text(json.dumps({"stage": "build", **manifest}))
+    rows = {shard["name"]: shard["rows"] for shard in manifest["shards"]}
+    write_manifest(directory, "build", rows, config=manifest["config"], counts=manifest["counts"])
     for name, content in vocabulary_files(VOCABULARY).items():
         (directory / name).write_bytes(content)
     return str(directory)

@@ -19,6 +19,7 @@ from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.stage import StageDirectory, read_manifest
 from clozeworks.pipeline.vocab import learn_vocabulary, measure_vocabulary
 from clozeworks.pipeline.vocabulary import read_vocabulary
+from manifest_fixture import make_manifest, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
 TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
@@ -45,15 +46,8 @@ def write_documents(path: Path, train: Sequence[list[str]], validation: Sequence
             "sentences": list(documents),
         }
         pq.write_table(pa.table(columns, DOCUMENTS), path / name)
-    write_manifest(path)
+    write_manifest(path, "ingest", {TRAIN: len(train), VALIDATION: len(validation)})
     return path
-
-
-def write_manifest(path: Path, names: Sequence[str] = (TRAIN, VALIDATION)) -> None:
-    sizes = {name: (path / name).stat().st_size for name in names}
-    shards = [{"name": name, "split": name.split("-")[0], "rows": 0, "bytes": size} for name, size in sizes.items()]
-    manifest = {"stage": "ingest", "config": {}, "languages": {"en": 1}, "shards": shards}
-    (path / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +129,7 @@ def test_an_empty_validation_shard_makes_an_empty_one(held_out: list[list[str]],
 
 def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "documents", text_of(20), [])
-    write_manifest(documents, [TRAIN])
+    write_manifest(documents, "ingest", {TRAIN: 0})
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert [shard["split"] for shard in manifest["shards"]] == ["train"]
 
@@ -157,7 +151,7 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
     shutil.copytree(vocab, unfinished)
     (unfinished / "manifest.json").unlink()
     (unfinished / ".work").mkdir()
-    (unfinished / ".work" / "plan.json").write_text('{"stage": "vocab"}')
+    (unfinished / ".work" / "plan.json").write_text(json.dumps(make_manifest("vocab")))
     with pytest.raises(UserError, match="vocab is unfinished: run the `clozeworks vocab`"):
         build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
@@ -205,7 +199,7 @@ def test_a_damaged_shard_is_one_error(damage, told: str, vocab: str, tmp_path: P
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()
     if (documents / TRAIN).exists():
-        write_manifest(documents)
+        write_manifest(documents, "ingest", {TRAIN: 0, VALIDATION: 0})
         with pytest.raises(UserError, match=told):
             learn_vocabulary(str(documents), str(tmp_path / "v"), VocabConfig(size=120), RUN)
         assert not (tmp_path / "v" / "manifest.json").exists()

@@ -10,6 +10,7 @@ from clozeworks.model import data
 from clozeworks.model.sequence import Sequence
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import CLS, as_lists, write_instances
+from manifest_fixture import write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_prefetch_keeps_the_order_and_passes_errors_on():
 
 def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
     manifest = tmp_path / "manifest.json"
-    manifest.write_text('{"stage": "ingest", "shards": [{"name": "train-00000-of-00001.parquet"}]}')
+    write_manifest(tmp_path, "ingest")
     with pytest.raises(UserError, match="holds what `clozeworks ingest` made, not instances"):
         data.open_instances(str(tmp_path))
     manifest.write_text("{")

@@ -1,6 +1,5 @@
 """Show prints documents and instances as people read them, and tells of broken files in one line."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.tokenize import Normalization
 from clozeworks.pipeline.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
+from manifest_fixture import write_manifest
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "##b", "c", "[bold]", "d"), Normalization(True, True))
 CLS, SEP, MASK = VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.mask_id
@@ -34,8 +34,7 @@ def write(path: Path, stage: str, table: pa.Table) -> str:
     for name, content in vocabulary_files(VOCABULARY).items():
         (path / name).write_bytes(content)
     pq.write_table(table, path / SHARD)
-    shard = {"name": SHARD, "split": "train", "rows": table.num_rows, "bytes": (path / SHARD).stat().st_size}
-    (path / "manifest.json").write_text(json.dumps({"stage": stage, "shards": [shard]}))
+    write_manifest(path, stage, {SHARD: table.num_rows})
     return str(path)
 
 
@@ -69,7 +68,8 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
     assert "no split 'test'; there is train" in told(capsys, directory, "--split", "test")
     assert "-n" in told(capsys, directory, "-n", "-1")
-    assert "written by `clozeworks vocab`" in told(capsys, write(tmp_path, "vocab", pa.table({"a": [1]})))
+    write_manifest(tmp_path, "vocab")
+    assert "written by `clozeworks vocab`" in told(capsys, str(tmp_path))
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])

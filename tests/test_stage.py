@@ -1,7 +1,6 @@
 """What a stage's directory promises: complete files, resume by records, refusal of other work."""
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -14,10 +13,15 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.shards import write_parquet
 from clozeworks.pipeline.stage import StageDirectory, gather_tallies, manifest_head, open_stage, read_manifest
+from manifest_fixture import make_manifest, write_manifest
 
 
 def head_of(config: BuildConfig | None = None, numpy: str = "1", inputs: tuple[str, ...] = ("a", "b")):
     return manifest_head("build", config or BuildConfig(), [{"name": name} for name in inputs], {"numpy": numpy})
+
+
+def whole_manifest():
+    return make_manifest("build", **head_of())
 
 
 def open_build(path: Path, config: BuildConfig | None = None, overwrite: bool = False):
@@ -55,9 +59,9 @@ def test_a_record_of_other_work_does_not_count(tmp_path: Path):
 def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
     directory, manifest = open_build(tmp_path)
     assert manifest is None
-    directory.finish({**head_of(), "shards": []}, {})
+    directory.finish(whole_manifest(), {})
     assert not (tmp_path / ".work").exists()
-    assert open_build(tmp_path)[1] == {**head_of(), "shards": []}
+    assert open_build(tmp_path)[1] == whole_manifest()
     with pytest.raises(UserError, match="seed is 0 there and 7 here"):
         open_build(tmp_path, BuildConfig(seed=7))
     with pytest.raises(UserError, match=r"the inputs are others \(for instance c\)"):
@@ -67,7 +71,8 @@ def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
 def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     directory, _ = open_build(tmp_path)
     directory.write_bytes("shard", b"whole")
-    directory.finish({**head_of(), "shards": [{"name": "shard", "bytes": 5}]}, {})
+    shard = {"name": "shard", "split": "train", "rows": 1, "bytes": 5}
+    directory.finish(make_manifest("build", [shard], **head_of()), {})
     assert read_manifest(str(tmp_path), "build")["stage"] == "build"
     (tmp_path / "shard").write_bytes(b"who")
     with pytest.raises(UserError, match="shard has not the length"):
@@ -95,7 +100,7 @@ def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
 
 def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
     directory, _ = open_build(tmp_path / "stage")
-    directory.finish(head_of(), {})
+    directory.finish(whole_manifest(), {})
     assert open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[1] is None
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
@@ -133,8 +138,8 @@ def test_two_processes_do_not_write_one_directory(tmp_path: Path):
         other.kill()
     directory, _ = open_build(tmp_path / "out")  # the lock of a killed process is no lock
     assert open_build(tmp_path / "out")[1] is None  # nor is a process's own
-    directory.finish(head_of(), {})
-    assert open_build(tmp_path / "out")[1] == head_of()
+    directory.finish(whole_manifest(), {})
+    assert open_build(tmp_path / "out")[1] == whole_manifest()
 
 
 def hold(path: str) -> None:
@@ -144,11 +149,17 @@ def hold(path: str) -> None:
 
 
 def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
-    (tmp_path / "manifest.json").write_text(json.dumps({"stage": "vocab"}))
+    write_manifest(tmp_path, "vocab")
     with pytest.raises(UserError, match="clozeworks vocab"):
         read_manifest(str(tmp_path), "ingest")
     with pytest.raises(UserError, match="holds no manifest"):
         read_manifest(str(tmp_path / "nothing"), "ingest")
+
+
+def test_a_manifest_without_training_shards_is_told(tmp_path: Path):
+    write_manifest(tmp_path, "ingest")
+    with pytest.raises(UserError, match=r"manifest.json lists no training shard: make it again by `clozeworks ingest"):
+        read_manifest(str(tmp_path), "ingest")
 
 
 def test_too_much_bad_input_fails_the_stage():
