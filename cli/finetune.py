@@ -1,5 +1,6 @@
 """``clozeworks finetune``."""
 
+import re
 from typing import Any
 
 import click
@@ -8,6 +9,9 @@ from ..model.finetune_config import FinetuneConfig
 from .live import live_line
 from .made import Made, figure
 from .options import config_options, make_config
+
+# Of SQuAD 2.0's many figures; summary.json has them.
+DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 
 @click.command()
@@ -48,7 +52,12 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         (f"dev {_words(metric)}", f"median {median}, {lowest} to {highest}"),
         ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
-        *((f"{_words(name)}", f"{figure(score)}{_baseline(summary, name)}") for name, score in best["scores"].items()),
+        *(
+            (_words(name), f"{figure(score)}{_baseline(summary, name)}")
+            for name, score in best["scores"].items()
+            if not DETAIL.match(name)
+        ),
+        *((f"{name}, tuned on dev", figure(value)) for name, value in best["tuned"].items()),
     ]
 
 

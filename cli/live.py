@@ -1,9 +1,19 @@
-"""The live line of a training run."""
+"""The live line of a training run; where standard error is no terminal, a plain line now and then."""
 
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from .made import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_EVERY_S = 60.0
 # What is shown, the most wanted first, as a narrow terminal cuts off the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
@@ -21,17 +31,30 @@ Report = Callable[[Mapping[str, Any]], None]
 
 @contextmanager
 def live_line() -> Iterator[Report]:
-    """Show a bar with the latest numbers of a run and the time left; nothing where standard error is no terminal.
+    """Show the latest numbers of a run and the time left on standard error.
 
-    Yield a function that takes the numbers: ``step``, ``steps`` and those of `SHOWN`; a new ``stage`` (a text) begins
-    a new bar.
+    On a terminal that is a bar, elsewhere (``nohup``, CI) a plain line every `PLAIN_EVERY_S`, so that short work says
+    nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those of `SHOWN`; a new ``stage`` (a text)
+    begins a new bar.
     """
     # Imported here, for `clozeworks --help` imports this module.
     from rich.console import Console
+
+    console = Console(stderr=True)
+    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun started, one speaks
+        yield lambda numbers: None
+    elif console.is_terminal:
+        with _bars(console) as report:
+            yield report
+    else:
+        yield _plain_lines()
+
+
+@contextmanager
+def _bars(console: "Console") -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
-    console = Console(stderr=True)
     # A column that may wrap would be the first to be squeezed; only the last gives way.
     columns = (
         TextColumn("{task.description}"),
@@ -40,20 +63,40 @@ def live_line() -> Iterator[Report]:
         TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    with Progress(
-        *columns, console=console, expand=True, refresh_per_second=4, disable=not console.is_terminal
-    ) as progress:
+    with Progress(*columns, console=console, expand=True, refresh_per_second=4) as progress:
         bars: dict[str, Any] = {}
 
         def report(numbers: Mapping[str, Any]) -> None:
-            stage = str(numbers.get("stage", "training"))
+            stage = _stage(numbers)
             if stage not in bars:
                 # A resumed run's first steps were not done just now, and must not count for the time left.
                 bars[stage] = progress.add_task(stage, total=numbers["steps"], completed=numbers["step"], numbers="")
-            progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=_text(numbers))
+            text = "  ".join(_texts(numbers))
+            progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=text)
 
         yield report
 
 
-def _text(numbers: Mapping[str, Any]) -> str:
-    return "  ".join(form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers)
+def _plain_lines() -> Report:
+    begun: dict[str, tuple[int, float]] = {}
+    said = time.monotonic()
+
+    def report(numbers: Mapping[str, Any]) -> None:
+        nonlocal said
+        now, stage, step, steps = time.monotonic(), _stage(numbers), numbers["step"], numbers["steps"]
+        first, first_time = begun.setdefault(stage, (step, now))
+        if now - said < PLAIN_EVERY_S:
+            return
+        said = now
+        left = [f"{duration((steps - step) * (now - first_time) / (step - first))} left"] if step > first else []
+        click.echo(f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *_texts(numbers)]), err=True)
+
+    return report
+
+
+def _stage(numbers: Mapping[str, Any]) -> str:
+    return str(numbers.get("stage", "training"))
+
+
+def _texts(numbers: Mapping[str, Any]) -> list[str]:
+    return [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]

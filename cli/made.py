@@ -57,12 +57,17 @@ def made_nothing(command: str, where: str, expected: "Expectation") -> Made:
         ("to write", megabytes(expected.output_bytes)),
         ("temporary files", megabytes(expected.temporary_bytes)),
         ("workers x memory", f"{expected.workers} x {megabytes(expected.worker_bytes)}"),
-        ("time", f"about {_duration(expected.seconds)}, from the start"),
+        ("time", f"about {duration(expected.seconds)}, from the start"),
     ]
     return Made(f"{command} --dry-run", where, rows)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time for people.
+
+    >>> duration(45.2), duration(600), duration(9000)
+    ('45 s', '10 min', '2.5 h')
+    """
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -214,7 +214,8 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
     values = (task.name, _variant(task), str(job.checkpoint), seed, rate)
-    record = dict(zip(RUN_COLUMNS, values, strict=True)) | {"scores": scores, LAST_COLUMN: round(seconds, 3)}
+    found = {"tuned": _tuned(job.data.task, task), "scores": scores, LAST_COLUMN: round(seconds, 3)}
+    record = dict(zip(RUN_COLUMNS, values, strict=True)) | found
     if _best([*_records(job), record]) is record:
         _save(job, model, task, outputs, directory / MODEL)
     write_json(directory / RECORD, record)
@@ -226,6 +227,12 @@ def _variant(task: Task) -> str:
     """Return what beside its name tells which row of the paper's tables the task is."""
     settings = task.settings()
     return settings.get("version") or settings.get("features") or ""
+
+
+def _tuned(before: Task, after: Task) -> dict[str, Any]:
+    """Return the settings that were chosen on the dev examples."""
+    given = before.settings()
+    return {name: value for name, value in after.settings().items() if value != given[name]}
 
 
 def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
@@ -297,7 +304,7 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     dev = {prefix: _read_all(task, files) for prefix, files in dev_files.items()}
     held_out = "" not in dev
     if held_out:
-        train, dev[""] = hold_out(train, task.group)
+        train, dev[""] = hold_out(train, task.group, str(data))
     _check_tests(task, splits)
     return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
 
@@ -380,7 +387,7 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "status": "finished",
         "task": job.data.task.name,
         "metric": next(iter(baseline)),
-        "best": {name: best[name] for name in ("learning_rate", "seed", "scores")},
+        "best": {name: best[name] for name in ("learning_rate", "seed", "tuned", "scores")},
         "runs": len(records),
         "median": statistics.median(values),
         "lowest": min(values),

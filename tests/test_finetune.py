@@ -463,6 +463,25 @@ def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, c
     assert figure(12345) == "12,345"
 
 
+def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, capsys):
+    answer = {"text": "good", "answer_start": 4}
+    questions = [
+        {"id": str(index), "question": "film ?", "answers": [answer] * (index % 2), "is_impossible": index % 2 == 0}
+        for index in range(8)
+    ]
+    article = {"title": "t", "paragraphs": [{"context": "was good .", "qas": questions}]}
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
+    output, options = tmp_path / "run", ["--epochs", "1", "--max-length", "24"]
+    main(["finetune", "squad", str(tmp_path), "--checkpoint", str(checkpoint), "--output", str(output), *options])
+    told = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
+    shown = ["exact", "f1", "HasAns f1", "NoAns f1", "tau, tuned on dev"]
+    assert list(told) == ["task", "examples", "runs", "dev best f1", "best run", *shown]
+    tau = json.loads((output / "task.json").read_text())["tau"]
+    assert told["tau, tuned on dev"] == figure(tau)
+    assert json.loads((output / "summary.json").read_text())["best"]["tuned"] == {"tau": tau}
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(checkpoint, broken)
