@@ -17,7 +17,7 @@ from ..pipeline.errors import UserError
 from .checkpoint import load_weights, read_config, write_file
 from .config import ModelConfig
 from .device import find_device, uses_bf16
-from .tasks.catalogue import TASKS, saved_task
+from .tasks.catalogue import TASKS, read_task
 from .tasks.splits import dev_sets, find_splits, split_of
 from .tasks.tables import text_lines
 from .tasks.task import Feature, Task, TaskModel, make_batch, num_cut, say_cut
@@ -42,7 +42,7 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     path = Path(directory) / TASK
     if not path.is_file():
         raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing; make one by clozeworks finetune.")
-    task, config = saved_task(json.loads(path.read_text(encoding="utf-8"))), read_config(directory)
+    task, config = read_task(path), read_config(directory)
     tokenizer, model = TextTokenizer(directory), task.model(config)
     check_fit(tokenizer, config, task.max_length, directory)
     load_weights(model, directory)

@@ -106,6 +106,9 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         ("a.tsv", [CODAH.strip(), CODAH.strip() + "\t1"], "a.tsv, line 2: the number of columns is 8, not 7"),
         ("a.tsv", [CODAH.strip(), CODAH.strip().removesuffix("\t0")], "line 2: the number of columns is 6, not 7"),
         ("a.tsv", [CODAH.strip().removesuffix("\t0")], "a.tsv, line 1: the label is 'sit', but 0 to 2"),
+        ("a.tsv", ["o\ta"], "line 1: the number of columns is 2, not 5 (category, prompt, ending0, ending1, label)"),
+        ("a.csv", ["sent1,sent2,ending1,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending0"),
+        ("a.csv", ["sent1,sent2,ending0,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending1"),
         ("a.jsonl", ['{"startphrase": "a", "ending0": "b", "ending1": null, "label": 0}'], "ending1 holds None"),
     ],
 )

@@ -159,6 +159,8 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
         list(task.read(tmp_path / "none", labelled=True))
     with pytest.raises(UserError, match="is no file of CoNLL columns"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
+    with pytest.raises(UserError, match=r"train\.csv is no file of CoNLL columns"):
+        read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
     with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(features="last"))
     with pytest.raises(UserError, match="--lstm-size is for the BiLSTM"):

@@ -14,7 +14,7 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetune_config import FinetuneConfig
-from clozeworks.model.tasks.catalogue import find_entry, saved_task
+from clozeworks.model.tasks.catalogue import find_entry, read_task, saved_task
 from clozeworks.model.tasks.classification import BertForSequenceClassification, Example
 from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.glue import GLUE
@@ -111,8 +111,8 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ("a.tsv", "sentence\tlabel\nfine\tmaybe\n", "a.tsv, line 2: the label 'maybe' in label is none of negative, p"),
         ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
-        ("a.tsv", "sentence\tlabel\tlabel\nfine\t1\t0\n", "a.tsv, line 1 names the column label twice"),
-        ("a.csv", "sentence,sentence,label\nfine,bad,1\n", "a.csv, line 1 names the column sentence twice"),
+        ("a.tsv", "sentence\tlabel\tlabel\nfine\t1\t0\n", "a.tsv, line 1 names the column 'label' twice"),
+        ("a.csv", "sentence,sentence,label\nfine,bad,1\n", "a.csv, line 1 names the column 'sentence' twice"),
         ("a.jsonl", '{"sentence": "fine", "label": [1]}\n', "line 1: the label in label is [1], neither text nor"),
         ("a.tsv", "text\tlabel\nfine\t1\n", "a.tsv, line 2: there is no column sentence, only text, label"),
         ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv, line 2 is not UTF-8"),
@@ -120,6 +120,11 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": \n', "a.jsonl, line 2 is no JSON"),
         ("a.jsonl", '{"sentence": 3, "label": 1}\n', "line 1: the column sentence holds 3, not text"),
         ("a.jsonl", "[1]\n", "line 1 is no JSON object"),
+        ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n', "line 2: the label 'True'"),
+        ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
+        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1: the column sentence holds half of a character"),
+        ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1: the label in label holds half of a character"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl, line 1 is no JSON: "),
         ("a.parquet", "nothing", "a.parquet is no Parquet file"),
         ("a.xls", "nothing", "the suffix '.xls', but a table is one of"),
     ],
@@ -130,6 +135,33 @@ def test_bad_rows_are_named(tmp_path, file, content, message):
     with pytest.raises(UserError) as error:
         read("sst2", path)
     assert message in str(error.value)
+
+
+def test_long_values_do_not_fill_the_screen(tmp_path):
+    long = "a" * 10_000
+    tables = [f"sentence\tlabel\nfine\t{long}\n", f"{long}\tlabel\nfine\t1\n", f"sentence\t{long}\nfine\n"]
+    for content in tables:
+        with pytest.raises(UserError, match=r"a\.tsv, line 2.*…") as error:
+            read("sst2", write(tmp_path / "a.tsv", content))
+        assert len(str(error.value)) < len(str(tmp_path)) + 300
+
+
+def test_a_folder_where_a_file_is_needed(tmp_path):
+    with pytest.raises(UserError, match="is a folder; give one of the files in it"):
+        read("sst2", tmp_path)
+
+
+def test_texts_of_one_kind_cannot_be_held_out():
+    with pytest.raises(UserError, match=r"All examples in a\.csv are on one text, so none can be held out"):
+        hold_out(["a", "a"], str, "a.csv")
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"task": "no"}', '{"task": "sst2"}', '{"task": "squad", "a": 1}']
+)
+def test_a_damaged_task_is_told(tmp_path, content):
+    with pytest.raises(UserError, match=r"task\.json is damaged; fine-tune again"):
+        read_task(write(tmp_path / "task.json", content))
 
 
 def test_a_few_short_lines_of_qqp_are_left_out_and_said(tmp_path, capsys):
@@ -197,7 +229,7 @@ def test_folders_without_a_split_are_refused(tmp_path):
 
 @given(st.lists(st.integers(0, 300), min_size=2, max_size=200).filter(lambda numbers: len(set(numbers)) > 1))
 def test_held_out_examples_share_no_text_with_the_others(numbers):
-    train, dev = hold_out(numbers, str)
+    train, dev = hold_out(numbers, str, "a.csv")
     assert sorted(train + dev) == sorted(numbers)
     assert not set(train) & set(dev)
     assert len(set(dev)) == max(1, round(0.1 * len(set(numbers))))
@@ -290,8 +322,8 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
         ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
-        ("text,label\nx,1\ny,1\n", "Every row has '1' in label; a class alone"),
-        ("text,label\nx,p\ny,q\nz,r\n", "label holds 3 labels in 3 rows; is it the column of the label?"),
+        ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; a class alone"),
+        ("text,label\nx,p\ny,q\nz,r\n", "a.csv: label holds 3 labels in 3 rows; is it the column of the label?"),
     ],
 )
 def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):

@@ -1,5 +1,6 @@
 """The tasks by their names on the command line."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,3 +66,11 @@ def find_entry(name: str, config: FinetuneConfig) -> Entry:
 def saved_task(settings: dict[str, Any]) -> Task:
     """Return the task from what `Task.settings` gave."""
     return TASKS[settings["task"]].restore(settings)
+
+
+def read_task(path: Path) -> Task:
+    """Return the task in a ``task.json``; raises `UserError` where that is damaged."""
+    try:
+        return saved_task(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is damaged; fine-tune again.") from None

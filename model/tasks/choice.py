@@ -21,7 +21,7 @@ from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
 from ..metrics import accuracy
-from .tables import Row, read_rows, text_lines
+from .tables import Row, listed, read_rows, shown, text_lines
 from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
 from .tokenizer import TextTokenizer
 
@@ -81,7 +81,9 @@ class Choice(Task):
     def _target(self, row: Row) -> int:
         label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
-            raise UserError(f"{row.where}: the label is {label!r}, but 0 to {self.num_choices - 1} are the endings.")
+            raise UserError(
+                f"{row.where}: the label is {shown(label)}, but 0 to {self.num_choices - 1} are the endings."
+            )
         return int(label)
 
     def text_line(self, line: str, where: str) -> Choices:
@@ -152,7 +154,7 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
         raise UserError(f"{files[0]} holds no rows.")
     num_choices = len(_endings(first))
     if num_choices < 2:
-        columns = ", ".join(first.values)
+        columns = listed(first.values)
         raise UserError(f"{first.where}: two or more of the columns ending0, ending1, … are needed, not {columns}.")
     return Choice(num_choices=num_choices, max_length=config.max_length or Choice.max_length)
 
@@ -175,7 +177,7 @@ def _codah_columns(path: Path, num_choices: int | None = None, labelled: bool = 
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
-    endings = (f"ending{index}" for index in range(len(fields) - 2 - has_label))
+    endings = (f"ending{index}" for index in range(max(2, len(fields) - 2 - has_label)))
     return "category", "prompt", *endings, *(["label"] if has_label else [])
 
 
@@ -187,9 +189,12 @@ def _texts(row: Row) -> tuple[str, str]:
 
 
 def _endings(row: Row) -> list[str]:
-    """Return the endings in the order of their numbers, without empty cells behind the last."""
-    names = sorted((name for name in row.values if _ENDING.fullmatch(name)), key=lambda name: int(name[6:]))
-    endings = [row.text(name) for name in names]
+    """Return the endings in the order of their numbers, without empty cells behind the last.
+
+    Raises `UserError` where a number is left out, as labels are these numbers.
+    """
+    names = {name for name in row.values if _ENDING.fullmatch(name)}
+    endings = [row.text(f"ending{index}") for index in range(len(names))]
     while endings and not endings[-1]:
         endings.pop()
     return endings

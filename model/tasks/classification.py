@@ -17,7 +17,7 @@ from torch import Tensor
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..metrics import Metric
-from .tables import Row, read_rows
+from .tables import Row, listed, read_rows, shown
 from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
 from .tokenizer import TextTokenizer
 
@@ -109,8 +109,7 @@ class Classification(Task):
             return self.labels.index(text)
         if self.by_index and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
-        known = ", ".join(self.labels[:10]) + (", …" if len(self.labels) > 10 else "")
-        raise UserError(f"{row.where}: the label {text!r} in {column} is none of {known}.")
+        raise UserError(f"{row.where}: the label {shown(text)} in {column} is none of {listed(self.labels)}.")
 
     def group(self, example: Example) -> str:
         """Return the first text, so that examples of the same one stay together."""
@@ -206,5 +205,5 @@ def _score(text: str, what: str) -> float:
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise UserError(f"{what} is {text!r}, not a number.")
+        raise UserError(f"{what} is {shown(text)}, not a number.")
     return score

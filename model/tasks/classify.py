@@ -11,7 +11,7 @@ from ...pipeline.errors import UserError
 from ..finetune_config import FinetuneConfig
 from ..metrics import Metric, accuracy, macro_f1, pearson, spearman
 from .classification import Classification
-from .tables import Row, read_rows
+from .tables import Row, listed, read_rows, shown
 
 TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMN = "label"
@@ -32,9 +32,9 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
     label = config.label or LABEL_COLUMN
     if text not in first.values or label not in first.values:
         raise UserError(
-            f"{files[0]} has the columns {', '.join(first.values)}; say with --text and --label which ones to use."
+            f"{files[0]} has the columns {listed(first.values)}; say with --text and --label which ones to use."
         )
-    labels = _labels(chain([first], rows), label)
+    labels = _labels(chain([first], rows), label, str(files[0]))
     return Classification(
         name="classify",
         text=(text,),
@@ -67,28 +67,30 @@ def classify_metrics(labels: tuple[str, ...]) -> tuple[Metric, ...]:
     return (accuracy, macro_f1) if labels else (spearman, pearson)
 
 
-def _labels(rows: Iterable[Row], column: str) -> tuple[str, ...]:
-    """Return the names of the classes, in order; none where the labels are scores."""
+def _labels(rows: Iterable[Row], column: str, where: str) -> tuple[str, ...]:
+    """Return the names of the classes, in order; none where the labels are scores. `where` is for messages."""
     counts: Counter[str] = Counter()
     first = None
     for row in rows:
         text = row.label(column)
         first = first or text
         if _is_number(text) != _is_number(first):
-            raise UserError(f"{row.where}: the label {text!r} in {column} follows {first!r}; words and numbers mix.")
+            found = f"the label {shown(text)} in {column} follows {shown(first)}"
+            raise UserError(f"{row.where}: {found}; words and numbers mix.")
         counts[text] += 1
-    if all(map(_is_number, counts)):
-        is_score = any(not float(text).is_integer() for text in counts)
-        return () if is_score else _checked(sorted(counts, key=lambda text: (float(text), text)), counts, column)
-    return _checked(sorted(counts), counts, column)
+    numbers = [float(text) for text in counts if _is_number(text)]
+    if not all(map(float.is_integer, numbers)):
+        return ()
+    _check_classes(counts, column, where)
+    return tuple(sorted(counts, key=(lambda text: (float(text), text)) if numbers else None))
 
 
-def _checked(labels: list[str], counts: Counter[str], column: str) -> tuple[str, ...]:
-    if len(labels) < 2:
-        raise UserError(f"Every row has {labels[0]!r} in {column}; a class alone cannot be learned.")
-    if len(labels) > max(2, counts.total() / 2):
-        raise UserError(f"{column} holds {len(labels)} labels in {counts.total()} rows; is it the column of the label?")
-    return tuple(labels)
+def _check_classes(counts: Counter[str], column: str, where: str) -> None:
+    if len(counts) < 2:
+        raise UserError(f"{where}: every row has {shown(*counts)} in {column}; a class alone cannot be learned.")
+    if len(counts) > max(2, counts.total() / 2):
+        found = f"{column} holds {len(counts):,} labels in {counts.total():,} rows"
+        raise UserError(f"{where}: {found}; is it the column of the label?")
 
 
 def _is_number(text: str) -> bool:

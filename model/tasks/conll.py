@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...pipeline.errors import UserError
 from .entities import OUTSIDE, PREFIXES
-from .tables import text_lines
+from .tables import check_file, listed, shown, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
 _TAG = re.compile(rf"{OUTSIDE}|[{PREFIXES}]-.+")
@@ -75,9 +75,11 @@ def _sentence(words: Sequence[Word], labelled: bool, types: Sequence[str] | None
 def _tag(word: Word, types: Sequence[str] | None) -> str:
     tag = word.columns[-1]
     if not _TAG.fullmatch(tag):
-        raise UserError(f"{word.where}: the last column is {tag!r}, no tag such as {OUTSIDE}, B-person or I-person.")
+        raise UserError(
+            f"{word.where}: the last column is {shown(tag)}, no tag such as {OUTSIDE}, B-person or I-person."
+        )
     if types is not None and tag != OUTSIDE and tag[2:] not in types:
-        raise UserError(f"{word.where}: the tag {tag!r} is of a type that was not learned ({', '.join(types)}).")
+        raise UserError(f"{word.where}: the tag {shown(tag)} is of a type that was not learned ({listed(types)}).")
     return tag
 
 
@@ -94,8 +96,7 @@ def _blocks(path: Path, labelled: bool) -> Iterator[list[Word]]:
 
 def _words(path: Path, labelled: bool) -> Iterator[Word | None]:
     """Yield each line with its columns, None for a blank one."""
-    if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+    check_file(path)
     num_columns = 0
     with path.open("rb") as file:
         for where, line in text_lines(file, str(path)):

@@ -22,7 +22,7 @@ from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
 from .bilstm import LSTM_SIZE, BiLstmTagger
-from .conll import read_documents, split_words
+from .conll import Sentence, read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
 from .sentence_rows import Example, SentenceRow, sentence_rows
 from .task import IGNORED, Batch, Feature, LinearHead, Recipe, Task, TaskModel
@@ -100,9 +100,7 @@ class EntityRecognition(Task):
 
     def read(self, path: Path, labelled: bool) -> Iterator[Example]:
         """Yield the sentences in a file of CoNLL columns; raises `UserError` naming file and line."""
-        if path.suffix in OTHER_FORMS:
-            raise UserError(f"{path} is no file of CoNLL columns, as its suffix says; take one that is.")
-        for document in read_documents(path, labelled, self.types):
+        for document in _documents(path, labelled, self.types):
             yield from (Example(document, index) for index in range(len(document)))
 
     def text_line(self, line: str, where: str) -> Example:
@@ -193,7 +191,7 @@ class EntityRecognition(Task):
 
 def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
     """Return the task that the training `files` pose; raises `UserError` where there is no entity in them."""
-    documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
+    documents = chain.from_iterable(_documents(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
@@ -208,6 +206,12 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
         features=config.features,
         lstm_size=config.lstm_size or LSTM_SIZE,
     )
+
+
+def _documents(path: Path, labelled: bool, types: Sequence[str] | None = None) -> Iterator[list[Sentence]]:
+    if path.suffix in OTHER_FORMS:
+        raise UserError(f"{path} is no file of CoNLL columns, as its suffix says; take one that is.")
+    return read_documents(path, labelled, types)
 
 
 def restore_ner(settings: dict[str, Any]) -> EntityRecognition:

@@ -97,10 +97,11 @@ def _rank(file: Path, split: str) -> int:
     return 2 if any(word in stem for word in words) else 3
 
 
-def hold_out(examples: Sequence[T], key: Callable[[T], str]) -> tuple[list[T], list[T]]:
+def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tuple[list[T], list[T]]:
     """Return (train, dev): a tenth of the examples is held out by the hash of their `key` (the text).
 
-    Examples of the same text stay together. Raises `UserError` where nothing would be left for one of the two.
+    Examples of the same text stay together. Raises `UserError`, which names `where` they are from, if nothing would be
+    left for one of the two.
     """
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))
@@ -108,5 +109,5 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str]) -> tuple[list[T], l
     train = [example for example, value in zip(examples, hashes, strict=True) if value not in held_out]
     dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
     if not train:
-        raise UserError("All examples are on one text, so none can be held out; give a dev file.")
+        raise UserError(f"All examples in {where} are on one text, so none can be held out; give a dev file.")
     return train, dev

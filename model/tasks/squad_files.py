@@ -7,6 +7,7 @@ from types import UnionType
 from typing import Any, NamedTuple
 
 from ...pipeline.errors import UserError
+from .tables import check_file, check_text, listed, shown
 
 MIN_ARTICLES = 10
 """From so many on, whole articles are held out for development; of fewer, single passages."""
@@ -71,27 +72,28 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
 
 
 def _read_json(path: Path) -> Any:
-    if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+    check_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8; convert the file.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no JSON: {error}.") from None
 
 
 def _paragraphs(articles: list[Any], file: str) -> Iterator[tuple[str, str, Any]]:
     for number, article in enumerate(articles, 1):
         where = f"{file}, article {number}"
-        for index, paragraph in enumerate(_field(article, "paragraphs", list, where), 1):
-            yield f"{where}, paragraph {index}", str(article.get("title")), paragraph
+        records = _field(article, "paragraphs", list, where)
+        title = check_text(str(article.get("title")), f"{where}: title")
+        for index, paragraph in enumerate(records, 1):
+            yield f"{where}, paragraph {index}", title, paragraph
 
 
 def _question(record: Any, passage: str, group: str, places: tuple[Path, str], labelled: bool) -> Question:
     """Return the question in `record`; `places` are its file, and where it stands for as long as its id is unknown."""
     path, where = places
-    question_id = str(_field(record, "id", str | int, where))
+    question_id = check_text(str(_field(record, "id", str | int, where)), f"{where}: id")
     where = f"{path}, question {question_id}"
     answers = _answers(record, where) if labelled else None
     return Question(where, question_id, _text(record, "question", where), passage, group, answers)
@@ -105,22 +107,17 @@ def _answers(record: dict[str, Any], where: str) -> tuple[Answer, ...]:
 
 
 def _text(record: Any, name: str, where: str) -> str:
-    text = _field(record, name, str, where)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: {name} holds half of a character (a lone surrogate); mend the file.") from None
-    return text
+    return check_text(_field(record, name, str, where), f"{where}: {name}")
 
 
 def _field(record: Any, name: str, kind: type | UnionType, where: str) -> Any:
     if not isinstance(record, dict):
         raise UserError(f"{where} is no JSON object; the official form of SQuAD is needed.")
     if name not in record:
-        raise UserError(f"{where} has no {name}, only {', '.join(record) or 'nothing'}.")
+        raise UserError(f"{where} has no {name}, only {listed(record) or 'nothing'}.")
     value = record[name]
-    if not isinstance(value, kind):
-        raise UserError(f"{where}: {name} is {str(value)[:80]!r}, not {_KINDS[kind]}.")
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise UserError(f"{where}: {name} is {shown(value)}, not {_KINDS[kind]}.")
     return value
 
 

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,8 +29,8 @@ class Row(NamedTuple):
         """Return the text in `column`; raises `UserError` where there is none."""
         value = self.value(column)
         if not isinstance(value, str):
-            raise UserError(f"{self.where}: the column {column} holds {value!r}, not text.")
-        return value
+            raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
+        return check_text(value, f"{self.where}: the column {column}")
 
     def label(self, column: str) -> str:
         """Return the label in `column` as text; whole numbers read as floats are written without the point.
@@ -44,13 +44,15 @@ class Row(NamedTuple):
         if value is None or value == "":
             raise UserError(f"{self.where}: the label in {column} is empty.")
         if not isinstance(value, str | int | float):
-            raise UserError(f"{self.where}: the label in {column} is {value!r}, neither text nor a number.")
+            raise UserError(f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number.")
+        if isinstance(value, str):
+            return check_text(value, f"{self.where}: the label in {column}")
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def value(self, column: str) -> Any:
         """Return the value in `column`; raises `UserError` where the row has none."""
         if column not in self.values:
-            raise UserError(f"{self.where}: there is no column {column}, only {', '.join(self.values)}.")
+            raise UserError(f"{self.where}: there is no column {column}, only {listed(self.values)}.")
         return self.values[column]
 
 
@@ -67,8 +69,7 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_sha
     if is_hub(path):
         yield from _hub_rows(path)
         return
-    if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+    check_file(path)
     match path.suffix:
         case ".tsv":
             yield from _tsv_rows(path, headerless, max_short_share)
@@ -80,6 +81,37 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_sha
             yield from _parquet_rows(path)
         case suffix:
             raise UserError(f"{path} has the suffix {suffix!r}, but a table is one of {', '.join(SUFFIXES)}.")
+
+
+def check_file(path: Path) -> None:
+    """Raise `UserError` where `path` is no file."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give one of the files in it.")
+    if not path.is_file():
+        raise UserError(f"There is no file {path}.")
+
+
+def check_text(text: str, what: str) -> str:
+    """Return `text`; raises `UserError` where it holds half of a character, as only JSON can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{what} holds half of a character (a lone surrogate); mend the file.") from None
+    return text
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: in quotes if it is text, and not too long."""
+    return _short(repr(value), 80)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as messages list them, not too many."""
+    return _short(", ".join(names), 200)
+
+
+def _short(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def is_hub(path: Path) -> bool:
@@ -163,12 +195,12 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 def _check_names(where: str, columns: Sequence[str]) -> None:
     twice = [name for name in columns if name and columns.count(name) > 1]
     if twice:
-        raise UserError(f"{where} names the column {twice[0]} twice; rename one of them.")
+        raise UserError(f"{where} names the column {shown(twice[0])} twice; rename one of them.")
 
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> Row:
     if len(fields) != len(columns):
-        raise UserError(f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({', '.join(columns)}).")
+        raise UserError(f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({listed(columns)}).")
     return Row(where, dict(zip(columns, fields, strict=True)))
 
 
@@ -179,7 +211,7 @@ def _json_rows(path: Path) -> Iterator[Row]:
                 continue
             try:
                 values = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{where} is no JSON: {error}.") from None
             if not isinstance(values, dict):
                 raise UserError(f"{where} is no JSON object; one object a line is needed.")
