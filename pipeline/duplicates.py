@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from .runner import Unit
-from .scattered import Layout, cut_evenly, read_scattered, write_scattered
+from .scattered import Layout, counts_to_text, cut_evenly, read_scattered, write_scattered
 from .stage import StageDirectory
 
 DOCUMENTS_PER_UNIT = 500_000
@@ -121,7 +121,7 @@ def settle_documents(directory: StageDirectory, settling: Settling) -> dict[str,
         "file": {"name": name},
         "documents": kept.num_rows,
         "left_out": left_out.num_rows,
-        "bucket_bytes": bytes_left_out.astype(int).tolist() if left_out.num_rows else None,
+        "bucket_bytes": counts_to_text(bytes_left_out.astype(int)),
         "lowest_validation_hashes": np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     }
 

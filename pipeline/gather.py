@@ -19,7 +19,7 @@ from .errors import UserError
 from .expectations import SHARD_TEXT_BYTES
 from .runner import Unit
 from .scatter import SCATTERED
-from .scattered import Layout, overlapping, range_of, read_scattered
+from .scattered import Layout, counts_from_text, overlapping, range_of, read_scattered
 from .schemas import DOCUMENTS
 from .shards import shard_name, write_parquet
 from .stage import StageDirectory
@@ -103,10 +103,11 @@ def _too_few(num_documents: int, scattered: Sequence[dict[str, Any]], settled: S
 
 def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:
     """Return the bytes of text that stay, first for validation, then in each bucket."""
-    read = np.sum([record["bucket_bytes"] for record in scattered], axis=0)
-    gone = [record["bucket_bytes"] for record in settled if record["left_out"]]
+    read, gone = (
+        sum(counts_from_text(record["bucket_bytes"]) for record in records) for records in (scattered, settled)
+    )
     # A document that stands in two sources under one id can be taken off twice.
-    return np.maximum(read - np.sum([np.zeros_like(read), *gone], axis=0), 0).tolist()
+    return np.maximum(read - gone, 0).tolist()
 
 
 def merge_buckets(bucket_bytes: Sequence[int]) -> list[range]:

@@ -17,7 +17,7 @@ from .config import IngestConfig
 from .duplicates import KEYS, hash_text
 from .expectations import PART_TEXT_BYTES
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
-from .scattered import Layout, PartWriter, range_of, write_scattered
+from .scattered import Layout, PartWriter, counts_to_text, range_of, write_scattered
 from .schemas import DOCUMENTS
 from .seeding import stable_hash
 from .sentences import split_sentences
@@ -57,7 +57,7 @@ def scatter_ranges(
         "files": files,
         "tally": tally.to_record(),
         "languages": dict(languages),
-        "bucket_bytes": bucket_bytes.tolist(),
+        "bucket_bytes": counts_to_text(bucket_bytes),
         "documents": languages.total(),
     }
 

@@ -19,7 +19,7 @@ from .stage import StageDirectory
 
 ALL_HASHES = 1 << 64
 _PLACE_INPUT_BYTES = 16 << 20
-_MIN_PLACES, _MAX_PLACES = 16, 128
+_MIN_PLACES, _MAX_PLACES = 4, 128
 # Batches are small: to share out the columns of each costs more than to compress them.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
@@ -48,6 +48,20 @@ def cut_evenly(length: int, num_pieces: int) -> list[range]:
     """Return at most `num_pieces` runs of neighbours that make up ``range(length)``."""
     ends = [length * (i + 1) // num_pieces for i in range(num_pieces)]
     return [range(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True) if stop > start]
+
+
+def counts_to_text(counts: np.ndarray) -> str:
+    """Return whole numbers as text: in a record they take a tenth of the memory, and of the time, of a list."""
+    return " ".join(map(str, counts.tolist()))
+
+
+def counts_from_text(text: str) -> np.ndarray:
+    """Return the numbers that `counts_to_text` wrote, int64.
+
+    >>> counts_from_text("3 0 17")
+    array([ 3,  0, 17])
+    """
+    return np.fromstring(text, np.int64, sep=" ")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,7 +151,8 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     patterns, abbreviations = _PATTERNS.get(code, _PATTERNS["*"]), ABBREVIATIONS.get(code, frozenset())
     sentences: list[str] = []
     for paragraph in paragraphs:
-        for text in _calls(normalise(paragraph)):
+        whole = normalise(paragraph)
+        for text in _calls(whole) if len(whole) > LONGEST_CALL else (whole,):
             pieces: list[str] = sentencex.segment(code, text)  # pyright: ignore[reportAttributeAccessIssue]
             if len(pieces) > 1:
                 pieces = _join(pieces, patterns[text.islower()], abbreviations)

@@ -3,7 +3,16 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.scattered import Layout, cut_evenly, overlapping, range_of, read_scattered, write_scattered
+from clozeworks.pipeline.scattered import (
+    Layout,
+    counts_from_text,
+    counts_to_text,
+    cut_evenly,
+    overlapping,
+    range_of,
+    read_scattered,
+    write_scattered,
+)
 from clozeworks.pipeline.stage import StageDirectory
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,3 +66,8 @@ def test_documents_for_validation_have_a_place_of_their_own():
     hashes, validation_hashes = np.array([0, 2**63, 2**63], np.uint64), np.array([100, 99, 2**64 - 1], np.uint64)
     assert layout.place_of(hashes, validation_hashes).tolist() == [1, 0, 3]
     assert layout.bucket_of(hashes, validation_hashes).tolist() == [1, 0, 6]
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=20))
+def test_counts_come_back_from_a_record(counts: list[int]):
+    assert counts_from_text(counts_to_text(np.array(counts))).tolist() == counts

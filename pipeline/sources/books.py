@@ -81,9 +81,9 @@ def read_book(
             tally.skip("not_text", source.name)
             return
         head = _decoded(start, tally)
-        lines = chain.from_iterable(_decoded(chunk, tally) for chunk in _chunks(stream))
+        rest = (_decoded(chunk, tally) for chunk in _chunks(stream))
         nothing = True
-        for document in _documents(source, head, lines, len(start) >= HEAD_BYTES, tally, documents):
+        for document in _documents(source, head, rest, len(start) >= HEAD_BYTES, tally, documents):
             nothing = False
             yield document
         if nothing:
@@ -91,21 +91,21 @@ def read_book(
 
 
 def _documents(
-    source: InputRange, head: list[str], lines: Iterator[str], goes_on: bool, tally: Tally, documents: str
+    source: InputRange, head: str, rest: Iterator[str], goes_on: bool, tally: Tally, documents: str
 ) -> Iterator[RawDocument]:
-    head_text = "\n".join(head)[:HEAD_BYTES]
+    """Yield the documents of a text that comes in pieces of whole lines: its `head`, and what follows it."""
     name = _SUFFIX.sub("", source.name)
-    is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head_text)
+    is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
     if is_book or source.format == "gutenberg":
-        fields = gutenberg.read_header(head_text)
-        head = head[gutenberg.num_header_lines(head_text) :]
-        width = _width(head)
-        blocks = _blocks(gutenberg.before_footer(chain(head, lines)), width)
+        fields = gutenberg.read_header(head[:HEAD_BYTES])
+        head = gutenberg.after_header(head, HEAD_BYTES)
+        blocks = _blocks(_lines(gutenberg.before_footer(chain([head], rest))), _width(head.split("\n")))
         parts = _cut(_prose(gutenberg.without_apparatus(blocks), tally))
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
-    width = _width(head)
-    has_blocks = documents == "auto" and _has_sentence_blocks(head, goes_on)
-    lines = chain(head, lines)
+    head_lines = head.split("\n")
+    width = _width(head_lines)
+    has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, goes_on)
+    lines = _lines(chain([head], rest))
     if documents == "line":
         parts = ([line] for line in lines if line.strip())
     elif documents == "blank-line" or has_blocks:
@@ -116,6 +116,11 @@ def _documents(
         RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
         for number, part in enumerate(parts)
     )
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of texts of whole lines."""
+    return chain.from_iterable(text.split("\n") for text in texts)
 
 
 def _numbered(
@@ -147,15 +152,15 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
         yield chunk + stream.readline(LONGEST_LINE_BYTES)
 
 
-def _decoded(chunk: bytes, tally: Tally) -> list[str]:
-    """Return the lines of a chunk; where it holds bytes of two encodings no line is lost."""
+def _decoded(chunk: bytes, tally: Tally) -> str:
+    """Return the lines of a chunk as text; where it holds bytes of two encodings no line is lost."""
     if b"\r" in chunk:
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
     try:
-        return chunk.decode("utf-8").split("\n")
+        return chunk.decode("utf-8")
     except UnicodeDecodeError:
-        return [_decoded_line(line, tally) for line in chunk.split(b"\n")]
+        return "\n".join(_decoded_line(line, tally) for line in chunk.split(b"\n"))
 
 
 def _decoded_line(line: bytes, tally: Tally) -> str:
@@ -226,8 +231,9 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
                 block, gap = [], 0
             gap += 1
             continue
-        ends = not width or len(line) > LONGEST_WRAPPED_LINE
-        if len(line) < short:
+        if short <= (size := len(line)):
+            ends = not width or size > LONGEST_WRAPPED_LINE
+        else:
             heading = _HEADING.match(line) is not None
             if heading and block:
                 yield Block(block, gap)

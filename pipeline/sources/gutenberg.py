@@ -22,8 +22,10 @@ _START = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
-    r"^\W*end of (?:the |this )?(?:project gutenberg|e-?text of)|^\W*end (?:the )?project gutenberg", re.IGNORECASE
+    r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)", re.IGNORECASE
 )
+# One of these stands in the line that ends a book: to find them first is a hundred times as fast.
+_END_WORDS = ("utenberg", "GUTENBERG", "text of")
 _FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
 
 _CREDITS = re.compile(
@@ -108,19 +110,28 @@ def read_header(head: str) -> dict[str, str]:
     return fields
 
 
-def num_header_lines(head: str) -> int:
-    """Return how many lines of `head` come before the book."""
-    starts = [match.end() for match in _START.finditer(head)]
-    return head.count("\n", 0, starts[-1]) + 1 if starts else 0
+def after_header(head: str, longest: int) -> str:
+    """Return `head` without the lines that come before the book, which end in its first `longest` characters."""
+    starts = [match.end() for match in _START.finditer(head[:longest])]
+    return head[starts[-1] :].partition("\n")[2] if starts else head
 
 
-def before_footer(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines up to the one that says that the book is at its end."""
-    for line in lines:
-        # The plain search is several times as fast as the expression.
-        if ("utenberg" in line or "GUTENBERG" in line or "text of" in line) and _END.match(line):
+def before_footer(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines up to the one that says that the book is at its end, of texts of whole lines."""
+    for text in texts:
+        ends = [start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)]
+        if ends:
+            yield text[: min(ends)]
             return
-        yield line
+        yield text
+
+
+def _lines_with(text: str, word: str) -> Iterator[int]:
+    """Yield where the lines begin in which a word stands."""
+    place = text.find(word)
+    while place >= 0:
+        yield text.rfind("\n", 0, place) + 1
+        place = text.find(word, place + 1)
 
 
 def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
