@@ -12,6 +12,7 @@ from clozeworks.model.tasks.choice import Choice, Choices
 from clozeworks.model.tasks.conll import split_words
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
+from clozeworks.model.tasks.notices import say
 from clozeworks.model.tasks.sentence_rows import Example
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.task import num_cut
@@ -70,6 +71,15 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     )
     sentence = Example([split_words(words(100))], 0)
     assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
+
+
+@pytest.mark.parametrize("rank, said", [(None, "so\n"), ("0", "so\n"), ("1", "")])
+def test_of_several_processes_the_first_alone_speaks(rank, said, monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    if rank:
+        monkeypatch.setenv("RANK", rank)
+    say("so")
+    assert capsys.readouterr().err == said
 
 
 def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, capsys, monkeypatch):

@@ -4,7 +4,6 @@ Shapes: N windows, L padded length, D hidden size.
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from ...pipeline.errors import UserError
 from ..bert import BertModel
 from ..config import ModelConfig
 from ..finetune_config import FinetuneConfig
+from .notices import say
 from .squad_files import Answer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
@@ -296,11 +296,8 @@ def _no_room(length: int, shape: Shape) -> str:
 
 def _say_lost(lost: Sequence[Question], total: int) -> None:
     if lost:
-        print(
-            f"No answer stands at its place in the passage for {len(lost):,} of {total:,} questions "
-            f"({_first_lost(lost)}); training leaves such questions out.",
-            file=sys.stderr,
-        )
+        found = f"No answer stands at its place in the passage for {len(lost):,} of {total:,} questions"
+        say(f"{found} ({_first_lost(lost)}); training leaves such questions out.")
 
 
 def _first_lost(lost: Sequence[Question]) -> str:

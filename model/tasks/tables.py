@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
+from .notices import say
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _HUB = "hf:"
@@ -170,7 +170,7 @@ def _judge_short(path: Path, short: Sequence[str], num_lines: int, max_share: fl
     found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
     if len(short) > max_share * num_lines:
         raise UserError(f"{found}, more than {max_share:.1%}; mend the file or download it again.")
-    print(f"{found}; such lines are left out.", file=sys.stderr)
+    say(f"{found}; such lines are left out.")
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:

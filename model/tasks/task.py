@@ -6,7 +6,6 @@ is longer than a row (windows); a feature is one row of tokens, or several that 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
+from .notices import say
 from .tokenizer import TextTokenizer
 
 IGNORED = -100
@@ -218,9 +218,9 @@ def num_cut(features: Sequence[Feature]) -> int:
 
 
 def say_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
-    """Say on standard error how many of the examples in `where` (a file, or a split) are cut, where any are."""
+    """Say how many of the examples in `where` (a file, or a split) are cut, where any are."""
     if num_cut:
-        print(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}", file=sys.stderr)
+        say(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}")
 
 
 def num_targets(features: Sequence[Feature]) -> int:
