@@ -16,8 +16,8 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from .config import BuildConfig, RunOptions
+from .sources.compression import is_compressed
 from .sources.formats import Input
-from .sources.lines import is_compressed
 
 State = Literal["new", "begun", "finished"]
 

@@ -5,11 +5,13 @@ import gzip
 import io
 import lzma
 import random
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_line_ranges, read_lines, without_compression
+from clozeworks.pipeline.sources.compression import without_compression
+from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_line_ranges, read_lines
 from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.tally import Tally
 from hypothesis import given
@@ -80,13 +82,30 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, suffix: str):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_oversized_line_costs_only_itself(tmp_path: Path, suffix: str):
-    content = b"one\n" + b"x" * (2 * LONGEST_LINE_BYTES + 5) + b"\ntwo\n"
+    block = random.Random(0).randbytes(512).hex().encode()  # which shrinks to a hundredth: no bomb
+    content = b"one\n" + block * (2 * LONGEST_LINE_BYTES // len(block) + 1) + b"\ntwo\n"
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(gzip.compress(content, 1) if suffix else content)
     tally = Tally()
     found = lines_of(path, tally, range_bytes=LONGEST_LINE_BYTES)
     assert found == [(0, b"one"), (len(content) - 4, b"two")]
     assert tally.to_record()["examples"] == {"oversized_line": [f"{path.name}, byte 4"]}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_compressed_file_that_expands_beyond_measure_is_read_no_further(tmp_path: Path, suffix: str):
+    content = b"one\n" + b"x" * 40_000_000 + b"\ntwo\n"
+    path = tmp_path / f"a.jsonl.{suffix}"
+    path.write_bytes(COMPRESS[suffix](content))
+    tally = Tally()
+    tracemalloc.start()
+    sizes = [len(line) for _, line in lines_of(path, tally)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sizes[0] == 3 and sum(sizes) < 25_000_000
+    assert tally.bad == {"compression_bomb": 1}
+    assert tally.examples["compression_bomb"][0].startswith(f"{path.name}, beyond byte ")
+    assert peak < 3 * LONGEST_LINE_BYTES
 
 
 def test_a_failing_disk_is_no_bad_input(tmp_path: Path):

@@ -24,8 +24,8 @@ from typing import BinaryIO, NamedTuple, cast
 from .. import storage
 from ..tally import Tally
 from .books import read_book
+from .compression import is_compressed, open_decompressed, without_compression
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
-from .lines import is_compressed, open_decompressed, without_compression
 from .records import Documents, InputRange, RawDocument
 from .tar_headers import Forward, ForwardStream, walk_tar
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..tally import Tally
-from .lines import DAMAGE, decompressed_blocks, is_failure
+from .compression import DAMAGE, decompressed_blocks, is_failure
 from .records import InputRange
 
 READ_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from ..tally import Tally
-from .lines import DAMAGE, is_failure, open_decompressed
+from .compression import DAMAGE, is_failure, open_decompressed
 
 BOMB_RATIO = 200
 """Times its compressed size that text may expand to."""

@@ -20,8 +20,9 @@ from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive_ranges, read_archive
 from .books import read_book
+from .compression import is_compressed, open_decompressed, without_compression
 from .jsonl import check_first_objects, json_table, read_json_lines
-from .lines import is_compressed, open_decompressed, plan_line_ranges, without_compression
+from .lines import plan_line_ranges
 from .records import InputRange, RawDocument
 from .tables import plan_data_set_ranges, plan_table_ranges, read_data_set, read_table
 from .wikiextractor import HEAD, read_extracted

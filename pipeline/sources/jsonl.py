@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 
 from ..errors import UserError
 from ..tally import Tally
-from .lines import BOM, LONGEST_LINE_BYTES, open_decompressed, read_lines, without_compression
+from .compression import open_decompressed, without_compression
+from .lines import BOM, LONGEST_LINE_BYTES, read_lines
 from .records import InputRange, RawDocument
 from .rows import Table, row_document
 

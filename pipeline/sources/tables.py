@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from ..errors import UserError
 from ..tally import Tally
 from . import hub
-from .lines import is_failure
+from .compression import is_failure
 from .records import Documents, InputRange, RawDocument
 from .rows import FIELDS, Table, row_document
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from ..tally import Tally
+from .compression import open_decompressed, without_compression
 from .jsonl import read_json_lines
-from .lines import BOM, open_decompressed, read_lines, without_compression
+from .lines import BOM, read_lines
 from .records import InputRange, RawDocument
 from .rows import Table, row_document
 
