@@ -331,8 +331,9 @@ def _finish(run: Run, clock: Clock) -> dict[str, Any]:
         timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
         write_json(run.setup.output / "timings.json", timings)
         manifests = [phase.directory.manifest for phase in run.setup.phases]
-        card = model_card(run.setup.config, run.model.config, manifests, summary)
-        write_file(run.setup.output / CARD, card.encode())
+        setup = run.setup
+        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=setup.use_bf16)
+        write_file(setup.output / CARD, card.encode())
         write_json(run.setup.output / SUMMARY, summary)
     return summary
 

@@ -67,7 +67,8 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     tally = gather_tallies(records, options.max_bad, seen="documents")
     shards = [record["shard"] for record in records]
     described = {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)}
-    manifest = {**head, **tally.to_record(), "tokenizer": described, "shards": shards}
+    languages = {"languages": corpus["languages"]}
+    manifest = {**head, **tally.to_record(), **languages, "tokenizer": described, "shards": shards}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 

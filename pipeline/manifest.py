@@ -8,7 +8,7 @@ from .config import BuildConfig
 from .errors import UserError
 
 # A type, one of several words, a list of one shape, named fields of a shape each, or (under `str`) any names with
-# values of one shape. Other fields may be there too: here stands what commands read, not all that is written.
+# values of one shape; a name with "?" may be missing. Here stands what commands read, not all that is written.
 Shape = type | tuple[str, ...] | list[Any] | dict[Any, Any]
 
 COUNTS: Shape = {str: int}
@@ -32,6 +32,7 @@ _STAGES: dict[str, dict[str, Shape]] = {
     "build": {
         **_TALLY,
         "config": _BUILD_CONFIG,
+        "languages?": COUNTS,
         "tokenizer": {"fingerprint": str},
         "shards": [{**_SHARD, "source_tokens": COUNTS, "warnings": [str]}],
     },
@@ -78,9 +79,10 @@ def _fault(value: Any, shape: Shape, field: str) -> str | None:
         return None
     if str in shape:
         return _first_fault((_within(field, name), item, shape[str]) for name, item in value.items())
-    if missing := [name for name in shape if name not in value]:
+    if missing := [name for name in shape if name not in value and not name.endswith("?")]:
         return f"{field} has no {missing[0]!r}"
-    return _first_fault((_within(field, name), value[name], shape[name]) for name in shape)
+    shapes = {name.removesuffix("?"): inner for name, inner in shape.items()}
+    return _first_fault((_within(field, name), value[name], shapes[name]) for name in shapes if name in value)
 
 
 def _first_fault(parts: Any) -> str | None:
