@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from ..pipeline.tally import name_counts
+from ..pipeline.tally import count_of, name_counts
 from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
 
@@ -43,16 +43,18 @@ def _warn(manifest: dict[str, Any]) -> None:
         warn(f"bad input: {name_counts(bad)}; for instance {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest["examples"]["files_of_unknown_format"])
-        warn(f"{num_files:,} files in no known format were left out, for instance {names}; --format says what they are")
+        warn(
+            f"left out {count_of(num_files, 'file')} in no known format, for instance {names}; say --format to read all"
+        )
     if num_files := counts.get("single_stream_files", 0):
-        warn(f"{num_files:,} .bz2 files are a single stream, which only one worker can read; take the multistream dump")
-    for reason, what in (("duplicate_texts", "equal another's"), ("near_duplicates", "are nearly another's")):
+        warn(f"{count_of(num_files, '.bz2 file')} of a single stream, for one worker only; take the multistream dump")
+    for reason, what in (("duplicate_texts", "equals another's"), ("near_duplicates", "is nearly another's")):
         if num_documents := counts.get(reason, 0):
             first = manifest["examples"][reason][0]
-            warn(f"{num_documents:,} documents whose texts {what} were left out; for instance {first}")
+            warn(f"left out {count_of(num_documents, 'document')} whose text {what}; for instance {first}")
     if num_documents := counts.get("repeated_ids", 0):
         first = manifest["examples"]["repeated_ids"][0]
-        warn(f"{num_documents:,} documents whose id another has were left out; for instance {first}")
+        warn(f"left out {count_of(num_documents, 'document')} whose id another has; for instance {first}")
     if within := manifest.get("documents_within_others"):
         first = f"{within[0]['document']} contains {within[0]['contains']}, {within[0]['share']:.0%} of it"
-        warn(f"{counts['documents_within_others']:,} long documents stand in others and stay; for instance {first}")
+        warn(f"kept {count_of(counts['documents_within_others'], 'long document')} within others; for instance {first}")

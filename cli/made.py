@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pipeline.tally import count_of
+
 if TYPE_CHECKING:
     from ..pipeline.expectations import Expectation
 
@@ -40,7 +42,7 @@ def made_shards(command: str, where: str, manifest: dict[str, Any]) -> Made:
     for split in ("train", "validation"):
         here = [shard for shard in shards if shard["split"] == split]
         num_rows, num_bytes = (sum(shard[key] for shard in here) for key in ("rows", "bytes"))
-        rows.append((split, f"{num_rows:,} rows, {len(here)} shards, {megabytes(num_bytes)}"))
+        rows.append((split, f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}"))
     counts = {**manifest["counts"], **{f"bad: {reason}": count for reason, count in manifest["bad"].items()}}
     rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items())
     return Made(command, where, rows)

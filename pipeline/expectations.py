@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from .config import BuildConfig, RunOptions
 from .sources.compression import is_compressed
 from .sources.formats import Input
+from .tally import count_of
 
 State = Literal["new", "begun", "finished"]
 
@@ -86,7 +87,8 @@ def expect_documents(
     gather_s = text / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
     return Expectation(
         state=state,
-        units=f"{num_ranges:,} ranges of {len(inputs):,} files, then {num_shards:,} shards and one for validation",
+        units=f"{count_of(num_ranges, 'range')} of {count_of(len(inputs), 'file')}, "
+        f"then {count_of(num_shards, 'shard')} and one for validation",
         workers=workers,
         input_bytes=sum(entry.num_bytes for entry in inputs),
         output_bytes=int(text * STORED_SHARE),
@@ -116,7 +118,8 @@ def expect_vocabulary(shard_bytes: Sequence[int], options: RunOptions, state: St
     workers = _num_workers(options, len(shard_bytes))
     return Expectation(
         state=state,
-        units=f"{len(shard_bytes):,} shards to count, as many buckets of words to merge, one vocabulary to learn",
+        units=f"{count_of(len(shard_bytes), 'shard')} to count, as many buckets of words to merge, "
+        "one vocabulary to learn",
         workers=workers,
         input_bytes=sum(shard_bytes),
         output_bytes=int(min(text * COUNTS_SHARE, WORD_COUNTS_BYTES)),
@@ -134,7 +137,7 @@ def expect_instances(shard_bytes: Sequence[int], config: BuildConfig, options: R
     work_s = text / TOKENISE_BYTES_PER_S + tokens / WRITE_TOKENS_PER_S
     return Expectation(
         state=state,
-        units=f"{len(shard_bytes):,} shards, about {tokens / 1e6:,.1f} million tokens",
+        units=f"{count_of(len(shard_bytes), 'shard')}, about {tokens / 1e6:,.1f} million tokens",
         workers=workers,
         input_bytes=sum(shard_bytes),
         output_bytes=int(tokens * BYTES_PER_TOKEN),

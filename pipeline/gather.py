@@ -23,7 +23,7 @@ from .scattered import Layout, counts_from_text, overlapping, range_of, read_sca
 from .schemas import DOCUMENTS
 from .shards import shard_name, write_parquet
 from .stage import StageDirectory
-from .tally import Tally
+from .tally import Tally, count_of
 
 ROW_GROUP_DOCUMENTS = 4096
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
@@ -97,8 +97,8 @@ def _too_few(num_documents: int, scattered: Sequence[dict[str, Any]], settled: S
     )
     num_equal = sum(record["left_out"] for record in settled)
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
-    gone = f"{num_short:,} are too short (--min-characters, --min-sentences) and {num_equal:,} repeat others"
-    return f"The sources hold {num_documents} documents; {needed}. Of {num_read:,} read, {gone}."
+    gone = f"{num_short:,} too short (--min-characters, --min-sentences), {num_equal:,} equal to others"
+    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {gone}."
 
 
 def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:
@@ -136,7 +136,7 @@ def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, A
     left_out = _read(directory, gathering.left_out, gathering, LEFT_OUT)
     order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, tally)
     if len(order) < 2:
-        raise UserError(f"A {gathering.split} shard would hold {len(order)} documents: lower --shards.")
+        raise UserError(f"A {gathering.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
     documents = documents.select(DOCUMENTS.names)
     name = shard_name(gathering.split, gathering.index, gathering.count)
     record: dict[str, Any] = {"tally": tally.to_record()}

@@ -60,6 +60,15 @@ class Tally:
         }
 
 
+def count_of(count: int, noun: str) -> str:
+    """Return a count of things for people.
+
+    >>> count_of(1, "shard"), count_of(1_200, "shard")
+    ('1 shard', '1,200 shards')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def name_counts(counts: Mapping[str, int]) -> str:
     """Return named counts for people, the most first.
 

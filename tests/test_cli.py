@@ -77,7 +77,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.Cap
     before = sorted(tmp_path.iterdir())
     main(["ingest", str(tmp_path), "--output", str(tmp_path.parent / "none"), "--shards=3", "--dry-run"])
     table = capsys.readouterr().out
-    assert "1 ranges of 9 files, then 3 shards" in table
+    assert "1 range of 9 files, then 3 shards" in table
     assert "0.1 MB" in table
     assert sorted(tmp_path.iterdir()) == before
     assert not (tmp_path.parent / "none").exists()
@@ -95,7 +95,7 @@ def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path:
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "Warning: bad input: 1 x empty file; for instance empty file at texts/none.txt.",
-        "Warning: 1 files in no known format were left out, for instance texts/cover.jpg; --format says what they are.",
+        "Warning: left out 1 file in no known format, for instance texts/cover.jpg; say --format to read all.",
     ]
     assert "empty file at texts/none.txt" in fails(
         capsys, "ingest", str(source), "--output", f"{tmp_path}/other", "--workers=1"
