@@ -137,6 +137,15 @@ def test_bad_rows_are_named(tmp_path, file, content, message):
     assert message in str(error.value)
 
 
+def test_damage_inside_a_parquet_file_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"sentence": ["a", "b"] * 500, "label": [0, 1] * 500}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])
+    with pytest.raises(UserError, match=r"a\.parquet is no Parquet file, or damaged"):
+        read("sst2", path)
+
+
 def test_long_values_do_not_fill_the_screen(tmp_path):
     long = "a" * 10_000
     tables = [f"sentence\tlabel\nfine\t{long}\n", f"{long}\tlabel\nfine\t1\n", f"sentence\t{long}\nfine\n"]
@@ -305,10 +314,10 @@ def test_classes_of_a_table_of_the_users_own(tmp_path):
 
 
 def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
-    path = write(tmp_path / "a.csv", "text,label\nx,1\ny,2.5\nz,3\n")
+    path = write(tmp_path / "a.csv", "text,label\nx,1\ny,2.5\nz,3\nz,3.0\n")
     task = classify(path)
     assert task.settings()["labels"] == []
-    assert [example.target for example in task.read(path, True)] == [1, 2.5, 3]
+    assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
     whole = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
     assert classify(whole).settings()["labels"] == ["0", "1"]
@@ -322,6 +331,8 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
         ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
+        ("text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n", "line 6: the label '1.0' in label is the same number as '1'; w"),
+        ("text, label\nx,1\n", "a.csv has the columns text, ' label'; say with --text and --label which ones"),
         ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; a class alone"),
         ("text,label\nx,p\ny,q\nz,r\n", "a.csv: label holds 3 labels in 3 rows; is it the column of the label?"),
     ],

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ def classify_metrics(labels: tuple[str, ...]) -> tuple[Metric, ...]:
 def _labels(rows: Iterable[Row], column: str, where: str) -> tuple[str, ...]:
     """Return the names of the classes, in order; none where the labels are scores. `where` is for messages."""
     counts: Counter[str] = Counter()
+    places: dict[str, str] = {}
     first = None
     for row in rows:
         text = row.label(column)
@@ -78,11 +79,23 @@ def _labels(rows: Iterable[Row], column: str, where: str) -> tuple[str, ...]:
             found = f"the label {shown(text)} in {column} follows {shown(first)}"
             raise UserError(f"{row.where}: {found}; words and numbers mix.")
         counts[text] += 1
-    numbers = [float(text) for text in counts if _is_number(text)]
-    if not all(map(float.is_integer, numbers)):
+        places.setdefault(text, row.where)
+    is_number = all(map(_is_number, counts))
+    if is_number and not all(float(text).is_integer() for text in counts):
         return ()
     _check_classes(counts, column, where)
-    return tuple(sorted(counts, key=(lambda text: (float(text), text)) if numbers else None))
+    return _by_number(places, column) if is_number else tuple(sorted(counts))
+
+
+def _by_number(places: Mapping[str, str], column: str) -> tuple[str, ...]:
+    """Return the labels in the order of the numbers that they are; `places` tells where each was first."""
+    written: dict[float, str] = {}
+    for text, where in places.items():
+        other = written.setdefault(float(text), text)
+        if other != text:
+            found = f"the label {shown(text)} in {column} is the same number as {shown(other)}"
+            raise UserError(f"{where}: {found}; write each class in one way.")
+    return tuple(written[number] for number in sorted(written))
 
 
 def _check_classes(counts: Counter[str], column: str, where: str) -> None:

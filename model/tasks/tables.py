@@ -106,8 +106,8 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as messages list them, not too many."""
-    return _short(", ".join(names), 200)
+    """Return names as messages list them: in quotes where blanks would not be seen, and not too many."""
+    return _short(", ".join(name if name and name == name.strip() else repr(name) for name in names), 200)
 
 
 def _short(text: str, size: int) -> str:
@@ -226,5 +226,5 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
                 for values in batch.to_pylist():
                     number += 1
                     yield Row(f"{path}, row {number}", values)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} is no Parquet file: {error}.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is no Parquet file, or damaged: {error}") from None
