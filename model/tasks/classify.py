@@ -83,8 +83,9 @@ def _labels(rows: Iterable[Row], column: str, where: str) -> tuple[str, ...]:
     is_number = all(map(_is_number, counts))
     if is_number and not all(float(text).is_integer() for text in counts):
         return ()
+    labels = _by_number(places, column) if is_number else tuple(sorted(counts))
     _check_classes(counts, column, where)
-    return _by_number(places, column) if is_number else tuple(sorted(counts))
+    return labels
 
 
 def _by_number(places: Mapping[str, str], column: str) -> tuple[str, ...]:
