@@ -3,7 +3,9 @@
 import csv
 import json
 import re
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
 # Of SQuAD 2.0, what the paper does not have; --json and --csv show it.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
+COLUMNS = (
+    *("task", "metric", "runs", "median", "best", "spread", "degen.", "base ", "large "),
+    *("directory", "checkpoint"),
+)
 
 
 @click.command()
@@ -43,35 +49,53 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
 
 
 def _print_table(lines: "list[Line]") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    caption = "In percent; BERT's figures are those of its paper, on dev or (*) on test."
-    table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    for name in ("task", "metric"):
-        table.add_column(name, no_wrap=True)
-    for name in ("runs", "median", "best", "spread", "degen.", "base", "large"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("directory", "checkpoint"):
-        table.add_column(name, overflow="fold")
+    # It is known of the first metric, which may not be shown.
     degenerate = {line.directory: str(line.degenerate_runs) for line in lines if line.degenerate_runs is not None}
+    rows: list[Sequence[str]] = [COLUMNS]
     before = ""
     for line in lines:
-        if DETAIL.match(line.metric):
-            continue
-        task, checkpoint = f"{line.task} {line.variant}".strip(), Path(line.checkpoint).name
-        names = (task, line.directory, checkpoint) if line.directory != before else ("", "", "")
-        task, *where = map(escape, names)
-        runs = f"{line.runs}{'' if line.finished else ' so far'}"
-        values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
-        metric = escape(line.metric.replace("_", " "))
-        table.add_row(
-            task, metric, runs, *values, degenerate.pop(line.directory, ""), *map(_figure, line.paper), *where
-        )
-        before = line.directory
-    # What is kept in a file has no edge to be folded at.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+        if not DETAIL.match(line.metric):
+            rows.append(_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before))
+            before = line.directory
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    header, *table = aligned(rows, width)
+    click.secho(header, bold=True)
+    click.echo("\n".join([*table, "In percent; BERT's figures are those of its paper, on dev or (*) on test."]))
+
+
+def _cells(line: "Line", degenerate: str, is_first: bool) -> tuple[str, ...]:
+    """Return what stands in a row; what is the same for all metrics of a directory, in its first row alone."""
+    names = (f"{line.task} {line.variant}".strip(), line.directory, Path(line.checkpoint).name)
+    task, *where = names if is_first else ("", "", "")
+    runs = f"{line.runs}{'' if line.finished else ' so far'}"
+    values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
+    return task, line.metric.replace("_", " "), runs, *values, degenerate, *map(_figure, line.paper), *where
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return the lines of a table with `COLUMNS`, of which the first is the header; None is any width.
+
+    Where they would be wider than `width`, task, directory and checkpoint stand in a line of their own instead.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if width is None or sum(widths) + 2 * len(widths) - 2 <= width:
+        return [_joined(row, widths, {0, 1, 9, 10}) for row in rows]
+    lines, inner = [], [widths[1] + 2, *widths[2:9]]
+    for row in rows:
+        task, metric, *values, directory, checkpoint = row
+        if task and lines:
+            lines.append(f"{task}: {directory}, from {checkpoint}")
+        lines.append(_joined([f"  {metric}", *values], inner, {0}))
+    return lines
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], left: set[int]) -> str:
+    """Return the cells side by side, those at `left` beginning together, the others ending together."""
+    padded = (
+        cell.ljust(width) if place in left else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join(padded).rstrip()
 
 
 def _figure(figure: "Figure | None") -> str:

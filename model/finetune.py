@@ -36,10 +36,11 @@ from .checkpoint import (
     save_model,
     write_file,
 )
+from .config import ModelConfig
 from .finetune_config import FinetuneConfig
 from .logs import RunLog
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
-from .results import LAST_COLUMN, RESULTS, RUN_COLUMNS
+from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS
 from .run import SUMMARY, claim, full_disk_told, read_summary, write_json
 from .setup import Ranks, join_ranks
 from .tasks.catalogue import find_entry
@@ -213,7 +214,7 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     scores = _scores(job, task, outputs)
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
-    values = (task.name, _variant(task), str(job.checkpoint), seed, rate)
+    values = (task.name, _variant(task, model.bert.config), str(job.checkpoint), seed, rate)
     found = {"tuned": _tuned(job.data.task, task), "scores": scores, LAST_COLUMN: round(seconds, 3)}
     record = dict(zip(RUN_COLUMNS, values, strict=True)) | found
     if _best([*_records(job), record]) is record:
@@ -223,10 +224,11 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     return True
 
 
-def _variant(task: Task) -> str:
+def _variant(task: Task, config: ModelConfig) -> str:
     """Return what beside its name tells which row of the paper's tables the task is."""
     settings = task.settings()
-    return settings.get("version") or settings.get("features") or ""
+    names = (settings.get("version"), settings.get("features"), LEFT_TO_RIGHT if config.is_decoder else None)
+    return " ".join(filter(None, names))
 
 
 def _tuned(before: Task, after: Task) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from clozeworks.model.features_config import FeaturesConfig
 from clozeworks.model.finetune import finetune, make_model
 from clozeworks.model.finetune_config import FinetuneConfig
 from clozeworks.model.predict import evaluate_task, load_finetuned, predict
+from clozeworks.model.results import Figure, read_results
 from clozeworks.model.tasks.choice import Choice
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
@@ -102,6 +103,8 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     assert summary["best"]["scores"]["accuracy"] > 0.9
     assert evaluate_task(output, data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
     assert read_config(output).is_decoder
+    (line,) = read_results(output)
+    assert (line.variant, line.paper.base) == ("left-to-right", Figure(92.1, "dev"))
     (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")
     predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
     labels = [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
