@@ -38,8 +38,9 @@ class IngestConfig:
     language: str = option("auto", "Language code for sentence splitting; auto takes it from the source, else en.")
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
-        "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet and "
-        "data sets it is a row, but where each is a single sentence it is the rows up to an empty one (blank-line).",
+        "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet, "
+        "JSON Lines and data sets it is a row, or with blank-line the rows up to an empty one: so auto reads data sets "
+        "and Parquet of one column where each row is a single sentence.",
     )
     text_column: str = option("text", "Column that holds the text, in Parquet, JSON Lines and data sets.")
     shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")

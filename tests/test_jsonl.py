@@ -84,6 +84,18 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
     assert len(document.paragraphs[0]) == 10_000_000
 
 
+def test_rows_of_one_sentence_are_documents_together_where_that_is_asked_for(tmp_path: Path):
+    texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
+    path = written(tmp_path, *({"text": text} for text in texts))
+    (part,) = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, 1 << 20)
+    tally = Tally()
+    found = list(read_json_lines(part, opened, tally, json_table(path.name), "blank-line"))
+    assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
+    assert found[0].id == "part#0" and len({document.id for document in found}) == 3
+    assert tally.bad == {"text_is_no_string": 1}
+    assert len(list(read_json_lines(part, opened, Tally(), json_table(path.name)))) == 4
+
+
 def check(path: Path, text_column: str = "text") -> None:
     check_first_objects(str(path), opened, text_column)
 

@@ -48,7 +48,7 @@ def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch
     found = [(document.id, document.paragraphs) for document in read(path, tally)]
     assert found == [("data/part#0", rows[:2]), ("data/part#3", rows[3:4]), ("data/part#5", rows[5:])]
     assert not tally.bad
-    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_JOINED", 20)
+    monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 20)
     assert [document.id for document in read(path, Tally())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
     assert sum(len(document.paragraphs) for document in read(path, Tally())) == 5
 

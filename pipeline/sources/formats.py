@@ -238,7 +238,8 @@ def _read_extracted(part: InputRange, config: IngestConfig, tally: Tally) -> Ite
 
 
 def _read_json_lines(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_json_lines(part, storage.open_input, tally, json_table(part.name, config.text_column))
+    table = json_table(part.name, config.text_column)
+    return read_json_lines(part, storage.open_input, tally, table, config.documents)
 
 
 def _read_table(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:

@@ -5,15 +5,15 @@ core, and pyarrow's reader two thirds of that, without saying which line is bad.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from ..errors import UserError
 from ..tally import Tally
 from .compression import open_decompressed, without_compression
 from .lines import BOM, LONGEST_LINE_BYTES, read_lines
-from .records import InputRange, RawDocument
-from .rows import Table, row_document
+from .records import Documents, InputRange, RawDocument
+from .rows import Table, joined_documents, row_document
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -56,22 +56,47 @@ def _first_lines(path: str, open_file: Callable[[str], BinaryIO]) -> list[bytes]
 
 
 def read_json_lines(
-    part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally, table: Table
+    part: InputRange,
+    open_file: Callable[[str], BinaryIO],
+    tally: Tally,
+    table: Table,
+    documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
 
-    A row's number is the place of its line in bytes. `tally` gets the bad input ``not_json``, ``no_json_object``,
-    ``no_text_column``, ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `row_document` and
-    `read_lines` name.
+    A row is a document; with `documents` ``blank-line`` the rows up to one whose text is empty are, as
+    `joined_documents` has it. A row's number is the place of its line in bytes. `tally` gets the bad input ``not_json``,
+    ``no_json_object``, ``no_text_column``, ``text_is_no_string``, ``invalid_utf8`` (the row is kept, with U+FFFD for the
+    bad bytes), and what `row_document` and `read_lines` name.
     """
+    rows = _rows(part, open_file, tally, table)
+    if documents == "blank-line":
+        yield from joined_documents(_texts(rows, table, tally), table)
+        return
+    for place, row in rows:
+        if document := row_document(row, place, table, tally):
+            yield document
+
+
+def _rows(
+    part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally, table: Table
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a range that have the column of the text, each with its place."""
     for place, line in read_lines(part, open_file, tally):
         row = parse_object(line, table.place(place), tally) if line.strip() else None
-        if row is None:
-            continue
-        if table.text_column not in row:
+        if row is not None and table.text_column not in row:
             tally.skip("no_text_column", table.place(place))
-        elif document := row_document(row, place, table, tally):
-            yield document
+        elif row is not None:
+            yield place, row
+
+
+def _texts(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, tally: Tally) -> Iterator[tuple[int, str | None]]:
+    for place, row in rows:
+        text = row[table.text_column]
+        if text is None or isinstance(text, str):
+            yield place, text
+        else:
+            tally.skip("text_is_no_string", table.place(place))
 
 
 def parse_object(line: bytes, place: str, tally: Tally) -> dict[str, Any] | None:

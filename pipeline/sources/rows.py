@@ -8,8 +8,9 @@ which is read as the file of a book.
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..sentences import normalise
@@ -21,6 +22,9 @@ from .records import InputRange, RawDocument
 
 FIELDS = ("id", "url", "title")
 """The columns that are read beside the text, where they are there."""
+
+LONGEST_JOINED = 100_000
+"""Characters of a document of rows that hold a sentence each, where no empty row ends it before."""
 
 # Hard-wrapped text: so many lines, most of which are nearly as long as the longest.
 _MIN_WRAPPED_LINES = 20
@@ -88,6 +92,26 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally
         language=wiki.language if wiki else "",
         paragraphs=paragraphs,
     )
+
+
+def joined_documents(texts: Iterable[tuple[int, str | None]], table: Table) -> Iterator[RawDocument]:
+    """Yield the texts of numbered rows, a sentence each, as documents, each with the number of its first row in its id.
+
+    A document goes up to an empty row or to `LONGEST_JOINED` characters: where books end is not said.
+    """
+    lines: list[str] = []
+    first = size = 0
+    for number, text in chain(texts, [(0, None)]):
+        if text and text.strip():
+            first = first if lines else number
+            lines.append(text)
+            size += len(text)
+            if size < LONGEST_JOINED:
+                continue
+        if lines:
+            identity = f"{table.stem}#{first}"
+            yield RawDocument(id=identity, source=table.source, title="", language="", paragraphs=lines)
+            lines, size = [], 0
 
 
 def _is_wrapped(lines: list[str]) -> bool:

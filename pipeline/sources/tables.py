@@ -1,7 +1,7 @@
 """Parquet files and data sets as documents: one row a document. What a row becomes is for `rows` to say.
 
 Where a table has no other column than the text, and a row is a sentence (``bookcorpus/bookcorpus``), rows that follow
-each other are a document together, up to an empty row or to `LONGEST_JOINED` characters: where books end is not said.
+each other are a document together, as `rows.joined_documents` has it.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,11 @@ from ..tally import Tally
 from . import hub
 from .compression import is_failure
 from .records import Documents, InputRange, RawDocument
-from .rows import FIELDS, Table, row_document
+from .rows import FIELDS, Table, joined_documents, row_document
 
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
 BUFFER_BYTES = 1 << 20
-LONGEST_JOINED = 100_000
 SENTENCE_CHARACTERS = 200
 """Rows whose middle length is below are sentences."""
 
@@ -149,7 +148,8 @@ def _documents(run: Run, table: Table, tally: Tally, joined: bool | None) -> Ite
         return
     run = chain([head], run)
     if _holds_sentences(head[1]) if joined is None else joined:
-        yield from _joined_documents(run, table)
+        texts = ((number, text) for start, batch in run for number, text in enumerate(_values(batch.column(0)), start))
+        yield from joined_documents(texts, table)
         return
     for first_row, batch in run:
         columns = [_values(column) for column in batch.columns]
@@ -162,24 +162,6 @@ def _holds_sentences(batch: pa.RecordBatch) -> bool:
     """Whether the rows of a batch, of one column, are a sentence each."""
     texts = [text for text in _values(batch.column(0)) if text]
     return len(texts) > 1 and median(map(len, texts)) < SENTENCE_CHARACTERS and not any("\n" in text for text in texts)
-
-
-def _joined_documents(run: Run, table: Table) -> Iterator[RawDocument]:
-    """Yield the rows up to an empty one, or to `LONGEST_JOINED` characters, as a document with the first one's id."""
-    lines: list[str] = []
-    first = size = 0
-    rows = ((number, text) for start, batch in run for number, text in enumerate(_values(batch.column(0)), start))
-    for number, text in chain(rows, [(0, None)]):
-        if text and text.strip():
-            first = first if lines else number
-            lines.append(text)
-            size += len(text)
-            if size < LONGEST_JOINED:
-                continue
-        if lines:
-            identity = f"{table.stem}#{first}"
-            yield RawDocument(id=identity, source=table.source, title="", language="", paragraphs=lines)
-            lines, size = [], 0
 
 
 def _values(column: pa.Array) -> list[Any]:
