@@ -65,9 +65,9 @@ def read_json_lines(
     """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
 
     A row is a document; with `documents` ``blank-line`` the rows up to one whose text is empty are, as
-    `joined_documents` has it. A row's number is the place of its line in bytes. `tally` gets the bad input ``not_json``,
-    ``no_json_object``, ``no_text_column``, ``text_is_no_string``, ``invalid_utf8`` (the row is kept, with U+FFFD for the
-    bad bytes), and what `row_document` and `read_lines` name.
+    `joined_documents` has it. A row's number is the place of its line in bytes. `tally` gets the bad input
+    ``not_json``, ``no_json_object``, ``no_text_column``, ``text_is_no_string``, ``invalid_utf8`` (the row is kept,
+    with U+FFFD for the bad bytes), and what `row_document` and `read_lines` name.
     """
     rows = _rows(part, open_file, tally, table)
     if documents == "blank-line":
