@@ -30,7 +30,9 @@ class FinetuneConfig:
         "Highest learning rates to try, each in its own run; the best on dev is kept. By default 5e-5,4e-5,3e-5,2e-5, "
         "for squad and ner 5e-5, for swag 2e-5, with --features 1e-3.",
     )
-    seeds: int = option(1, "Number of runs with each learning rate, each with its own seed.")
+    seeds: int = option(
+        1, "Number of runs with each learning rate, each with its own seed; more may be asked for later."
+    )
     seed: int = option(0, "First seed: of the new layer's weights, the order of the rows, and dropout.")
     warmup_share: float = option(0.1, "Share of the steps over which the learning rate rises; it then falls to 0.")
     weight_decay: float = option(0.01, "Decay of the weights in each update (not of biases and LayerNorm).")
