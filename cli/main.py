@@ -19,6 +19,7 @@ from .ingest import ingest
 from .made import Made, print_made
 from .predict import predict
 from .pretrain import pretrain
+from .ranks import is_told_by_first_rank
 from .recipe import run
 from .results import results
 from .show import show
@@ -114,7 +115,8 @@ def _fail_missing(error: ModuleNotFoundError) -> None:
 
 def _fail(message: str, exit_code: int) -> Any:
     one_line = " ".join(message.split())
-    click.echo(f"Error: {one_line}", err=True)
+    if exit_code != 2 or not is_told_by_first_rank(one_line):
+        click.echo(f"Error: {one_line}", err=True)
     if exit_code == 2:
         sys.exit(exit_code)
     abandon(exit_code)
