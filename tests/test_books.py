@@ -304,6 +304,52 @@ def test_advertisements_behind_the_end_are_left_out() -> None:
     assert len(read(story)[0].paragraphs) > len(PROSE)
 
 
+FRONT = """\
+THE MASQUERADE
+
+Entered according to act of Congress, in the year 1857, by A. WRITER, in
+the Clerk's Office of the District Court of the United States for the
+Southern District of New York.
+
+CONTENTS
+
+I. In which the story of the unfortunate man is told, from which may be
+gathered whether or no he has been justly so entitled by his friends.
+
+II. An old miser, upon suitable representations, is prevailed upon to
+venture an investment of which the reader will hear more in its place.
+
+
+
+CHAPTER I
+
+"""
+
+
+def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
+    prose = BOOK[BOOK.index("There was once") : BOOK.index("[Illus")]
+    marked = "*** START OF THE PROJECT GUTENBERG EBOOK THE BEAR ***\n\n" + FRONT + prose
+    for printed in ("Edinburgh:\nPrinted by J. Ballantyne & Co.", "LONDON:--Printed by G. BARCLAY, Castle St."):
+        (document,) = read(marked + "\n\n" + printed + "\n")
+        assert document.paragraphs == PROSE[:1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Copyright, 1916, by Harper & Brothers.",
+        "[All Rights Reserved.]",
+        "London:--Printed by G. BARCLAY, Castle St. Leicester Sq.",
+        "Entered, according to Act of Congress, in the year 1857, by A. Writer.",
+    ],
+)
+def test_imprints_are_no_prose(text: str) -> None:
+    tally = Tally()
+    (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", tally)
+    assert document.paragraphs == [PROSE[0], "The copyright was hers, and all rights reserved to her."]
+    assert tally.counts["headings_left_out"] == 1
+
+
 def test_a_giant_file_is_read_as_it_is_needed() -> None:
     class Endless(io.RawIOBase):
         def readable(self) -> bool:

@@ -258,9 +258,11 @@ def _prose(blocks: Iterable[Block], tally: Tally) -> Iterator[str]:
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Whether a paragraph is prose: no heading, no numeral, no list with page numbers, not all in capitals."""
+    """Whether a paragraph is prose: no heading, numeral, imprint, list with page numbers, not all in capitals."""
     text = text.strip()
     if not _WORD.search(text) or (text.isupper() and text[-1] not in "!?\"'”’"):
+        return False
+    if gutenberg.is_imprint(text):
         return False
     if len(text) < LONGEST_HEADING and (_HEADING.match(text) or _NUMERAL.match(text)):
         return False

@@ -46,6 +46,12 @@ _CONTENTS = re.compile(
     r"\W*(?:the )?(?:table of )?(?:contents|(?:list of )?illustrations|index)\W*(?:page\W*)?$", re.IGNORECASE
 )
 
+_IMPRINT = re.compile(
+    r"[\W_]*(?:(?:london|edinburgh|new york|boston|philadelphia|cambridge)\W+)?"
+    r"(?:copyright\W.{0,60}\b1[5-9]\d\d\b|all rights reserved|entered,? according to act of congress"
+    r"|printed (?:by|in|at|and bound)\b)",
+    re.IGNORECASE,
+)
 _THE_END = re.compile(r"[\W_]*(?:the end|finis)[\W_]*$", re.IGNORECASE)
 _PRICE = re.compile(r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE)
 
@@ -70,6 +76,7 @@ _FRONT_PARAGRAPHS = 60
 # The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117 characters.
 _FIRST_PROSE_CHARACTERS = 100
 _LONGEST_FRONT_PARAGRAPH = 20_000
+_LONGEST_IMPRINT = 300
 _ENDS_PROSE = tuple(".?!:;…\"'”’»]-—")
 
 LANGUAGES = {
@@ -138,7 +145,7 @@ def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
     """Leave out the title page, credits, the transcriber's notes, tables of contents, captions of pictures, and the
     publisher's advertisements behind the end.
     """
-    return _without_advertisements(_without_lists(_without_front(_without_notes(blocks))))
+    return _without_advertisements(_without_front(_without_lists(_without_notes(blocks))))
 
 
 def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -174,8 +181,19 @@ def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
     yield from blocks
 
 
+def is_imprint(text: str) -> bool:
+    """Whether a paragraph says who printed the book, and whose it is; many books that are not of Gutenberg have one.
+
+    >>> is_imprint("[All Rights Reserved.]"), is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
+    (True, True)
+    """
+    return len(text) < _LONGEST_IMPRINT and _IMPRINT.match(text) is not None
+
+
 def _is_first_prose(block: Block) -> bool:
     text = " ".join(block.lines).rstrip()
+    if len(text) < _LONGEST_IMPRINT and _IMPRINT.search(text):
+        return False
     lower = sum(map(str.islower, text))
     if len(text) > _LONGEST_FRONT_PARAGRAPH:
         return True
