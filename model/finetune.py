@@ -23,13 +23,12 @@ import torch
 from torch import nn
 
 from ..pipeline.errors import UserError
-from ..pipeline.seeding import rng_for, stable_hash
+from ..pipeline.seeding import rng_for
 from .bert import initialise
 from .checkpoint import (
     CONFIG,
     TOKENIZER_FILES,
     WEIGHTS,
-    files_digest,
     load_weights,
     model_digest,
     read_config,
@@ -43,9 +42,7 @@ from .predict import TASK, check_fit, infer, load_finetuned, predict_files, writ
 from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS
 from .run import SUMMARY, claim, full_disk_told, read_summary, write_json
 from .setup import Ranks, join_ranks
-from .tasks.catalogue import find_entry
-from .tasks.splits import dev_sets, find_splits, hold_out
-from .tasks.tables import is_hub
+from .task_data import TaskData, read_data
 from .tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
 from .tasks.tokenizer import TextTokenizer, tokenizer_files
 from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
@@ -60,20 +57,6 @@ OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZE
 FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
 # Which runs there are, not what one of them is: more may be asked for.
 GRID_OPTIONS = ("learning_rates", "seeds", "seed")
-
-
-@dataclass(frozen=True)
-class TaskData:
-    """A task with its training and dev examples."""
-
-    task: Task
-    train: list[Any]
-    dev: dict[str, list[Any]]
-    """By what stands before the metrics' names: nothing, or ``mismatched_`` for MNLI's second dev set."""
-    splits: dict[str, list[Path]]
-    """Where they come from, and the test files: as `find_splits` gives them."""
-    held_out: bool
-    """There is no dev file, so that a tenth of the training examples is held out."""
 
 
 @dataclass(frozen=True)
@@ -292,39 +275,6 @@ def _finish(job: Job, device: torch.device) -> None:
     write_json(job.output / SUMMARY, _summary(job, _records(job)))
 
 
-def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
-    """Return the examples for training and development; without a dev file, a tenth is held out by hash.
-
-    Raises `UserError` for bad rows, and where there is no training file or no row in a file.
-    """
-    entry = find_entry(task_name, config)
-    splits = find_splits(data, entry.suffixes)
-    if "train" not in splits:
-        raise UserError(f"{data} holds no file with train in its name, only for {', '.join(splits)}.")
-    task = entry.read(splits["train"], config)
-    train, dev_files = _read_all(task, splits["train"]), dev_sets(splits)
-    dev = {prefix: _read_all(task, files) for prefix, files in dev_files.items()}
-    held_out = "" not in dev
-    if held_out:
-        train, dev[""] = hold_out(train, task.group, str(data))
-    _check_tests(task, splits)
-    return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
-
-
-def _check_tests(task: Task, splits: Mapping[str, Sequence[Path]]) -> None:
-    # They are needed after the training only, too late to hear of a mistake in them.
-    for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
-        if not sum(1 for _ in task.read(file, labelled=False)):
-            raise UserError(f"{file} holds no rows.")
-
-
-def _read_all(task: Task, files: Sequence[Path]) -> list[Any]:
-    examples = [example for file in files for example in task.read(file, labelled=True)]
-    if not examples:
-        raise UserError(f"{files[0]} holds no rows.")
-    return examples
-
-
 def make_model(task: Task, checkpoint: Path, config: FinetuneConfig, seed: int) -> TaskModel:
     """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is new too."""
     rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
@@ -351,16 +301,8 @@ def _identity(job: Job) -> dict[str, Any]:
     options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
     options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
     options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
-    digests = {"data": _data_digest(job.data), "checkpoint": model_digest(job.checkpoint)}
+    digests = {"data": job.data.digest(), "checkpoint": model_digest(job.checkpoint)}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
-
-
-def _data_digest(data: TaskData) -> str:
-    files = [file for part in (data.splits["train"], *dev_sets(data.splits).values()) for file in part]
-    if any(map(is_hub, files)):
-        # There are no files to look into.
-        return f"{stable_hash(repr((data.train, data.dev))):016x}"
-    return files_digest(files)
 
 
 def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:

@@ -15,9 +15,10 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
-from clozeworks.model.finetune import finetune, read_data
+from clozeworks.model.finetune import finetune
 from clozeworks.model.finetune_config import FinetuneConfig
 from clozeworks.model.predict import evaluate_task, predict
+from clozeworks.model.task_data import read_data
 from clozeworks.model.tasks.catalogue import saved_task
 from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices, read_choice
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
