@@ -124,8 +124,9 @@ def pretrain(
     directories = open_directories(config, instances)
     with full_disk_told(output), join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
-            begun = read_summary(output) or latest_checkpoint(output)
-            claim(output, identity(config, directories), overwrite or not begun)
+            begun = overwrite or read_summary(output) or latest_checkpoint(output)
+            advice = f"; to go on from its weights, give --checkpoint {output} and another --output" if begun else ""
+            claim(output, identity(config, directories), overwrite or not begun, advice=advice)
         ranks.wait()  # for the claim
         summary = read_summary(output)
         if summary:

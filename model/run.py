@@ -37,11 +37,16 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def claim(
-    output: Path, identity: dict[str, Any], overwrite: bool = False, own_files: tuple[str, ...] = OWN_FILES
+    output: Path,
+    identity: dict[str, Any],
+    overwrite: bool = False,
+    own_files: tuple[str, ...] = OWN_FILES,
+    advice: str = "",
 ) -> None:
     """Make `output` the directory of the run that `identity` describes, or check that it is.
 
     `own_files` is what a run may leave there, the file of the identity last, so that it outlives a killed clean-up.
+    `advice` is what else can be done where the directory belongs to another run.
     Raises `UserError` naming the differing fields where it belongs to another run, and where it holds other files.
     """
     path = output / own_files[-1]
@@ -57,11 +62,12 @@ def claim(
             raise UserError(
                 f"{output} cannot be made or written to ({error.strerror}); give another --output."
             ) from None
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored = read_json(path)
     names = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
     if names:
         changes = ", ".join(f"{name} {stored.get(name)} (now {identity.get(name)})" for name in names)
-        raise UserError(f"{output} holds a run with {changes}; give another --output, or --overwrite to start anew.")
+        what_next = f"give another --output, or --overwrite to start anew{advice}"
+        raise UserError(f"{output} holds a run with {changes}; {what_next}.")
 
 
 def _remove(directory: Path, names: tuple[str, ...]) -> None:
@@ -90,7 +96,18 @@ def full_disk_told(output: Path) -> Iterator[None]:
 def read_summary(output: Path) -> dict[str, Any] | None:
     """Return the summary of a finished run, None where it is not finished."""
     path = output / SUMMARY
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_json(path) if path.exists() else None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what `write_json` wrote; raises `UserError` where the file is damaged."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged; give another --output, or --overwrite to start anew.")
+    return values
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -259,7 +259,11 @@ def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, Ad
     """Return model, optimiser and state: new, from another model's weights, or where the run was interrupted."""
     config = setup.config
     begun_from = checkpoint or config.checkpoint
-    model = read_model(begun_from, _changes(config)) if begun_from else _new_model(setup)
+    model = (
+        read_model(begun_from, _changes(config))
+        if begun_from
+        else new_model(config, [phase.directory for phase in setup.phases])
+    )
     model.to(setup.ranks.device).train()
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     return model, optimizer, _go_on(optimizer, checkpoint) if checkpoint else State()
@@ -286,8 +290,8 @@ def _changes(config: PretrainConfig) -> dict[str, Any]:
     return rates | {"is_decoder": config.objective == "ltr"}
 
 
-def _new_model(setup: Setup) -> BertForPreTraining:
-    config, directories = setup.config, [phase.directory for phase in setup.phases]
+def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> BertForPreTraining:
+    """Return the model that `config` describes, for the vocabulary of the directories, with initial weights."""
     shape = ModelConfig.named(
         config.model,
         vocab_size=directories[0].vocab_size,

@@ -137,7 +137,10 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     config = make_config(steps=2)
     pretrain(config, [instances], tmp_path / "run")
     changed = make_config(steps=3, keep=2)
-    with pytest.raises(UserError, match=r"holds a run with steps 2 \(now 3\); give another"):
+    with pytest.raises(UserError, match=r"holds a run with steps 2 \(now 3\); give another.* --checkpoint .*run and"):
+        pretrain(changed, [instances], tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text("[")
+    with pytest.raises(UserError, match=r"run/run.json is damaged; give another --output, or --overwrite"):
         pretrain(changed, [instances], tmp_path / "run")
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
     (tmp_path / "full").mkdir()
