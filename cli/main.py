@@ -123,7 +123,7 @@ def _fail(message: str, exit_code: int) -> Any:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: threads of a broken run would keep it alive. Beam's workers follow in two seconds."""
+    """End this process at once: threads of a broken run would keep it alive. Workers follow within two seconds."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
