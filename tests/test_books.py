@@ -384,7 +384,8 @@ def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - ", "a 1\n"]
+    "unit",
+    ["\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - ", "a 1\n", "text of "],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     text = "Project Gutenberg's Book, by A. Writer\n\n" + unit * (400_000 // len(unit)) + "\nIt is the end.\n"
