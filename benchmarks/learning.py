@@ -3,15 +3,22 @@
     python -m benchmarks.learning INSTANCES [--tokens 4000000] [--seeds 3] [--model tiny]
 
 For each seed one encoder is trained by `clozeworks.model.pretrain`, one as `transformers.BertForPreTraining` in a plain
-loop: padded batches, logits at every position, its own initial weights and dropout, the mean losses it computes itself.
-The optimiser, the learning rate and the clipping are BERT's for both. What counts is the loss on the validation split,
-by `clozeworks evaluate` for both; ours should lie within the spread of the seeds.
+loop: padded batches, logits at every position, its own dropout, the mean losses it computes itself. The optimiser, the
+learning rate and the clipping are BERT's for both, and so are the initial weights: those of each seed are drawn once,
+cut off at two standard deviations (`transformers` does not cut; with `--own-weights` it draws its own). What counts is
+the loss on the validation split, by `clozeworks evaluate` for both; ours should lie within the spread of the seeds.
+
+    python -m benchmarks.learning INSTANCES --check
+
+makes 60 steps of one seed without dropout instead. Both then compute the same, and the losses of each step must agree
+to 1e-4; else their recipes differ.
 """
 
 import argparse
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +31,13 @@ from clozeworks.model.evaluate import evaluate
 from clozeworks.model.optim import MAX_GRADIENT_NORM, default_warmup, learning_rate, make_optimizer, set_learning_rate
 from clozeworks.model.pretrain import pretrain
 from clozeworks.model.sequence import Sequence
+from clozeworks.model.setup import new_model
 from rich.console import Console
 from rich.table import Table
 from torch.nn.utils import clip_grad_norm_
 from transformers import BertConfig
 
+CHECKED_STEPS = 60
 MEASURED = ("mlm_loss", "mlm_accuracy", "nsp_accuracy")
 
 
@@ -42,24 +51,22 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     # So narrow an encoder hardly learns more than word frequencies in this time from BERT's 0.02.
     parser.add_argument("--initializer-range", type=float, default=0.08)
+    parser.add_argument("--own-weights", action="store_true", help="let transformers draw its own initial weights")
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    if arguments.check:
+        check(arguments)
+        return
     rows = Sequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
     steps = round(arguments.tokens / (rows.lengths.mean() * arguments.batch_size))
     table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
     losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
+    trainers = {"clozeworks": train_ours, "transformers": partial(train_theirs, own_weights=arguments.own_weights)}
     for seed in range(arguments.seeds):
-        config = PretrainConfig(
-            model=arguments.model,
-            steps=steps,
-            batch_size=arguments.batch_size,
-            learning_rate=arguments.learning_rate,
-            initializer_range=arguments.initializer_range,
-            seed=seed,
-            device="cpu",
-        )
-        for name, train in (("clozeworks", train_ours), ("transformers", train_theirs)):
+        config = make_config(arguments, seed, steps)
+        for name, train in trainers.items():
             started = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 train(config, arguments.instances, folder)
@@ -74,11 +81,38 @@ def main() -> None:
         print(f"{name}: mean validation MLM loss {statistics.mean(values):.4f}{spread}")
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Compare the losses of each of `CHECKED_STEPS` steps from the same weights, on the same rows, without dropout."""
+    config = make_config(arguments, 0, CHECKED_STEPS, dropout=0.0)
+    ours: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        pretrain(config, [arguments.instances], folder, lambda numbers: ours.append(numbers["loss"]))
+        theirs = train_theirs(config, arguments.instances, folder)
+    apart = max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
+    print(f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, at most {apart:.1e} apart")
+    if apart > 1e-4:
+        raise SystemExit("clozeworks and transformers compute different losses: their recipes differ")
+
+
+def make_config(arguments: argparse.Namespace, seed: int, steps: int, **changes: Any) -> PretrainConfig:
+    return PretrainConfig(
+        model=arguments.model,
+        steps=steps,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+        initializer_range=arguments.initializer_range,
+        seed=seed,
+        device="cpu",
+        **changes,
+    )
+
+
 def train_ours(config: PretrainConfig, instances: str, folder: str) -> None:
     pretrain(config, [instances], folder)
 
 
-def train_theirs(config: PretrainConfig, instances: str, folder: str) -> None:
+def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weights: bool = False) -> list[float]:
+    """Train `transformers` and save its model in `folder`; return the loss of each step."""
     directory = data.open_instances(instances)
     shape: dict[str, Any] = ModelConfig.named(
         config.model,
@@ -89,12 +123,18 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str) -> None:
     ).to_hf()
     torch.manual_seed(config.seed)
     model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
+    if not own_weights:
+        model.load_state_dict(new_model(config, [directory]).state_dict(), strict=False)  # less the copies of tied ones
+        model.tie_weights()
+    losses = []
     # PyTorch's AdamW without bias correction, as BERT's; tests/test_optim.py holds it against the formula.
     optimizer = make_optimizer(model, config.weight_decay)
     sequence, steps = Sequence(directory, config.seed), config.steps or 0
     for step in range(steps):
         rows = sequence.rows(step * config.batch_size, (step + 1) * config.batch_size)
-        model(**peer_batch(rows)).loss.backward()
+        loss = model(**peer_batch(rows)).loss
+        loss.backward()
+        losses.append(loss.item())
         clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(optimizer, learning_rate(step, config.learning_rate, default_warmup(steps), steps))
         optimizer.step()
@@ -102,6 +142,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str) -> None:
     model.save_pretrained(folder)
     for name, content in read_tokenizer(instances).items():
         (Path(folder) / name).write_bytes(content)
+    return losses
 
 
 def peer_batch(rows: data.Rows) -> dict[str, torch.Tensor]:
