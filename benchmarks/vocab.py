@@ -5,16 +5,22 @@
 PARQUET files have a column ``sentences`` (documents) or ``text`` (whose lines are taken). The fertility of the two
 vocabularies (tokens per word) is measured on the held-out file, or else on the same.
 Seconds are of the processor's time, so that other work on the machine does not count.
+
+    python -m benchmarks.vocab --words 10000000 [--seed 0]
+
+learns instead from so many distinct words that are made up, with counts after Zipf's law, and prints time and memory.
 """
 
+import argparse
 import hashlib
 import os
-import sys
+import resource
 import time
 
 # Before anything starts a thread pool: one core for each side.
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -78,5 +84,50 @@ def main(path: str, held_out_path: str | None = None) -> None:
         print(f"{name:20}{seconds:8.1f}{ratio:15.1f}{fertility:12.4f}{difference:12.2%}  {digest}")
 
 
+def learn_made_up(num_words: int, seed: int) -> None:
+    words, counts = make_words(num_words, seed)
+    before = peak_mb()
+    begin = time.process_time()
+    tokens, report = learn_wordpiece(words, counts, size=SIZE, min_frequency=MIN_FREQUENCY)
+    seconds = time.process_time() - begin
+    digest = hashlib.md5("\n".join(tokens).encode()).hexdigest()[:12]
+    left_out = f"the {report.num_words_rare:,} rarest left out"
+    print(f"{num_words:,} distinct words ({left_out}): {len(tokens):,} tokens in {seconds:.1f} s, md5 {digest}")
+    print(f"peak of the process {peak_mb():,.0f} MB, {before:,.0f} MB before the learning")
+
+
+def make_words(num_words: int, seed: int) -> tuple[pa.ChunkedArray, np.ndarray]:
+    """Return distinct words of 3 to 14 Latin letters of uneven frequency, and their counts, the highest first."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, 27)
+    distinct: list[pa.Array] = []
+    while sum(map(len, distinct)) < num_words:
+        lengths = rng.integers(3, 15, min(2 * num_words, 1 << 20))
+        letters = rng.choice(
+            np.frombuffer(b"etaoinshrdlcumwfgypbvkjxqz", np.uint8), lengths.sum(), p=shares / shares.sum()
+        )
+        offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+        made = pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(letters))
+        distinct = [pc.call_function("unique", [pa.chunked_array([*distinct, made])])]
+    counts = np.maximum(20 * num_words // np.arange(1, num_words + 1), 1)
+    counts[num_words // 2 :] = 1  # in real text half of the words occur once
+    return pa.chunked_array([distinct[0][:num_words]]), counts
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", nargs="?", metavar="PARQUET")
+    parser.add_argument("held_out", nargs="?", metavar="HELD_OUT_PARQUET")
+    parser.add_argument("--words", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.words:
+        learn_made_up(arguments.words, arguments.seed)
+    elif arguments.path:
+        main(arguments.path, arguments.held_out)
+    else:
+        parser.error("give a PARQUET, or --words")
