@@ -152,8 +152,8 @@ class PretrainConfig:
     seed: int = option(0, "Seed of the initial weights, the order of the rows, and dropout.")
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32. On a CPU with AVX-512 BF16 "
-        "or AMX, bf16 is quicker too, but not equal on every machine.",
+        "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32. On a CPU with AVX-512 "
+        "BF16 or AMX, bf16 is quicker too, but not equal on every machine.",
     )
     compile: bool | None = option(
         None, "Compile the model with torch.compile; by default on a GPU only.", "--compile/--no-compile"
