@@ -40,5 +40,5 @@ def _warn(shards: list[dict[str, Any]]) -> None:
     warnings = [f"{shard['name']}: {shard['warnings'][0]}" for shard in shards if shard["warnings"]]
     for warning in warnings[:NUM_WARNINGS]:
         warn(warning)
-    if len(warnings) > NUM_WARNINGS:
-        warn(f"{len(warnings) - NUM_WARNINGS} more shards, see the manifest")
+    if num_more := len(warnings[NUM_WARNINGS:]):
+        warn(f"{num_more:,} more shard{'s' if num_more > 1 else ''}, see the manifest")
