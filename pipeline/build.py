@@ -1,6 +1,6 @@
 """Stage 3: documents and a vocabulary to masked sentence pairs.
 
-One phase, a Beam pipeline over the document shards: a unit reads one shard, tokenises its distinct words, and for each
+One phase over the document shards: a unit reads one shard, tokenises its distinct words, and for each
 duplicate makes pairs, masks and rows over the whole shard at once (`pairs`, `masking`, `instances`). The instance
 shard has the number of the document shard, a row group holds one duplicate only.
 """

@@ -1,6 +1,6 @@
 """Stage 1: raw sources to documents, shuffled, split and sharded.
 
-A few phases, each a Beam pipeline over units of work:
+A few phases, each over units of work:
 
 - **scatter**: one unit reads its input ranges, cleans them, splits them into sentences and writes the documents by
   hash into a file of its own;
@@ -8,8 +8,8 @@ A few phases, each a Beam pipeline over units of work:
 - **duplicates**: one unit takes a range of the texts' hashes and settles which documents stay;
 - **gather**: one unit reads a range of the documents' hashes from all those files and writes one shard.
 
-Between them the launching process sees sizes and counts alone. No text passes through Beam, so that memory is bounded
-by a part of a range and by a shard, whatever the size of the corpus. See the modules of those names.
+Between them the launching process sees sizes and counts alone. No text passes between workers, so that memory is
+bounded by a part of a range and by a shard, whatever the size of the corpus. See the modules of those names.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Stage 2: documents to a WordPiece vocabulary.
 
-Two phases, each a Beam pipeline over units of work, and the learning itself in the launching process:
+Two phases, each over units of work, and the learning itself in the launching process:
 
 - **count**: one unit counts the words of one shard and writes them by the bucket of the word's hash;
 - **merge**: one unit sums up one bucket over all shards;

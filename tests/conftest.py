@@ -1,9 +1,14 @@
-"""One thread computes, here and in every process that a test starts.
+"""Equal conditions for the tests on every machine.
 
-The number of threads decides the order of sums, and with it the last bits that some tests compare; and threads that
-wait for each other beside other processes would slow the tests down.
+One thread computes, here and in every process that a test starts: the number of threads decides the order of sums, and
+with it the last bits that some tests compare; and threads that wait for each other beside other processes would slow
+the tests down. Hypothesis has no deadlines, which a busy machine would miss.
 """
 
 import os
 
+import hypothesis
+
 os.environ["OMP_NUM_THREADS"] = "1"
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")

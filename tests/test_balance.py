@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 DOCUMENTS = st.lists(st.integers(0, 4), min_size=0, max_size=60).map(lambda items: np.array(items, np.int64))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), max_size=80), st.integers(0, 3))
 def test_labels_are_balanced_as_far_as_free_pairs_allow(pairs, seed):
     lengths = np.array([length for length, _ in pairs], np.int64)
@@ -88,7 +88,7 @@ def test_nearest_distinct_gives_each_its_own(wanted, more):
     assert ((index >= 0) & (index < max(len(offered), 1))).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DOCUMENTS, st.integers(0, 5))
 def test_exchange_only_permutes_and_only_across_documents(document, seed):
     rng = rng_for(seed, "exchange")

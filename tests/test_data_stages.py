@@ -47,8 +47,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [RunOptions(workers=2), RunOptions(workers=3, beam_options=IN_THREADS)],
-    ids=["two processes", "three threads"],
+    [
+        RunOptions(workers=2),
+        RunOptions(workers=2, beam_options=("--direct_running_mode=multi_processing",)),
+        RunOptions(workers=3, beam_options=IN_THREADS),
+    ],
+    ids=["two processes", "two of Beam's processes", "three of Beam's threads"],
 )
 def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
     assert digests(all_stages(tmp_path, options)) == digests(made)

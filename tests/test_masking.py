@@ -56,7 +56,7 @@ MASKINGS = ["token", "whole-word", "span"]
 SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     SEGMENTS, st.sampled_from(["token", "whole-word", "span"]), st.sampled_from([0.01, 0.15, 0.4]), st.integers(0, 9)
 )

@@ -122,7 +122,7 @@ def test_balanced_on_tiny_shards(num_documents):
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([1, 200]), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(LENGTHS, max_size=8), st.integers(0, 5), st.sampled_from([8, 9, 32, 128]))
 def test_balanced_holds_on_any_corpus(documents, seed, max_length):
     corpus = corpus_of(documents, seed)
@@ -134,7 +134,7 @@ def test_balanced_holds_on_any_corpus(documents, seed, max_length):
     check_balanced(corpus, pairs, max_length - 3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(LENGTHS, max_size=8), st.sampled_from(["bert", "sop", "none"]), st.sampled_from([8, 32, 128]))
 def test_other_pairings_hold_on_any_corpus(documents, pairing, max_length):
     corpus = corpus_of(documents)

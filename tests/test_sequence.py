@@ -58,7 +58,7 @@ def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence
     assert as_lists(other.rows(0, num_rows)) != epochs[0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(start=st.integers(0, 500), length=st.integers(1, 90), seed=st.integers(0, 3))
 def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, length, seed):
     path = tmp_path_factory.getbasetemp() / "stretch"
@@ -128,7 +128,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
 
 
 @given(first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_size, num_ranks):
     path = tmp_path_factory.getbasetemp() / "ranks"
     if not path.exists():

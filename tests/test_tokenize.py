@@ -75,7 +75,7 @@ def known() -> dict[Normalization, DictionaryTokenizer]:
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @given(texts=st.lists(sentences, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_ids_equal_tokenizers(known, normalization, texts):
     ids, offsets = known[normalization].encode(pa.array(texts, pa.string()))
     assert ids.dtype == np.int32
@@ -163,7 +163,7 @@ def expected_counts(texts: list[str], normalization: Normalization) -> list[tupl
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @given(texts=st.lists(sentences, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_word_counts_equal_tokenizers(normalization, texts):
     table = count_words(pa.array(texts, pa.string()), normalization)
     assert list(zip(*table.to_pydict().values(), strict=True)) == expected_counts(texts, normalization)

@@ -100,7 +100,7 @@ def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monk
     assert tally.counts["pages"] == 36 and not tally.bad
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.lists(st.integers(0, 5000), max_size=6))
 def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: list[int]) -> None:
     whole = HEAD + "".join(page(number) for number in range(8)) + FOOT
@@ -311,7 +311,7 @@ def test_what_is_no_dump_has_no_documents(content: bytes, suffix: str) -> None:
     assert not documents and tally.bad["no_dump"] == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4))
 def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int]], num_ranges: int) -> None:
     for suffix, whole in [

@@ -296,7 +296,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)),
     st.sampled_from(["en", "de", "fr", "es", "it", "pt", "pl", "ru", "ja", "zh", "ko", "xx", ""]),

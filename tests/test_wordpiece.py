@@ -66,13 +66,13 @@ def learn_plainly(counts: dict[str, int]) -> list[str]:
 
 
 @given(word_counts)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_merges_equal_plain_implementation(counts):
     assert learn(counts)[0] == learn_plainly(counts)
 
 
 @given(word_counts, st.integers(5, 60), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_order_of_words_does_not_matter(counts, size, rng):
     shuffled = list(counts.items())
     rng.shuffle(shuffled)
