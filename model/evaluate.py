@@ -10,7 +10,7 @@ import torch
 from ..pipeline.errors import UserError
 from .checkpoint import read_config, read_model, read_tokenizer
 from .data import Batch, Rows, make_batches, open_instances, read_split
-from .device import find_device, memory_told
+from .device import find_device, memory_told, trim_memory
 from .heads import BertForPreTraining, PretrainSums
 
 TOKENS_PER_BATCH = 4096
@@ -53,9 +53,10 @@ def sum_losses(model: BertForPreTraining, batches: Iterable[Batch], device: torc
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
-    for batch in batches:
+    for number, batch in enumerate(batches):
         # Not through __call__: a compiled model would be compiled once more, for the shapes of evaluation.
         totals += batch_sums(batch, model.forward(*batch.to(device)))
+        trim_memory(device, number)
     model.train(was_training)
     return totals
 

@@ -16,7 +16,7 @@ import torch
 from ..pipeline.errors import UserError
 from .checkpoint import load_weights, read_config, write_file
 from .config import ModelConfig
-from .device import find_device, uses_bf16
+from .device import find_device, trim_memory, uses_bf16
 from .tasks.catalogue import TASKS, read_task
 from .tasks.splits import dev_sets, find_splits, split_of
 from .tasks.tables import text_lines
@@ -67,7 +67,7 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
     model.eval()
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    for chosen in _batches_of_tokens(order, features):
+    for number, chosen in enumerate(_batches_of_tokens(order, features)):
         batch = make_batch([features[index] for index in chosen]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(precision, device)):
             # Not through __call__: a compiled model would be compiled once more, for these shapes.
@@ -75,6 +75,7 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
         for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
             # A copy, so that the batch's padding is let go.
             outputs[index] = value[: features[index].length].copy() if model.per_token else value
+        trim_memory(device, number)
     model.train(was_training)
     return outputs
 

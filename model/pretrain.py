@@ -27,7 +27,7 @@ from .checkpoint import write_file
 from .config import PretrainConfig
 from .curve import draw_curve
 from .data import Batch, by_length, make_batches, prefetch, select
-from .device import memory_told, peak_flops
+from .device import memory_told, peak_flops, trim_memory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .flops import update_flops
 from .heads import BertForPreTraining
@@ -161,6 +161,7 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
                 unsettled.append(_update(run, window, stop_asked.is_set(), clock.elapsed()))
             num_tokens = int(window.lengths.sum())
             state.step += 1
+            trim_memory(setup.ranks.device, state.step)
             state.num_rows += len(window.lengths)
             state.num_tokens += num_tokens
             clock.count(

@@ -23,7 +23,7 @@ from torch.optim import AdamW
 from ..pipeline.errors import UserError
 from ..pipeline.seeding import rng_for, stable_hash
 from .data import prefetch
-from .device import memory_told, uses_bf16
+from .device import memory_told, trim_memory, uses_bf16
 from .finetune_config import FinetuneConfig
 from .logs import Clock, RunLog
 from .optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
@@ -126,6 +126,7 @@ def train_model(model: TaskModel, training: Training, report: Progress = lambda 
                 state.num_examples += len(rows)
                 clock.count(int(lengths[rows].sum()), 0, 0.0)
                 state.step += 1
+                trim_memory(training.ranks.device, state.step)
                 ends = state.step == training.num_steps
                 reports, saves = state.step % REPORT_EVERY == 0, state.step % training.config.checkpoint_every == 0
                 # On a GPU looking at an update's numbers makes the CPU wait.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..pipeline.errors import UserError
 from .bert import BertModel
 from .checkpoint import load_weights, read_config
-from .device import find_device, uses_bf16
+from .device import find_device, trim_memory, uses_bf16
 from .features_config import FeaturesConfig
 from .predict import check_fit
 from .tasks.sentence_rows import Example, SentenceRow, sentence_rows
@@ -53,10 +53,11 @@ class Extractor:
         """Return the mean hidden state (U, S, D) of the places of each unit, float32."""
         sums_USD = torch.zeros(len(units.text), len(self.layers), self.bert.config.hidden_size)
         num_done = 0
-        for chosen in _batches(rows, self.config.batch_tokens):
+        for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
             states_PSD = self._states([rows[index] for index in chosen], [units.places[index] for index in chosen])
             sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units.of[index] for index in chosen])), states_PSD)
             num_done += len(chosen)
+            trim_memory(states_PSD.device, number)
             report(num_done / len(rows), sum(len(rows[index].row.input_ids) for index in chosen))
         counts_U = np.bincount(np.concatenate(units.of), minlength=len(units.text))
         return sums_USD.div_(torch.from_numpy(counts_U)[:, None, None]).numpy()
