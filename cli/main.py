@@ -79,6 +79,7 @@ def _say_what_was_made(result: Made | list[Made] | None) -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 and one line on a user's mistake, with 1 where the run broke."""
+    _open_closed_streams()
     # Without a handler of its own, the first warning of a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -99,6 +100,13 @@ def main(args: Sequence[str] | None = None) -> None:
         if type(error).__name__ != "RunError":
             raise
         _fail(str(error), 1)
+
+
+def _open_closed_streams() -> None:
+    """Give standard streams that `2>&-` closed to the null device; else a file of data would take their number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
 
 
 def _help_hint(error: click.ClickException) -> str:

@@ -10,6 +10,8 @@ import os
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
@@ -29,7 +31,8 @@ REMOTE_RUNNER = "DataflowRunner"
 def run_pipeline(units: Sequence[Any], step: Callable[[Any], None], name: str, options: RunOptions) -> None:
     """Call `step` on every unit, on the runner that the options name; raise what broke the run."""
     pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
-    _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | name >> beam.Map(step)
+    do = partial(_do_unless_mistaken, step=step)
+    _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | name >> beam.Map(do)
     _set_log(options.verbose)
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -54,6 +57,11 @@ def run_pipeline(units: Sequence[Any], step: Callable[[Any], None], name: str, o
             raise error
     finally:
         threading.excepthook = hook_before
+
+
+def _do_unless_mistaken(unit: Any, step: Callable[[Any], None]) -> None:
+    with suppress(UserError):  # a cluster would try again; `step` has left the message, and passes over the others
+        step(unit)
 
 
 def _set_log(verbose: bool) -> None:

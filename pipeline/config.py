@@ -129,7 +129,7 @@ class RunOptions:
     max_bad: float = option(0.05, "Share of bad inputs beyond which the stage fails.")
     overwrite: bool = option(False, "Throw away what the output directory holds, and begin anew.")
     dry_run: bool = option(False, "Only say what would be done: the units of work, disk, memory and time.")
-    verbose: bool = option(False, "Show the log of Apache Beam.")
+    verbose: bool = option(False, "Show what the workers, libraries and Apache Beam log.")
     beam_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

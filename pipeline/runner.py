@@ -85,9 +85,10 @@ def _read_records(directory: StageDirectory, phase: str, units: Sequence[Unit]) 
 
 
 def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> None:
-    """Do one unit of work in a worker and leave its record, or the message of the user's mistake.
+    """Do one unit of work in a worker and leave its record.
 
-    Where another unit has met such a mistake, nothing is done: the run is to end soon.
+    Raise the `UserError` that it meets, and leave its message, as a class of errors is lost on the way from a worker.
+    Where another unit has left one, nothing is done: the run is to end soon.
     """
     if directory.has_errors(phase):
         return
@@ -96,6 +97,7 @@ def do_unit(unit: Unit, directory: StageDirectory, phase: str, work: Work) -> No
         directory.write_record(phase, unit.name, work(directory, unit.payload))
     except UserError as error:
         directory.write_error(phase, unit.name, str(error))
+        raise
 
 
 def _do_units(directory: StageDirectory, phase: str, units: list[Unit], work: Work, options: RunOptions) -> None:

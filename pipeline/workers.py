@@ -36,7 +36,8 @@ class DeadWorkerError(Exception):
     """A worker process ended before its work did."""
 
     def __init__(self, status: int = -signal.SIGKILL) -> None:
-        what = "was killed (out of memory?)" if status < 0 else f"ended with exit status {status}"
+        what = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        what += " (out of memory?)" if status == -signal.SIGKILL else ""
         super().__init__(f"A worker process {what}; run the same command again to go on.")
 
 

@@ -71,6 +71,14 @@ def test_mistakes_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert "three parts of 100" in fails(capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20")
 
 
+def test_closed_streams_do_no_harm(tmp_path: Path):
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(f"The text of file {number} is short. Still it is a text.")
+    ingest = f"ingest {tmp_path} --min-characters 1 --workers 2"
+    script = f"{sys.executable} -m clozeworks.cli.main {ingest} --output {tmp_path}.out <&- >&- 2>&-"
+    assert subprocess.run(script, shell=True, timeout=60, check=False).returncode == 0
+
+
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     for i in range(9):
         (tmp_path / f"{i}.txt").write_text(f"Text number {i} is quite short. " * 200)

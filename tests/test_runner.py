@@ -73,6 +73,27 @@ def test_a_users_mistake_in_a_worker_ends_the_run_and_what_is_done_is_kept(tmp_p
     assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
 
 
+def fail_on_four_and_linger(directory: StageDirectory, number: int) -> dict[str, Any]:
+    if number == 4:
+        raise UserError("four is no good")
+    return linger(directory, number)
+
+
+@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
+def test_a_users_mistake_is_told_once(tmp_path: Path, beam_options: tuple[str, ...]):
+    directory, options = StageDirectory(str(tmp_path), "f"), RunOptions(workers=2, beam_options=beam_options)
+    with pytest.raises(UserError, match=r"^three is no good$"):
+        run_units(directory, "squares", UNITS, fail_on_three, options)
+    assert not directory.has_errors("squares")
+
+
+def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
+    begun = time.monotonic()
+    with pytest.raises(UserError, match="four is no good"):
+        run_units(StageDirectory(str(tmp_path), "f"), "long", UNITS, fail_on_four_and_linger, RunOptions(workers=2))
+    assert time.monotonic() - begun < 60  # the others take 120 s
+
+
 def test_a_message_that_a_killed_run_left_is_not_told_again(tmp_path: Path):
     directory = StageDirectory(str(tmp_path), "f")
     directory.write_error("squares", "unit-3", "an old story")
@@ -92,7 +113,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_option
     command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert ended.stdout.startswith("A worker process was killed")
+    assert ended.stdout.startswith("A worker process was killed by signal 9 (out of memory?);")
 
 
 def run_until_a_worker_dies(path: str, *beam_options: str) -> None:

@@ -145,6 +145,12 @@ def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         find_inputs(sources, "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out", AUTO)
 
 
+def test_a_name_that_is_no_utf8_is_told(tmp_path: Path):
+    write(Path(f"{tmp_path}/all/caf\udce9.txt"), TEXT)
+    with pytest.raises(UserError, match=r"all/caf\\xe9.txt' is no name in UTF-8"):
+        find_inputs([f"{tmp_path}/all"], "out", AUTO)
+
+
 def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     write(tmp_path / "all" / "a.jsonl", b"")
     write(tmp_path / "all" / "big.jsonl", LINE * 40_000)

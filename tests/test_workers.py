@@ -68,9 +68,16 @@ def end_by(item: int) -> None:
     os._exit(item)
 
 
-@pytest.mark.parametrize(("item", "message"), [(-signal.SIGKILL, "was killed"), (3, "ended with exit status 3")])
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (-signal.SIGKILL, r"was killed by signal 9 \(out of memory\?\)"),
+        (-signal.SIGSEGV, "was killed by signal 11"),
+        (3, "ended with exit status 3"),
+    ],
+)
 def test_a_death_is_told_by_its_cause(item: int, message: str):
-    with started(2) as processes, pytest.raises(DeadWorkerError, match=f"^A worker process {message}"):
+    with started(2) as processes, pytest.raises(DeadWorkerError, match=f"^A worker process {message};"):
         do_all([item], end_by, processes)
 
 

@@ -84,11 +84,18 @@ def _find_files(source: str, output: str, config: IngestConfig) -> tuple[list[In
     _refuse_output_within(source, output, found)
     if not found:
         raise UserError(f"{source} names no file: there is nothing there.")
+    if strange := [path for path in found if not _is_utf8(_name_of(path, source))]:
+        raise UserError(f"{os.fsencode(strange[0])!r} is no name in UTF-8, as documents and manifests need: rename it.")
     known = {path: kind for path in found if (kind := _format_of(path, config))}
     if not known:
         raise UserError(f"{source} names no file in a known format ({KNOWN_NAMES}): rename it or say --format.")
     inputs = [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
     return inputs, [_name_of(path, source) for path in found if path not in known]
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether a file's name is UTF-8; Python keeps the bytes of one that is not as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:
