@@ -40,7 +40,7 @@ from .finetune_config import FinetuneConfig
 from .logs import RunLog
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
 from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS
-from .run import SUMMARY, claim, full_disk_told, read_summary, write_json
+from .run import SUMMARY, claim, full_disk_told, read_json, read_summary, write_json
 from .setup import Ranks, join_ranks
 from .task_data import TaskData, read_data
 from .tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
@@ -166,8 +166,7 @@ def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
 def _records(job: Job) -> list[dict[str, Any]]:
     """Return the records of the finished runs, those of earlier calls among them, the highest learning rate first."""
     paths = (job.output / RUNS).glob(f"*/{RECORD}")
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+    return sorted(map(read_json, paths), key=lambda record: (-record["learning_rate"], record["seed"]))
 
 
 def _best(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -192,7 +191,7 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
         return False
     if ranks.rank > 0:
         return True
-    outputs = {prefix: infer(model, features, job.config.precision) for prefix, features in job.dev.items()}
+    outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
     scores = _scores(job, task, outputs)
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
@@ -203,7 +202,6 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     if _best([*_records(job), record]) is record:
         _save(job, model, task, outputs, directory / MODEL)
     write_json(directory / RECORD, record)
-    (directory / CHECKPOINT).unlink(missing_ok=True)
     return True
 
 
@@ -248,21 +246,28 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
 
 def _keep_best(job: Job) -> None:
-    """Move the best run's model, where it is not there yet, to the output; models that other runs left are deleted.
+    """Move the best run's model, where it is not there yet, to the output; what the other runs left is deleted.
 
     A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
-    run whenever this is killed.
+    run whenever this is killed. While files are moved there is no ``task.json``, without which nothing reads them.
     """
     records = _records(job)
     best = _best(records)
     for record in records:
-        model = job.directory(record["learning_rate"], record["seed"]) / MODEL
-        files = [path for path in model.rglob("*") if path.is_file()] if record is best else []
-        for file in files:
-            target = job.output / file.relative_to(model)
-            target.parent.mkdir(exist_ok=True)
-            file.replace(target)
-        shutil.rmtree(model, ignore_errors=True)
+        directory = job.directory(record["learning_rate"], record["seed"])
+        if record is best and (directory / MODEL / TASK).exists():
+            _publish(directory / MODEL, job.output)
+        shutil.rmtree(directory / MODEL, ignore_errors=True)
+        (directory / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _publish(model: Path, output: Path) -> None:
+    (output / TASK).unlink(missing_ok=True)
+    shutil.rmtree(output / "test", ignore_errors=True)  # of the model before
+    for file in sorted((path for path in model.rglob("*") if path.is_file()), key=lambda path: path.name == TASK):
+        target = output / file.relative_to(model)
+        target.parent.mkdir(exist_ok=True)
+        file.replace(target)
 
 
 def _finish(job: Job, device: torch.device) -> None:

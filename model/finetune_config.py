@@ -62,7 +62,9 @@ class FinetuneConfig:
     )
     max_answer_length: int | None = option(None, "Longest predicted answer in tokens, for squad; by default 30.")
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "auto", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."
+        "auto",
+        "Number format of the matrix products in training; auto is bf16 on a GPU that has it, else fp32, which is also "
+        "how dev and test examples are computed.",
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
 

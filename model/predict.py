@@ -60,8 +60,12 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
 
 
 @torch.inference_mode()
-def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto") -> list[np.ndarray]:
-    """Return what the head says of each feature, float32, in their order; dropout is off."""
+def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
+    """Return what the head says of each feature, float32, in their order; dropout is off.
+
+    The number format is the device's own whatever the training's was, so that dev is measured, and a threshold tuned
+    on it, as `predict` and `evaluate` compute.
+    """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -69,7 +73,7 @@ def infer(model: TaskModel, features: Sequence[Feature], precision: str = "auto"
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
     for number, chosen in enumerate(_batches_of_tokens(order, features)):
         batch = make_batch([features[index] for index in chosen]).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(precision, device)):
+        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16("auto", device)):
             # Not through __call__: a compiled model would be compiled once more, for these shapes.
             values = model.forward(batch)
         for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):

@@ -328,15 +328,15 @@ def _write_log(run: Run, clock: Clock, gradient_norm: float) -> None:
 def _finish(run: Run, clock: Clock) -> dict[str, Any]:
     summary = _summary(run, "finished")
     if run.log:
+        setup = run.setup
         seconds = clock.seconds()
         timings = {"seconds": seconds, "steps": clock.num_steps}
         timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
-        write_json(run.setup.output / "timings.json", timings)
-        manifests = [phase.directory.manifest for phase in run.setup.phases]
-        setup = run.setup
+        write_json(setup.output / "timings.json", timings)
+        manifests = [phase.directory.manifest for phase in setup.phases]
         card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=setup.use_bf16)
         write_file(setup.output / CARD, card.encode())
-        write_json(run.setup.output / SUMMARY, summary)
+        write_json(setup.output / SUMMARY, summary)
     return summary
 
 

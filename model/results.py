@@ -148,7 +148,10 @@ def _read_rows(file: Path) -> Sequence[Mapping[str, str]]:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError:
+        raise UserError(f"{path} is damaged; delete it and run the same `clozeworks finetune` again.") from None
 
 
 def _percent(value: float, task: str) -> float:

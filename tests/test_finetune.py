@@ -195,7 +195,7 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(checkpoint, sma
 
 
 @pytest.mark.parametrize("file, time", [
-    ("runs/learning-rate-0.002-seed-0/run.json", 1), ("model.safetensors", 2), ("task.json", 2), ("results.csv", 2),
+    ("runs/learning-rate-0.002-seed-0/run.json", 1), ("model.safetensors", 1), ("task.json", 1), ("results.csv", 2),
     ("test/SST-2.tsv", 1), ("summary.json", 1),
 ])  # fmt: skip
 def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
@@ -204,6 +204,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     config = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and takes the place of the first
     finetune("sst2", small_data, checkpoint, tmp_path / "whole", config)
     output, replace, times = tmp_path / "killed", Path.replace, []
+    finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
 
     def killed(path: Path, target: Path) -> Path:
         times.extend([target] if target == output / file else [])
@@ -215,6 +216,12 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
         patched.setattr(Path, "replace", killed)
         finetune("sst2", small_data, checkpoint, output, config)
     assert not (output / "summary.json").exists()
+    # What the best model of before said of the test file goes with it.
+    assert (output / "test" / "SST-2.tsv").exists() == ("run.json" in file or file == "summary.json")
+    if file in ("model.safetensors", "task.json"):
+        # The files of two models are never read together.
+        with pytest.raises(UserError, match=r"task\.json is missing"):
+            evaluate_task(output, small_data, "cpu")
     # Without the run that was killed: nothing of it may be left but what is recorded.
     summary = finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
     assert summary["runs"] == (1 if "run.json" in file else 2)
@@ -224,12 +231,27 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     assert not list(output.glob("runs/*/model"))
 
 
-def test_another_configuration_in_the_same_directory_is_refused(trained, checkpoint, data, tmp_path):
+def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(checkpoint, tmp_path):
+    lines = [f"{text},{index / 7}" for index, (text, _) in enumerate(sentences(40, 3))]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    config = quick(epochs=1, learning_rates=(1e-3,), precision="bf16")
+    summary = finetune("classify", tmp_path, checkpoint, tmp_path / "run", config)
+    assert evaluate_task(tmp_path / "run", tmp_path, "cpu") == {"examples": 40} | summary["best"]["scores"]
+
+
+def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refused(
+    trained, checkpoint, data, tmp_path
+):
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
     config = quick(batch_size=16, epochs=1, learning_rates=(1e-7, 2e-3), seeds=2)
     with pytest.raises(UserError, match=r"holds a run with batch_size 8 \(now 16\), epochs 4 \(now 1\)"):
         finetune("sst2", data, checkpoint, output, config)
+    (output / "summary.json").unlink()
+    (output / "runs" / "learning-rate-1e-07-seed-0" / "run.json").write_text("{")
+    with pytest.raises(UserError, match=r"seed-0/run\.json is damaged"):
+        finetune("sst2", data, checkpoint, output, quick(learning_rates=(1e-7, 2e-3), seeds=2))
     finetune("sst2", data, checkpoint, output, quick(epochs=0.1, learning_rates=(1e-3,)),
              overwrite=True)  # fmt: skip
     assert len(results(output)) == 1
