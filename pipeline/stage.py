@@ -228,8 +228,6 @@ def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageD
     if state == "new":
         _remove_outputs(path)
         directory.write_bytes(PLAN, canonical_json(head))
-    elif os.path.abspath(path) in _locked:
-        storage.remove(directory.file(f"{WORK}/tmp"))  # what killed workers had begun
     return directory, None
 
 

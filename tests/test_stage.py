@@ -51,14 +51,6 @@ def test_a_finished_unit_is_found_again(tmp_path: Path):
     assert directory.read_record("build", "a") is None
 
 
-def test_what_killed_workers_had_begun_is_cleared_away(tmp_path: Path):
-    open_build(tmp_path / "out")
-    begun = tmp_path / "out" / ".work" / "tmp" / "train-0.parquet.1a2b"
-    begun.write_bytes(b"half a sh")
-    open_build(tmp_path / "out")
-    assert not begun.exists()
-
-
 def test_a_record_of_other_work_does_not_count(tmp_path: Path):
     StageDirectory(str(tmp_path), "one").write_record("build", "a", {})
     assert StageDirectory(str(tmp_path), "other").read_record("build", "a") is None
