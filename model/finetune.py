@@ -246,7 +246,7 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
 
 def _keep_best(job: Job) -> None:
-    """Move the best run's model, where it is not there yet, to the output; what the other runs left is deleted.
+    """Move the best run's model, where it is not there yet, to the output; delete other models, and checkpoints.
 
     A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
     run whenever this is killed. While files are moved there is no ``task.json``, without which nothing reads them.
@@ -258,7 +258,8 @@ def _keep_best(job: Job) -> None:
         if record is best and (directory / MODEL / TASK).exists():
             _publish(directory / MODEL, job.output)
         shutil.rmtree(directory / MODEL, ignore_errors=True)
-        (directory / CHECKPOINT).unlink(missing_ok=True)
+        for checkpoint in (directory / CHECKPOINT, (directory / CHECKPOINT).with_suffix(".partial")):
+            checkpoint.unlink(missing_ok=True)
 
 
 def _publish(model: Path, output: Path) -> None:

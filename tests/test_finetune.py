@@ -183,13 +183,18 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(checkpoint, sma
     for rates, seed, seeds in [((1e-4,), 1, 1), ((1e-4,), 0, 2), ((1e-3, 1e-4), 0, 3)]:
         config = quick(epochs=1, learning_rates=rates, seed=seed, seeds=seeds)
         summary = finetune("sst2", small_data, checkpoint, tmp_path / "grown", config)
+        # As if it had been killed after it was recorded, or once while it saved.
+        for name in ("checkpoint.pt", "checkpoint.partial"):
+            (tmp_path / "grown" / "runs" / "learning-rate-0.0001-seed-1" / name).touch()
     assert done == [(1e-4, 1), (1e-4, 0), (1e-3, 0), (1e-3, 1), (1e-3, 2), (1e-4, 2)]
     assert summary == at_once
     assert summary["runs"] == 6
     assert read_whole(tmp_path / "grown") == read_whole(tmp_path / "at-once")
     # Fewer are there already, and all count.
+    (tmp_path / "grown" / "summary.json").unlink()
     assert finetune("sst2", small_data, checkpoint, tmp_path / "grown", quick(**options)) == at_once
     assert len(done) == 6
+    assert not list((tmp_path / "grown").rglob("checkpoint*"))
     assert not list((tmp_path / "grown").rglob("*.partial"))
     assert not list((tmp_path / "grown").glob("runs/*/model"))
 
