@@ -3,7 +3,7 @@
     python -m benchmarks.build VOCABULARY DOCUMENTS...
 
 VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS directories of `clozeworks ingest`. Each build is a process of
-its own, from its start to its end: imports, workers, reading and writing are in it. Rates for a core are by CPU time; the
+its own, from its start to its end: starting, reading and writing are in it. Rates for a core are by CPU time; the
 clock's time is beside it. The peer gets a sample of the documents, for its time is linear.
 """
 

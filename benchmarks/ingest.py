@@ -5,7 +5,7 @@
 DUMP is a Wikipedia dump in .xml.bz2, PARQUET a file in the columns of `wikimedia/wikipedia`. Each is repeated, every
 copy with ids and a sentence of its own, to a tenth of `--megabytes` (of XML, or of text) and to all of it. A SOURCE is
 anything else that ingest reads: a folder of books, a .txt; it is measured as it is. Each run is a process of its own,
-from its start to its end: imports, workers, reading and writing are in it, and so are the processes that it starts. Rates
+from its start to its end: starting, reading and writing are in it, and so are the processes that it starts. Rates
 for a core are by CPU time; the slope, from the small run to the large one, is the rate without what a start costs.
 """
 
