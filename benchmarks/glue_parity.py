@@ -28,15 +28,15 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
 import numpy as np
 import torch
 import transformers
-from clozeworks.model.finetune import make_model
-from clozeworks.model.finetune_config import FinetuneConfig
-from clozeworks.model.predict import infer
-from clozeworks.model.setup import Ranks
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import make_model
+from clozeworks.model.finetuning.predict import infer
+from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.pretraining.setup import Ranks
 from clozeworks.model.tasks.classification import Example
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature
-from clozeworks.model.tasks.tokenizer import TextTokenizer
-from clozeworks.model.train import Training, train_model
+from clozeworks.model.tokenizer import TextTokenizer
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor

@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning INSTANCES [--tokens 4000000] [--seeds 3] [--model tiny]
 
-For each seed one encoder is trained by `clozeworks.model.pretrain`, one as `transformers.BertForPreTraining` in a plain
+For each seed one encoder is trained by `pretrain`, one as `transformers.BertForPreTraining` in a plain
 loop: padded batches, logits at every position, its own dropout, the mean losses it computes itself. The optimiser, the
 learning rate and the clipping are BERT's for both, and so are the initial weights: those of each seed are drawn once,
 cut off at two standard deviations (`transformers` does not cut; with `--own-weights` it draws its own). What counts is
@@ -24,14 +24,20 @@ from typing import Any
 
 import torch
 import transformers
-from clozeworks.model import data
 from clozeworks.model.checkpoint import read_tokenizer
 from clozeworks.model.config import ModelConfig, PretrainConfig
-from clozeworks.model.evaluate import evaluate
-from clozeworks.model.optim import MAX_GRADIENT_NORM, default_warmup, learning_rate, make_optimizer, set_learning_rate
-from clozeworks.model.pretrain import pretrain
-from clozeworks.model.sequence import Sequence
-from clozeworks.model.setup import new_model
+from clozeworks.model.pretraining import data
+from clozeworks.model.pretraining.evaluate import evaluate
+from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.setup import new_model
+from clozeworks.model.training.optim import (
+    MAX_GRADIENT_NORM,
+    default_warmup,
+    learning_rate,
+    make_optimizer,
+    set_learning_rate,
+)
 from rich.console import Console
 from rich.table import Table
 from torch.nn.utils import clip_grad_norm_

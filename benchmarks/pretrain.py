@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from clozeworks.model import data
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
-from clozeworks.model.device import peak_flops
-from clozeworks.model.flops import update_flops
 from clozeworks.model.heads import BertForPreTraining
-from clozeworks.model.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
-from clozeworks.model.sequence import Sequence
-from clozeworks.model.setup import MICRO_BATCH_TOKENS
+from clozeworks.model.pretraining import data
+from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.setup import MICRO_BATCH_TOKENS
+from clozeworks.model.training.device import peak_flops
+from clozeworks.model.training.flops import update_flops
+from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from datasets import IterableDataset, load_dataset
 from rich.console import Console
 from rich.table import Column, Table

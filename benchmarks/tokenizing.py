@@ -18,8 +18,8 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.pipeline.tokenize import DictionaryTokenizer, bert_tokenizer
-from clozeworks.pipeline.vocabulary import load_vocabulary
+from clozeworks.pipeline.vocab.tokenize import DictionaryTokenizer, bert_tokenizer
+from clozeworks.pipeline.vocab.vocabulary import load_vocabulary
 
 SAMPLED = 20  # the peer gets one sentence in so many
 

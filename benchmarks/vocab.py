@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.pipeline.tokenize import Normalization, count_words
-from clozeworks.pipeline.vocabulary import Vocabulary, fertility_report
-from clozeworks.pipeline.wordpiece import learn_wordpiece
+from clozeworks.pipeline.vocab.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocab.vocabulary import Vocabulary, fertility_report
+from clozeworks.pipeline.vocab.wordpiece import learn_wordpiece
 from tokenizers import BertWordPieceTokenizer
 
 SIZE, MIN_FREQUENCY = 30_522, 2

@@ -10,7 +10,7 @@ from ..pipeline.errors import UserError
 from .made import Made
 
 if TYPE_CHECKING:
-    from ..pipeline.audit import Audit
+    from ..pipeline.audit.checks import Audit
 
 NUM_EXAMPLES = 8
 MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
@@ -44,9 +44,9 @@ def audit(ctx: click.Context, instances: str, other: str | None, report: str | N
 
 
 def _measure(directory: str) -> "Audit":
-    from ..pipeline.audit import audit_instances
-    from ..pipeline.stage import read_manifest
-    from ..pipeline.vocabulary import read_vocabulary
+    from ..pipeline.audit.checks import audit_instances
+    from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.vocab.vocabulary import read_vocabulary
 
     return audit_instances(directory, read_manifest(directory, "build"), read_vocabulary(directory))
 
@@ -73,11 +73,11 @@ def _print(audits: dict[str, Any]) -> None:
 
 
 def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
-    from ..pipeline import storage
-    from ..pipeline.decode import first_rows
-    from ..pipeline.report import render_report
-    from ..pipeline.stage import read_manifest
-    from ..pipeline.vocabulary import read_vocabulary
+    from ..pipeline.audit.decode import first_rows
+    from ..pipeline.audit.report import render_report
+    from ..pipeline.execution import storage
+    from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.vocab.vocabulary import read_vocabulary
 
     directories = list(audits)
     first, other = directories[0], directories[-1] if len(directories) > 1 else None

@@ -24,8 +24,8 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
 
     Options for Apache Beam follow after --.
     """
-    from ..pipeline.build import build as run_build
-    from ..pipeline.build import expect
+    from ..pipeline.build.pipeline import build as run_build
+    from ..pipeline.build.pipeline import expect
 
     config, options = make_config(BuildConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:

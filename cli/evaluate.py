@@ -23,7 +23,7 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
     examples, with the metrics of its task.
     """
     if (Path(model) / "task.json").exists():
-        from ..model.predict import evaluate_task
+        from ..model.finetuning.predict import evaluate_task
 
         measured = evaluate_task(model, data, device)
     elif Path(data).is_file():
@@ -32,7 +32,7 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
             "finetune`, or give a directory of instances."
         )
     else:
-        from ..model.evaluate import evaluate as evaluate_pretrained
+        from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
         measured = evaluate_pretrained(model, data, split, device, batch_size)
     return Made("evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()])

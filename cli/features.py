@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ..model.features_config import FeaturesConfig
+from ..model.features.config import FeaturesConfig
 from .live import live_line
 from .made import Made, megabytes
 from .options import config_options, make_config
@@ -24,7 +24,7 @@ def features(checkpoint: str, data: str, output: str, overwrite: bool, **values:
     of the hub (hf:nyu-mll/glue:sst2:test; without the split it is train), which is streamed. FILE gets a row for each
     word, token or text, with its vector from each layer.
     """
-    from ..model.features import extract_features
+    from ..model.features.features import extract_features
 
     config = make_config(FeaturesConfig, values)
     with live_line() as report:

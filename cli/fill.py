@@ -13,7 +13,7 @@ from .made import Made
 )
 def fill(run: str, text: str, top: int) -> Made:
     """Name the likeliest tokens for each [MASK] in TEXT, by the model in RUN."""
-    from ..model.fill import fill as run_fill
+    from ..model.pretraining.fill import fill as run_fill
 
     rows = [
         (text, ", ".join(f"{token} {probability:.1%}" for token, probability in candidates))

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ..model.finetune_config import FinetuneConfig
+from ..model.finetuning.config import FinetuneConfig
 from .live import live_line
 from .made import Made, figure
 from .options import config_options, make_config
@@ -29,7 +29,7 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
     names, or a data set of the hub (hf:nyu-mll/glue:sst2). Predictions for the test files are written to test/ in the
     output directory.
     """
-    from ..model.finetune import finetune as run_finetune
+    from ..model.finetuning.finetune import finetune as run_finetune
 
     config = make_config(FinetuneConfig, values)
     with live_line() as report:

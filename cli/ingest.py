@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from ..pipeline.tally import count_of, name_counts
+from ..pipeline.execution.counters import count_of, name_counts
 from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
 
@@ -23,8 +23,8 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
     or a data set of the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options for Apache
     Beam follow after --.
     """
-    from ..pipeline.ingest import expect
-    from ..pipeline.ingest import ingest as run_ingest
+    from ..pipeline.ingest.pipeline import expect
+    from ..pipeline.ingest.pipeline import ingest as run_ingest
 
     config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..pipeline.tally import count_of
+from ..pipeline.execution.counters import count_of
 
 if TYPE_CHECKING:
-    from ..pipeline.expectations import Expectation
+    from ..pipeline.execution.estimates import Expectation
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def predict(model: str, data: str, output: str, official: bool, device: str) -> 
     DATA is a file of the form that the model was trained on (labels are not needed), or plain text with an example a
     line (.txt, or - for standard input), a tab between the texts of a pair.
     """
-    from ..model.predict import predict as run_predict
+    from ..model.finetuning.predict import predict as run_predict
 
     num_predicted = run_predict(model, data, output, device, official=official)
     return Made("predict", output, [("predictions", f"{num_predicted:,}")]) if output != "-" else None

@@ -23,8 +23,8 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
 
     RUN is at every checkpoint a model that `transformers` loads. The same command goes on with an unfinished run.
     """
-    from ..model.curve import can_draw
-    from ..model.pretrain import pretrain as run_pretrain
+    from ..model.pretraining.pretrain import pretrain as run_pretrain
+    from ..model.training.curve import can_draw
 
     config = make_config(PretrainConfig, values)
     with live_line() as report:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ..model.results import Figure, Line
+    from ..model.finetuning.results import Figure, Line
 
 # Of SQuAD 2.0, what the paper does not have; --json and --csv show it.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
@@ -32,7 +32,7 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
     Each output directory of `clozeworks finetune` has a line for each metric: the median, the best and the spread (best
     minus worst) of its runs, and how many of them are degenerate (no better than always the same answer).
     """
-    from ..model.results import as_record, read_results
+    from ..model.finetuning.results import as_record, read_results
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv are two forms; choose one.")

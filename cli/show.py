@@ -31,8 +31,8 @@ def show(directory: str, num_rows: int, split: str) -> None:
     """
     from rich.console import Console
 
-    from ..pipeline.decode import first_rows
-    from ..pipeline.stage import read_any_manifest
+    from ..pipeline.audit.decode import first_rows
+    from ..pipeline.execution.directory import read_any_manifest
 
     manifest = read_any_manifest(directory)
     printers = {"ingest": _document, "build": _instance}
@@ -61,8 +61,8 @@ def _document(directory: str) -> Any:
 def _instance(directory: str) -> Any:
     from rich.text import Text
 
-    from ..pipeline.decode import decode_row
-    from ..pipeline.vocabulary import read_vocabulary
+    from ..pipeline.audit.decode import decode_row
+    from ..pipeline.vocab.vocabulary import read_vocabulary
 
     vocabulary = read_vocabulary(directory)
 

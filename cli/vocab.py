@@ -27,8 +27,8 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
 
     Options for Apache Beam follow after --.
     """
-    from ..pipeline.vocab import expect, learn_vocabulary, measure_vocabulary
-    from ..pipeline.vocabulary import read_vocabulary
+    from ..pipeline.vocab.pipeline import expect, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocab.vocabulary import read_vocabulary
 
     for other in compare:  # a mistake in its name is told before the work
         read_vocabulary(other)

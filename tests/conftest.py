@@ -6,9 +6,12 @@ the tests down. Hypothesis has no deadlines, which a busy machine would miss.
 """
 
 import os
+import sys
+from pathlib import Path
 
 import hypothesis
 
+sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

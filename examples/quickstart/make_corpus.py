@@ -16,11 +16,11 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from clozeworks.pipeline.books import read_book
-from clozeworks.pipeline.records import InputRange
+from clozeworks.pipeline.execution.counters import Tally
 from clozeworks.pipeline.seeding import rng_for, stable_hash
-from clozeworks.pipeline.sentences import split_sentences
-from clozeworks.pipeline.tally import Tally
+from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.records import InputRange
+from clozeworks.pipeline.sources.sentences import split_sentences
 
 LARGEST_PAGE = 100_000
 PAGES_PER_STREAM = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...pipeline.errors import UserError
-from ..finetune_config import FinetuneConfig
+from ..finetuning.config import FinetuneConfig
 from . import tables
 from .choice import read_choice, restore_choice
 from .classify import read_classify, restore_classify

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetune_config import FinetuneConfig
-from ..metrics import accuracy
+from ..finetuning.config import FinetuneConfig
+from ..tokenizer import TextTokenizer
+from .metrics import accuracy
 from .tables import Row, listed, read_rows, shown, text_lines
 from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
-from .tokenizer import TextTokenizer
 
 SWAG_RECIPE = Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
 _ENDING = re.compile(r"ending(\d+)")

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..metrics import Metric
+from ..tokenizer import TextTokenizer
+from .metrics import Metric
 from .tables import Row, listed, read_rows, shown
 from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
-from .tokenizer import TextTokenizer
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...pipeline.errors import UserError
-from ..finetune_config import FinetuneConfig
-from ..metrics import Metric, accuracy, macro_f1, pearson, spearman
+from ..finetuning.config import FinetuneConfig
 from .classification import Classification
+from .metrics import Metric, accuracy, macro_f1, pearson, spearman
 from .tables import Row, listed, read_rows, shown
 
 TEXT_COLUMNS = ("text", "sentence")

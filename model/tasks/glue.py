@@ -5,8 +5,8 @@ CSV or JSON Lines) are read too; the classes are named and numbered as there. Wh
 ``index`` and ``prediction``, which is the index of the class for some tasks and its name for others.
 """
 
-from ..metrics import accuracy, f1, matthews, pearson, spearman
 from .classification import Classification
+from .metrics import accuracy, f1, matthews, pearson, spearman
 
 _TASKS = (
     Classification(

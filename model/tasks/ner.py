@@ -20,13 +20,13 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetune_config import FinetuneConfig
+from ..finetuning.config import FinetuneConfig
+from ..tokenizer import TextTokenizer
 from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import Sentence, read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
 from .sentence_rows import Example, SentenceRow, sentence_rows
 from .task import IGNORED, Batch, Feature, LinearHead, Recipe, Task, TaskModel
-from .tokenizer import TextTokenizer
 
 MAX_LENGTH = 128
 OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")

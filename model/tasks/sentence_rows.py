@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..tokenizer import TextTokenizer
 from .conll import Sentence
 from .task import TokenRow
-from .tokenizer import TextTokenizer
 
 
 class Example(NamedTuple):

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from ...pipeline.errors import UserError
 from ..bert import BertModel
 from ..config import ModelConfig
-from ..finetune_config import FinetuneConfig
+from ..finetuning.config import FinetuneConfig
+from ..tokenizer import TextTokenizer
 from .notices import say
 from .squad_files import Answer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
 from .squad_windows import Shape, Window, cut_windows, token_span, window_target
 from .task import Batch, Feature, Recipe, Task, TaskModel
-from .tokenizer import TextTokenizer
 
 RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..tokenizer import TextTokenizer
 from .task import TokenRow
-from .tokenizer import TextTokenizer
 
 
 class Window(NamedTuple):

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
+from ..tokenizer import TextTokenizer
 from .notices import say
-from .tokenizer import TextTokenizer
 
 IGNORED = -100
 """Class of a token that is not to be learned; `torch.nn.functional.cross_entropy` leaves it out."""

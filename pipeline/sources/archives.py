@@ -21,8 +21,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import BinaryIO, NamedTuple, cast
 
-from .. import storage
-from ..tally import Tally
+from ..execution import storage
+from ..execution.counters import Tally
 from .books import read_book
 from .compression import is_compressed, open_decompressed, without_compression
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from typing import BinaryIO, cast
 
-from ..sentences import SENTENCE_ENDS, ends_sentence
-from ..tally import Tally
+from ..execution.counters import Tally
 from . import gutenberg
 from .expansion import decompressed
 from .gutenberg import Block
 from .records import Documents, InputRange, RawDocument
+from .sentences import SENTENCE_ENDS, ends_sentence
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

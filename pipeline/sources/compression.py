@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from ..tally import Tally
+from ..execution.counters import Tally
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 

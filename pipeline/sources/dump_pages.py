@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ..tally import Tally
+from ..execution.counters import Tally
 from .compression import DAMAGE, decompressed_blocks, is_failure
 from .records import InputRange
 

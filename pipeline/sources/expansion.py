@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from ..tally import Tally
+from ..execution.counters import Tally
 from .compression import DAMAGE, is_failure, open_decompressed
 
 BOMB_RATIO = 200

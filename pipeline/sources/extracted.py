@@ -9,9 +9,9 @@ seven, and of every other Korean one.
 import html
 import re
 
-from ..sentences import ends_sentence
-from ..tally import Tally
-from .wikitext_repair import GAP
+from ..execution.counters import Tally
+from .sentences import ends_sentence
+from .wikitext.repair import GAP
 
 # In bytes of UTF-8: a Chinese character or a Korean syllable counts for three letters, about what it says.
 SHORTEST_LINE_BYTES = 40

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .. import storage
 from ..config import IngestConfig
 from ..errors import UserError
-from ..tally import Tally
+from ..execution import storage
+from ..execution.counters import Tally
 from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive_ranges, read_archive

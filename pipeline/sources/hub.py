@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..errors import UserError
-from ..stage import digest_of
-from ..tally import Tally
+from ..execution.counters import Tally
+from ..execution.directory import digest_of
 from .records import InputRange
 
 PREFIX = "hf:"

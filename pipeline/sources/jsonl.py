@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from ..errors import UserError
-from ..tally import Tally
+from ..execution.counters import Tally
 from .compression import open_decompressed, without_compression
 from .lines import BOM, LONGEST_LINE_BYTES, read_lines
 from .records import Documents, InputRange, RawDocument

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import BinaryIO
 
-from ..tally import Tally
+from ..execution.counters import Tally
 from .compression import is_compressed
 from .expansion import decompressed
 from .records import InputRange

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..sentences import normalise
-from ..tally import Tally
+from ..execution.counters import Tally
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
 from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
+from .sentences import normalise
 
 FIELDS = ("id", "url", "title")
 """The columns that are read beside the text, where they are there."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UserError
-from ..tally import Tally
+from ..execution.counters import Tally
 from . import hub
 from .compression import is_failure
 from .records import Documents, InputRange, RawDocument

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from ..tally import Tally
+from ..execution.counters import Tally
 from .compression import open_decompressed, without_compression
 from .jsonl import read_json_lines
 from .lines import BOM, read_lines

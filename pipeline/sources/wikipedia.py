@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
 
-from ..tally import Tally
+from ..execution.counters import Tally
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .records import InputRange, RawDocument
-from .wiki_names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
-from .wikitext import wikitext_to_paragraphs
+from .wikitext.names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
+from .wikitext.passages import wikitext_to_paragraphs
 
 FORMAT = "wikipedia"
 _SPLITTABLE_SUFFIXES = (".xml", ".xml.bz2", ".bz2")

@@ -1,0 +1,187 @@
+"""From texts to vectors: which hidden states of an encoder each word, token or text has, as an Arrow table.
+
+Shapes: B rows, L padded length, P places that are read, U units that have a vector, S layers, D hidden size.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from ...pipeline.errors import UserError
+from ..bert import BertModel
+from ..checkpoint import load_weights, read_config
+from ..finetuning.predict import check_fit
+from ..tasks.sentence_rows import Example, SentenceRow, sentence_rows
+from ..tasks.task import Feature, make_batch
+from ..tokenizer import TextTokenizer
+from ..training.device import find_device, trim_memory, uses_bf16
+from .config import FeaturesConfig
+
+Report = Callable[[int, int], None]
+"""Called with the number of texts done, of all, and of the tokens computed since it was last called."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extractor:
+    """An encoder, and what is taken of it."""
+
+    config: FeaturesConfig
+    tokenizer: TextTokenizer
+    bert: BertModel
+    layers: list[int]
+    max_length: int
+    schema: pa.Schema
+
+    def table(self, texts: Sequence[Example], first: int, report: Report) -> pa.Table:
+        """Return the vectors of `texts`, the first of which has the number `first`."""
+        rows = list(sentence_rows(texts, self.tokenizer, self.max_length))
+        units = _units(texts, rows, self.config.per, self.tokenizer)
+        vectors_USD = self._vectors(rows, units, lambda share, tokens: report(first + int(share * len(texts)), tokens))
+        columns: list[pa.Array] = [pa.array(units.text + first, pa.int64())]
+        if units.names is not None:
+            columns += [pa.array(units.index, pa.int32()), pa.array(units.names, pa.string())]
+        columns += [_vector_array(values_UD, self.schema.field(-1).type) for values_UD in self._combined(vectors_USD)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    @torch.inference_mode()
+    def _vectors(self, rows: Sequence[SentenceRow], units: "Units", report: Callable[[float, int], None]) -> np.ndarray:
+        """Return the mean hidden state (U, S, D) of the places of each unit, float32."""
+        sums_USD = torch.zeros(len(units.text), len(self.layers), self.bert.config.hidden_size)
+        num_done = 0
+        for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
+            states_PSD = self._states([rows[index] for index in chosen], [units.places[index] for index in chosen])
+            sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units.of[index] for index in chosen])), states_PSD)
+            num_done += len(chosen)
+            trim_memory(states_PSD.device, number)
+            report(num_done / len(rows), sum(len(rows[index].row.input_ids) for index in chosen))
+        counts_U = np.bincount(np.concatenate(units.of), minlength=len(units.text))
+        return sums_USD.div_(torch.from_numpy(counts_U)[:, None, None]).numpy()
+
+    def _states(self, rows: Sequence[SentenceRow], places: Sequence[np.ndarray]) -> Tensor:
+        """Return the hidden states at the places of each row (P, S, D), on the CPU."""
+        device = next(self.bert.parameters()).device
+        batch = make_batch([Feature((row.row,), None, row.example) for row in rows]).to(device)
+        row_P = torch.from_numpy(np.repeat(np.arange(len(rows)), [len(each) for each in places])).to(device)
+        place_P = torch.from_numpy(np.concatenate(places)).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(self.config.precision, device)):
+            states = self.bert.hidden_states(*batch[:4], all_layers=True)
+        return torch.stack([states[layer][row_P, place_P].float() for layer in self.layers], 1).cpu()
+
+    def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
+        match self.config.combine:
+            case "concat":
+                return [vectors_USD.reshape(len(vectors_USD), -1)]
+            case "sum":
+                return [vectors_USD.sum(1)]
+            case _:
+                return list(vectors_USD.transpose(1, 0, 2))
+
+
+@dataclass(frozen=True)
+class Units:
+    """What has a vector, and where it is read."""
+
+    text: np.ndarray
+    """Index of each unit's text, (U,)."""
+    index: np.ndarray
+    """Index of each unit in its text, (U,)."""
+    names: list[str] | None
+    """The words or tokens; None for texts."""
+    of: list[np.ndarray]
+    """For each row the units that are read in it, ..."""
+    places: list[np.ndarray]
+    """... and where in the row, [CLS] being 0."""
+
+
+def make_extractor(checkpoint: Path, config: FeaturesConfig) -> Extractor:
+    """Return the encoder with its tokenizer, on its device; raises `UserError` for layers that it does not have."""
+    shape, tokenizer = read_config(checkpoint), TextTokenizer(checkpoint)
+    max_length = config.max_length or shape.max_position_embeddings
+    check_fit(tokenizer, shape, max_length, checkpoint)
+    layers = resolve_layers(config.layers, shape.num_hidden_layers)
+    bert = BertModel(shape)
+    load_weights(nn.ModuleDict({"bert": bert}), checkpoint, new=("bert.pooler.",))
+    return Extractor(
+        config=config,
+        tokenizer=tokenizer,
+        bert=bert.to(find_device(config.device)).eval(),
+        layers=layers,
+        max_length=max_length,
+        schema=_schema(config, layers, shape.hidden_size),
+    )
+
+
+def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
+    """Return layers counted from the embeddings, which are 0; those below 0 are counted from the last, which is -1.
+
+    >>> resolve_layers([-1, -2, 0], 12)
+    [12, 11, 0]
+    """
+    for layer in layers:
+        if not -num_layers - 1 <= layer <= num_layers:
+            raise UserError(f"--layers names {layer}, but the model has layers 0 (the embeddings) to {num_layers}.")
+    resolved = [layer % (num_layers + 1) for layer in layers]
+    if len(set(resolved)) < len(resolved):
+        raise UserError(f"--layers names one of the {num_layers} layers twice; leave one of the two out.")
+    return resolved
+
+
+def _schema(config: FeaturesConfig, layers: Sequence[int], hidden_size: int) -> pa.Schema:
+    unit = [] if config.per == "text" else [pa.field("index", pa.int32()), pa.field(config.per, pa.string())]
+    size = hidden_size * len(layers) if config.combine == "concat" else hidden_size
+    names = [f"layer_{layer}" for layer in layers] if config.combine == "none" else ["vector"]
+    vector = pa.list_(pa.float32() if config.dtype == "float32" else pa.float16(), size)
+    return pa.schema([pa.field("text", pa.int64()), *unit, *(pa.field(name, vector) for name in names)])
+
+
+def _vector_array(values_UD: np.ndarray, kind: pa.FixedSizeListType) -> pa.Array:
+    flat = np.ascontiguousarray(values_UD, dtype=kind.value_type.to_pandas_dtype()).reshape(-1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind)
+
+
+def _units(texts: Sequence[Example], rows: Sequence[SentenceRow], per: str, tokenizer: TextTokenizer) -> Units:
+    match per:
+        case "word":
+            lengths = [len(text.sentence.words) for text in texts]
+            inside, places = [row.words for row in rows], [row.word_places for row in rows]
+            names = [word for text in texts for word in text.sentence.words]
+        case "token":
+            inside, places = [row.tokens for row in rows], [row.token_places for row in rows]
+            lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
+            names = [tokenizer.token(token) for row in rows for token in row.row.input_ids[row.token_places]]
+        case _:
+            places = _whole_rows(rows)
+            inside, lengths, names = [np.zeros_like(each) for each in places], [1] * len(texts), None
+    starts = np.cumsum([0, *lengths])
+    text = np.repeat(np.arange(len(texts)), lengths)
+    of = [starts[row.example] + each for row, each in zip(rows, inside, strict=True)]
+    return Units(text, np.arange(len(text)) - starts[text], names, of, places)
+
+
+def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
+    """Return the places of each row's own tokens, and [CLS] of a text's first row and [SEP] of its last."""
+    places = []
+    for index, row in enumerate(rows):
+        is_first = index == 0 or rows[index - 1].example != row.example
+        is_last = index + 1 == len(rows) or rows[index + 1].example != row.example
+        end = [len(row.row.input_ids) - 1] if is_last else []
+        places.append(np.array([*([0] if is_first else []), *row.token_places, *end], dtype=np.int64))
+    return places
+
+
+def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]]:
+    """Yield the rows, by their index, of similar length together; at most `max_tokens` with the padding."""
+    batch: list[int] = []
+    # The longest come first, so that the first of a batch is as long as all are padded to.
+    for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].row.input_ids)):
+        if batch and (len(batch) + 1) * len(rows[batch[0]].row.input_ids) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

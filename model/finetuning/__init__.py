@@ -1,0 +1,1 @@
+"""From a pre-trained encoder to a task model, and what it predicts."""

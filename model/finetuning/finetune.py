@@ -1,0 +1,352 @@
+"""Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
+
+The output directory is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of
+the task), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and
+predictions for the test files in ``test/``. When the same command runs again, finished runs are skipped and one that
+was interrupted goes on from its checkpoint; with more learning rates or seeds, only the further runs are done. On the
+CPU the same seed gives the same weights, to the last bit.
+"""
+
+import csv
+import io
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...pipeline.errors import UserError
+from ...pipeline.seeding import rng_for
+from ..bert import initialise
+from ..checkpoint import (
+    CONFIG,
+    TOKENIZER_FILES,
+    WEIGHTS,
+    load_weights,
+    model_digest,
+    read_config,
+    save_model,
+    write_file,
+)
+from ..config import ModelConfig
+from ..pretraining.run import SUMMARY, claim, full_disk_told, read_json, read_summary, write_json
+from ..pretraining.setup import Ranks, join_ranks
+from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
+from ..tokenizer import TextTokenizer, tokenizer_files
+from ..training.logs import RunLog
+from .config import FinetuneConfig
+from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
+from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS
+from .task_data import TaskData, read_data
+from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
+
+IDENTITY = "finetune.json"
+RUNS = "runs"
+RECORD = "run.json"
+MODEL = "model"
+OFFICIAL = ("dev", "test")
+OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
+# How the work is done, not what it is: these may change when it goes on.
+FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
+# Which runs there are, not what one of them is: more may be asked for.
+GRID_OPTIONS = ("learning_rates", "seeds", "seed")
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the runs have in common."""
+
+    data: TaskData
+    train: list[Feature]
+    dev: dict[str, list[Feature]]
+    checkpoint: Path
+    config: FinetuneConfig
+    recipe: Recipe
+    """The task's own, with what the user chose."""
+    output: Path
+
+    def grid(self) -> list[tuple[float, int]]:
+        """Return the learning rate and the seed of each run."""
+        seeds = range(self.config.seed, self.config.seed + self.config.seeds)
+        return list(product(self.recipe.learning_rates, seeds))
+
+    def directory(self, rate: float, seed: int) -> Path:
+        """Return where the record and the logs of a run are."""
+        return self.output / RUNS / f"learning-rate-{rate}-seed-{seed}"
+
+
+def finetune(
+    task_name: str,
+    data: str | Path,
+    checkpoint: str | Path,
+    output: str | Path,
+    config: FinetuneConfig,
+    progress: Progress | None = None,
+    *,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
+
+    `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
+    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work; one with other learning
+    rates or seeds adds those runs to the finished ones; `overwrite` starts anew. ``status`` is ``finished``, or
+    ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything is saved. `progress` is called
+    about every tenth step with ``stage`` (which run it is) and what `train_model` says.
+
+    Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that is not finite.
+    """
+    output, checkpoint = Path(output), Path(checkpoint)
+    if output.resolve() == checkpoint.resolve():
+        raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
+    job = _prepare(read_data(task_name, data, config), checkpoint, output, config)
+    with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_told(output):
+        if ranks.rank == 0:
+            claim(output, _identity(job), overwrite, OWN_FILES)
+            if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
+                (output / SUMMARY).unlink(missing_ok=True)
+            _say_cut(job)
+        ranks.wait()  # for the first one, which alone writes
+        summary = read_summary(output)
+        if summary is None and _search(job, ranks, progress):
+            if ranks.rank == 0:
+                _finish(job, ranks.device)
+            ranks.wait()
+            summary = read_summary(output)
+    return summary or {"status": "interrupted"}
+
+
+def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneConfig) -> Job:
+    shape = read_config(checkpoint)
+    tokenizer = TextTokenizer(checkpoint)
+    check_fit(tokenizer, shape, data.task.max_length, checkpoint)
+    dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
+    train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
+    if not train:
+        raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
+    return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
+
+
+def _say_cut(job: Job) -> None:
+    say_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
+    for prefix, features in job.dev.items():
+        say_cut(job.data.task, f"dev_{prefix}".removesuffix("_"), num_cut(features), len(job.data.dev[prefix]))
+
+
+def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
+    chosen = {name: getattr(config, name) for name in Recipe._fields}
+    return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
+    """Do all runs that are not done, and keep the best; return False where one was asked to stop."""
+    grid = job.grid()
+    for index, (rate, seed) in enumerate(grid, 1):
+        stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
+        if not _is_done(job, rate, seed, ranks) and not _run(job, rate, seed, ranks, _staged(progress, stage)):
+            return False
+        if ranks.rank == 0:
+            _keep_best(job)
+            _write_results(job.output / RESULTS, _records(job))
+    return True
+
+
+def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
+    # The first rank looks and the others hear of it, for it may be writing while they look.
+    done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
+    return bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
+
+
+def _records(job: Job) -> list[dict[str, Any]]:
+    """Return the records of the finished runs, those of earlier calls among them, the highest learning rate first."""
+    paths = (job.output / RUNS).glob(f"*/{RECORD}")
+    return sorted(map(read_json, paths), key=lambda record: (-record["learning_rate"], record["seed"]))
+
+
+def _best(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed.
+
+    So the order in which they were done does not matter.
+    """
+    return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
+
+
+def _staged(progress: Progress | None, stage: str) -> Progress:
+    return lambda live: progress({"stage": stage, **live}) if progress else None
+
+
+def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bool:
+    """Train and evaluate once, and write what came out; return False where it was asked to stop."""
+    directory = job.directory(rate, seed)
+    model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
+    training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
+    seconds = train_model(model, training, report)
+    if seconds is None:
+        return False
+    if ranks.rank > 0:
+        return True
+    outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
+    task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
+    scores = _scores(job, task, outputs)
+    with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
+        log.metrics(training.num_steps, "dev", scores)
+    values = (task.name, _variant(task, model.bert.config), str(job.checkpoint), seed, rate)
+    found = {"tuned": _tuned(job.data.task, task), "scores": scores, LAST_COLUMN: round(seconds, 3)}
+    record = dict(zip(RUN_COLUMNS, values, strict=True)) | found
+    if _best([*_records(job), record]) is record:
+        _save(job, model, task, outputs, directory / MODEL)
+    write_json(directory / RECORD, record)
+    return True
+
+
+def _variant(task: Task, config: ModelConfig) -> str:
+    """Return what beside its name tells which row of the paper's tables the task is."""
+    settings = task.settings()
+    names = (settings.get("version"), settings.get("features"), LEFT_TO_RIGHT if config.is_decoder else None)
+    return " ".join(filter(None, names))
+
+
+def _tuned(before: Task, after: Task) -> dict[str, Any]:
+    """Return the settings that were chosen on the dev examples."""
+    given = before.settings()
+    return {name: value for name, value in after.settings().items() if value != given[name]}
+
+
+def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
+    scores = {}
+    for prefix, features in job.dev.items():
+        measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
+        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+    return scores
+
+
+def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]], directory: Path) -> None:
+    """Write the model directory, and the answers to the dev examples in the form of the official script.
+
+    `directory` is seen complete or not at all.
+    """
+    partial = directory.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    config = model.bert.config.to_hf() | task.hf_settings()
+    save_model(partial, model.state_dict(), config, tokenizer_files(job.checkpoint))
+    write_json(partial / TASK, task.settings())
+    for prefix, features in job.dev.items():
+        examples = job.data.dev[prefix]
+        answers = task.answers(outputs[prefix], features, examples)
+        split = f"dev_{prefix}".removesuffix("_")
+        write_files(partial / "dev", task.official(answers, examples, split))
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
+
+
+def _keep_best(job: Job) -> None:
+    """Move the best run's model, where it is not there yet, to the output; delete other models, and checkpoints.
+
+    A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
+    run whenever this is killed. While files are moved there is no ``task.json``, without which nothing reads them.
+    """
+    records = _records(job)
+    best = _best(records)
+    for record in records:
+        directory = job.directory(record["learning_rate"], record["seed"])
+        if record is best and (directory / MODEL / TASK).exists():
+            _publish(directory / MODEL, job.output)
+        shutil.rmtree(directory / MODEL, ignore_errors=True)
+        for checkpoint in (directory / CHECKPOINT, (directory / CHECKPOINT).with_suffix(".partial")):
+            checkpoint.unlink(missing_ok=True)
+
+
+def _publish(model: Path, output: Path) -> None:
+    (output / TASK).unlink(missing_ok=True)
+    shutil.rmtree(output / "test", ignore_errors=True)  # of the model before
+    for file in sorted((path for path in model.rglob("*") if path.is_file()), key=lambda path: path.name == TASK):
+        target = output / file.relative_to(model)
+        target.parent.mkdir(exist_ok=True)
+        file.replace(target)
+
+
+def _finish(job: Job, device: torch.device) -> None:
+    """Write what the best model says of the test files, then the summary."""
+    tests = {split: files for split, files in job.data.splits.items() if split.startswith("test")}
+    if tests:
+        finetuned = load_finetuned(job.output, device)
+        for split, files in tests.items():
+            write_files(job.output / "test", predict_files(finetuned, files, split))
+    write_json(job.output / SUMMARY, _summary(job, _records(job)))
+
+
+def make_model(task: Task, checkpoint: Path, config: FinetuneConfig, seed: int) -> TaskModel:
+    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is new too."""
+    rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
+    shape = replace(read_config(checkpoint), **rates)
+    model = task.model(shape)
+    generator = torch.Generator().manual_seed(_torch_seed(seed, "head"))
+    for module in (model.bert.pooler, *(child for name, child in model.named_children() if name != "bert")):
+        initialise(module, shape, generator)
+    # Only the encoder, so that the head of another task in the checkpoint is left there.
+    load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint, new=("bert.pooler.",))
+    return model
+
+
+def _torch_seed(seed: int, use: str) -> int:
+    return int(rng_for(seed, "finetune", use).integers(2**62))
+
+
+def _main(scores: Mapping[str, float]) -> float:
+    return next(iter(scores.values()))
+
+
+def _identity(job: Job) -> dict[str, Any]:
+    """Return all that decides what the runs give; how and where they are computed is no part of it."""
+    options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
+    options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
+    options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
+    digests = {"data": job.data.digest(), "checkpoint": model_digest(job.checkpoint)}
+    return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
+
+
+def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    lines = [{**record, **record["scores"]} for record in records]
+    text = io.StringIO()
+    columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    write_file(path, text.getvalue().encode())
+
+
+def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the best run, the spread of all, and what no better than always the same answer is worth.
+
+    A run is degenerate where its first metric is no higher than that of this answer.
+    """
+    baseline = {
+        f"{prefix}{name}": value
+        for prefix, examples in job.data.dev.items()
+        for name, value in job.data.task.baseline(job.data.train, examples).items()
+    }
+    values = [_main(record["scores"]) for record in records]
+    best = _best(records)
+    return {
+        "status": "finished",
+        "task": job.data.task.name,
+        "metric": next(iter(baseline)),
+        "best": {name: best[name] for name in ("learning_rate", "seed", "tuned", "scores")},
+        "runs": len(records),
+        "median": statistics.median(values),
+        "lowest": min(values),
+        "highest": max(values),
+        "degenerate_runs": sum(value <= _main(baseline) for value in values),
+        "baseline": baseline,
+        "train_examples": len(job.data.train),
+        "dev_examples": len(job.data.dev[""]),
+        "train_examples_cut": num_cut(job.train),
+        "dev_examples_cut": num_cut(job.dev[""]),
+        "held_out": job.data.held_out,
+    }

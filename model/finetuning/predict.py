@@ -1,0 +1,263 @@
+"""Prediction on new text with a fine-tuned model, and its metrics on labelled files."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import torch
+
+from ...pipeline.errors import UserError
+from ..checkpoint import load_weights, read_config, write_file
+from ..config import ModelConfig
+from ..tasks.catalogue import TASKS, read_task
+from ..tasks.splits import dev_sets, find_splits, split_of
+from ..tasks.tables import text_lines
+from ..tasks.task import Feature, Task, TaskModel, make_batch, num_cut, say_cut
+from ..tokenizer import TextTokenizer
+from ..training.device import find_device, trim_memory, uses_bf16
+
+TASK = "task.json"
+TOKENS_PER_BATCH = 8192
+ROWS_PER_BATCH = 256
+EXAMPLES_AT_ONCE = 8192
+
+
+class Finetuned(NamedTuple):
+    """A fine-tuned model with its task."""
+
+    task: Task
+    tokenizer: TextTokenizer
+    model: TaskModel
+
+
+def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
+    """Return the model that `finetune` wrote; raises `UserError` where `directory` holds none."""
+    path = Path(directory) / TASK
+    if not path.is_file():
+        raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing; make one by clozeworks finetune.")
+    task, config = read_task(path), read_config(directory)
+    tokenizer, model = TextTokenizer(directory), task.model(config)
+    check_fit(tokenizer, config, task.max_length, directory)
+    load_weights(model, directory)
+    return Finetuned(task, tokenizer, model.to(device).eval())
+
+
+def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path) -> None:
+    """Raise `UserError` where the vocabulary or the length of rows is more than the model has embeddings for."""
+    if tokenizer.vocab_size > config.vocab_size:
+        sizes = f"{tokenizer.vocab_size} tokens, but the model {config.vocab_size}"
+        raise UserError(f"The vocabulary in {directory} has {sizes}; they do not belong together.")
+    if max_length > config.max_position_embeddings:
+        positions = config.max_position_embeddings
+        raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")
+
+
+@torch.inference_mode()
+def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
+    """Return what the head says of each feature, float32, in their order; dropout is off.
+
+    The number format is the device's own whatever the training's was, so that dev is measured, and a threshold tuned
+    on it, as `predict` and `evaluate` compute.
+    """
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    order = sorted(range(len(features)), key=lambda index: features[index].length)
+    outputs: list[np.ndarray] = [np.empty(0)] * len(features)
+    for number, chosen in enumerate(_batches_of_tokens(order, features)):
+        batch = make_batch([features[index] for index in chosen]).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16("auto", device)):
+            # Not through __call__: a compiled model would be compiled once more, for these shapes.
+            values = model.forward(batch)
+        for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
+            # A copy, so that the batch's padding is let go.
+            outputs[index] = value[: features[index].length].copy() if model.per_token else value
+        trim_memory(device, number)
+    model.train(was_training)
+    return outputs
+
+
+def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Iterator[Sequence[int]]:
+    start = 0
+    while start < len(order):
+        # Features come shortest first, so the batch's longest is not yet known; the first bounds it from below.
+        first = features[order[start]]
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
+        yield order[start : start + size]
+        start += size
+
+
+def predict(
+    directory: str | Path, data: str | Path, output: str | Path, device: str = "auto", *, official: bool = False
+) -> int:
+    """Write a line of predictions for each example in `data`, in order, and return their number.
+
+    `data` is a file of the form that the model was trained on, or plain text (``.txt``, or ``-`` for standard input):
+    an example a line, a tab between the texts of a pair. A line of `output` is the answer and the probability of each
+    class, or the score: tab-separated under a line of names; ``.csv``, ``.jsonl`` and ``.json`` (one list) are their
+    own formats, and ``-`` is standard output. Where `official`, `output` is a folder for the files in the form that
+    the task's server or script takes. Raises `UserError` for bad input; nothing is then written.
+    """
+    finetuned = load_finetuned(directory, find_device(device))
+    if official:
+        return _predict_official(finetuned, Path(data), Path(output))
+    answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
+    with _open_output(str(output)) as file:
+        return _WRITERS.get(Path(output).suffix, _write_tsv)(file, answers)
+
+
+def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
+    examples = list(_examples(finetuned.task, str(data)))
+    answers = list(_answers(finetuned, iter(examples), _name(str(data))))
+    files = finetuned.task.official(answers, examples, split_of(data) or "test")
+    if not files:
+        raise UserError(f"{finetuned.task.name} has no official form for {data}; leave out --official.")
+    write_files(output, files)
+    return len(answers)
+
+
+def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
+    """Return what a folder of predictions for `files` holds: the official form, or ``SPLIT.tsv`` where there is none.
+
+    `split` is the name of the split as in `find_splits`.
+    """
+    examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
+    answers = list(_answers(finetuned, iter(examples), split))
+    official = finetuned.task.official(answers, examples, split)
+    if official:
+        return official
+    table = StringIO(newline="")
+    _write_tsv(table, answers)
+    return {f"{split}.tsv": table.getvalue().encode()}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of these names and contents into `folder`, each whole or not at all."""
+    for name, content in files.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / name, content)
+
+
+def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[dict[str, Any]]:
+    cut = total = 0
+    while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
+        features = finetuned.task.encode(chunk, finetuned.tokenizer)
+        cut, total = cut + num_cut(features), total + len(chunk)
+        yield from finetuned.task.answers(infer(finetuned.model, features), features, chunk)
+    say_cut(finetuned.task, where, cut, total)
+
+
+def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
+    """Return the number of examples and the official metrics on a labelled file, or on the dev files of a folder.
+
+    Metrics of MNLI's second dev set begin with ``mismatched_``. Raises `UserError` for bad input.
+    """
+    finetuned = load_finetuned(directory, find_device(device))
+    scores: dict[str, Any] = {}
+    for prefix, files in _dev_files(Path(data), TASKS[finetuned.task.name].suffixes).items():
+        examples = [example for file in files for example in finetuned.task.read(file, labelled=True)]
+        if not examples:
+            raise UserError(f"{files[0]} holds no rows.")
+        features = finetuned.task.encode(examples, finetuned.tokenizer)
+        say_cut(finetuned.task, ", ".join(map(str, files)), num_cut(features), len(examples))
+        measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
+        scores[f"{prefix}examples"] = len(examples)
+        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+    return scores
+
+
+def _dev_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
+    if data.is_file():
+        return {"": [data]}
+    files = dev_sets(find_splits(data, suffixes))
+    if not files:
+        raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
+    return files
+
+
+def _examples(task: Task, data: str) -> Iterator[Any]:
+    if data == "-":
+        for where, line in text_lines(sys.stdin.buffer, _name(data)):
+            yield task.text_line(line, where)
+    elif data.endswith(".txt"):
+        if not Path(data).is_file():
+            raise UserError(f"There is no file {data}.")
+        with open(data, "rb") as file:
+            for where, line in text_lines(file, data):
+                yield task.text_line(line, where)
+    else:
+        yield from task.read(Path(data), labelled=False)
+
+
+def _name(data: str) -> str:
+    return "standard input" if data == "-" else data
+
+
+@contextmanager
+def _open_output(output: str) -> Iterator[TextIO]:
+    if output == "-":
+        yield sys.stdout
+        return
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_jsonl(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    num_answers = 0
+    for answer in answers:
+        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        num_answers += 1
+    return num_answers
+
+
+def _write_json(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    listed = list(answers)
+    json.dump(listed, file, ensure_ascii=False, indent=1)
+    file.write("\n")
+    return len(listed)
+
+
+def _write_csv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    return _write_table(file, answers, ",")
+
+
+def _write_tsv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+    return _write_table(file, answers, "\t")
+
+
+def _write_table(file: TextIO, answers: Iterable[dict[str, Any]], delimiter: str) -> int:
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    num_answers = 0
+    for num_answers, answer in enumerate(answers, 1):
+        # The other answers to a question are for JSON: in a table they would hide the best.
+        values = {name: value for name, value in answer.items() if name != "n_best"}
+        probabilities = values.pop("probabilities", {})
+        # Of the same length in every row only where the classes are named.
+        values |= probabilities if isinstance(probabilities, dict) else {"probabilities": probabilities}
+        if num_answers == 1:
+            writer.writerow(values)
+        writer.writerow(map(_cell, values.values()))
+    return num_answers
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+
+
+_WRITERS = {".jsonl": _write_jsonl, ".json": _write_json, ".csv": _write_csv}

@@ -1,0 +1,167 @@
+"""The results of all fine-tuning runs below a folder, beside the figures of BERT's paper (arXiv 1810.04805).
+
+All figures are in percent, as the paper has them.
+"""
+
+import csv
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...pipeline.errors import UserError
+
+RESULTS = "results.csv"
+SUMMARY = "summary.json"  # as in `run`, which needs torch
+RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
+LAST_COLUMN = "seconds"
+LEFT_TO_RIGHT = "left-to-right"
+IN_PERCENT = ("squad",)
+"""Tasks whose official script gives percent; the metrics of the others are shares."""
+NO_SCORES = ("total", "_thresh")
+"""How the names end of what stands among the metrics of SQuAD 2.0 but is none."""
+
+
+class Figure(NamedTuple):
+    """A figure of the paper."""
+
+    value: float
+    split: str
+    """``dev``, or ``test`` where the paper has none on dev: those of GLUE's server are usually a little lower."""
+
+
+class Figures(NamedTuple):
+    """The paper's two models on one task."""
+
+    base: Figure | None
+    large: Figure | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One metric of all runs in one output directory."""
+
+    task: str
+    variant: str
+    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
+    checkpoint: str
+    directory: str
+    metric: str
+    runs: int
+    finished: bool
+    """Whether these are all the runs that were asked for."""
+    median: float
+    best: float
+    spread: float
+    """Best minus worst."""
+    degenerate_runs: int | None
+    """Runs no better than always the same answer; known of a finished search, by its first metric alone."""
+    paper: Figures
+
+
+def _figures(base: float | None, large: float | None, split: str) -> Figures:
+    return Figures(*(None if value is None else Figure(value, split) for value in (base, large)))
+
+
+# By task, variant and metric. On dev: SST-2, MRPC and MNLI of table 6 (rows 12/768/12 and 24/1024/16), QNLI of table 5,
+# SQuAD of tables 2 and 3, SWAG of table 4, CoNLL-2003 of table 7, left to right "LTR & No NSP" of table 5. On test: 1.
+PAPER = {
+    ("cola", "", "matthews"): _figures(52.1, 60.5, "test"),
+    ("sst2", "", "accuracy"): _figures(92.9, 93.7, "dev"),
+    ("mrpc", "", "f1"): _figures(88.9, 89.3, "test"),
+    ("mrpc", "", "accuracy"): _figures(86.7, 87.8, "dev"),
+    ("qqp", "", "f1"): _figures(71.2, 72.1, "test"),
+    ("stsb", "", "spearman"): _figures(85.8, 86.5, "test"),
+    ("mnli", "", "accuracy"): _figures(84.4, 86.6, "dev"),
+    ("mnli", "", "mismatched_accuracy"): _figures(83.4, 85.9, "test"),
+    ("qnli", "", "accuracy"): Figures(Figure(88.4, "dev"), Figure(92.7, "test")),
+    ("rte", "", "accuracy"): _figures(66.4, 70.1, "test"),
+    ("squad", "1.1", "f1"): _figures(88.5, 90.9, "dev"),
+    ("squad", "1.1", "exact_match"): _figures(80.8, 84.1, "dev"),
+    ("squad", "2.0", "f1"): _figures(None, 81.9, "dev"),
+    ("squad", "2.0", "exact"): _figures(None, 78.7, "dev"),
+    ("swag", "", "accuracy"): _figures(81.6, 86.6, "dev"),
+    ("ner", "", "f1"): _figures(96.4, 96.6, "dev"),
+    ("ner", "embeddings", "f1"): _figures(91.0, None, "dev"),
+    ("ner", "second-to-last", "f1"): _figures(95.6, None, "dev"),
+    ("ner", "last", "f1"): _figures(94.9, None, "dev"),
+    ("ner", "weighted-sum-last-four", "f1"): _figures(95.9, None, "dev"),
+    ("ner", "concat-last-four", "f1"): _figures(96.1, None, "dev"),
+    ("ner", "weighted-sum-all", "f1"): _figures(95.5, None, "dev"),
+    ("mnli", LEFT_TO_RIGHT, "accuracy"): _figures(82.1, None, "dev"),
+    ("qnli", LEFT_TO_RIGHT, "accuracy"): _figures(84.3, None, "dev"),
+    ("mrpc", LEFT_TO_RIGHT, "accuracy"): _figures(77.5, None, "dev"),
+    ("sst2", LEFT_TO_RIGHT, "accuracy"): _figures(92.1, None, "dev"),
+    ("squad", f"1.1 {LEFT_TO_RIGHT}", "f1"): _figures(77.8, None, "dev"),
+}
+NO_FIGURES = Figures(None, None)
+_TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
+
+
+def read_results(folder: str | Path) -> list[Line]:
+    """Return a line for each metric of each output directory of `finetune` below `folder`, in the paper's order.
+
+    Raises `UserError` where there is none, and for a file of results that is damaged.
+    """
+    files = sorted(path for path in Path(folder).rglob(RESULTS) if path.is_file())
+    if not files:
+        raise UserError(f"{folder} holds no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
+    lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(folder)))]
+    return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
+
+
+def _lines_of(file: Path, directory: str) -> Iterator[Line]:
+    rows = _read_rows(file)
+    if not rows:
+        return
+    summary = _summary(file.with_name(SUMMARY))
+    first, variant = rows[0], rows[0].get("variant", "")  # version 0.1 had no such column
+    metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NO_SCORES)]
+    for metric in metrics:
+        values = [_percent(float(row[metric]), first["task"]) for row in rows]
+        yield Line(
+            task=first["task"],
+            variant=variant,
+            checkpoint=first["checkpoint"],
+            directory=directory,
+            metric=metric,
+            runs=len(rows),
+            finished=bool(summary),
+            median=statistics.median(values),
+            best=max(values),
+            spread=max(values) - min(values),
+            degenerate_runs=summary.get("degenerate_runs") if metric == metrics[0] else None,
+            paper=PAPER.get((first["task"], variant, metric), NO_FIGURES),
+        )
+
+
+def _read_rows(file: Path) -> Sequence[Mapping[str, str]]:
+    with file.open(newline="", encoding="utf-8") as content:
+        rows = list(csv.DictReader(content))
+    needed = [name for name in (*RUN_COLUMNS, LAST_COLUMN) if name != "variant"]
+    missing = [name for name in needed if rows and rows[0].get(name) is None]
+    if missing:
+        raise UserError(f"{file} lacks the column {missing[0]}, so it is not of clozeworks finetune; move it away.")
+    return rows
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError:
+        raise UserError(f"{path} is damaged; delete it and run the same `clozeworks finetune` again.") from None
+
+
+def _percent(value: float, task: str) -> float:
+    # Rounded to what a metric on a finite number of examples can mean, so that 0.28 is not 28.000000000000004.
+    return round(value if task in IN_PERCENT else 100 * value, 6)
+
+
+def as_record(line: Line) -> dict[str, Any]:
+    """Return a line as plain values by column, for JSON and CSV."""
+    record = {name: value for name, value in vars(line).items() if name != "paper"}
+    for name, figure in line.paper._asdict().items():
+        record |= {f"paper_{name}": figure and figure.value, f"paper_{name}_split": figure and figure.split}
+    return record

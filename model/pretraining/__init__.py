@@ -1,0 +1,1 @@
+"""From instances to a pre-trained encoder."""

@@ -1,0 +1,85 @@
+"""Losses and accuracies on a held-out split: dropout off, masks as stored, rows in the order of their files."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...pipeline.errors import UserError
+from ..checkpoint import read_config, read_model, read_tokenizer
+from ..heads import BertForPreTraining, PretrainSums
+from ..training.device import find_device, memory_told, trim_memory
+from .data import Batch, Rows, make_batches, open_instances, read_split
+
+TOKENS_PER_BATCH = 4096
+NUM_SUMS = 6
+
+
+def evaluate(
+    run: str | Path, instances: str, split: str = "validation", device: str = "auto", batch_size: int | None = None
+) -> dict[str, Any]:
+    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
+
+    A left-to-right model is asked for every token from those before it, and without pairs no next-sentence prediction
+    is measured. `batch_size` rows are computed at once, by
+    default as many as hold `TOKENS_PER_BATCH` tokens. Raises `UserError` where there is no model or no split, where
+    the two have other vocabularies, and where a batch does not fit into memory.
+    """
+    directory = open_instances(instances, split)
+    config = read_config(run)
+    if read_tokenizer(str(run))["vocab.txt"] != read_tokenizer(instances)["vocab.txt"]:
+        raise UserError(f"{run} has another vocabulary than {instances}; build the instances with {run}/vocab.txt.")
+    if directory.max_length > config.max_position_embeddings:
+        positions = f"the model has {config.max_position_embeddings} positions"
+        raise UserError(f"{instances} holds rows of up to {directory.max_length} tokens, but {positions}.")
+    place = find_device(device)
+    objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
+    batches = evaluation_batches(read_split(directory), objective, batch_size)
+    with memory_told("--batch-size"):
+        return metrics(sum_losses(read_model(run).to(place), batches, place))
+
+
+def evaluation_batches(rows: Rows, objective: str, max_rows: int | None = None) -> list[Batch]:
+    """Return all rows as batches of about `TOKENS_PER_BATCH` tokens, of no more than `max_rows`."""
+    num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
+    return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
+
+
+@torch.no_grad()
+def sum_losses(model: BertForPreTraining, batches: Iterable[Batch], device: torch.device) -> torch.Tensor:
+    """Return the sums that `metrics` takes, float64 on `device`; computed in fp32."""
+    was_training = model.training
+    model.eval()
+    totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
+    for number, batch in enumerate(batches):
+        # Not through __call__: a compiled model would be compiled once more, for the shapes of evaluation.
+        totals += batch_sums(batch, model.forward(*batch.to(device)))
+        trim_memory(device, number)
+    model.train(was_training)
+    return totals
+
+
+def batch_sums(batch: Batch, sums: PretrainSums) -> torch.Tensor:
+    """Return, float64: MLM and NSP losses, right MLM and NSP predictions, tokens and labels to predict."""
+    num_labels = 0 if batch.next_sentence_label_B is None else len(batch.next_sentence_label_B)
+    counts = torch.tensor([len(batch.masked_ids_M), num_labels], dtype=torch.float64)
+    values = torch.stack([value.detach().double() for value in sums])
+    return torch.cat([values, counts.to(values.device, non_blocking=True)])
+
+
+def metrics(totals: torch.Tensor) -> dict[str, float]:
+    """Return mean losses (nats), accuracies and perplexity from sums as `batch_sums` makes them.
+
+    What was not to be predicted is left out: ``nsp_loss`` and ``nsp_accuracy`` where there were no labels.
+    """
+    mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
+    values = {"loss": 0.0}
+    if num_tokens:
+        values |= {"mlm_loss": mlm_loss / num_tokens, "mlm_accuracy": mlm_correct / num_tokens}
+        values["perplexity"] = math.exp(min(mlm_loss / num_tokens, 700.0))
+    if num_labels:
+        values |= {"nsp_loss": nsp_loss / num_labels, "nsp_accuracy": nsp_correct / num_labels}
+    values["loss"] = values.get("mlm_loss", 0.0) + values.get("nsp_loss", 0.0)
+    return values

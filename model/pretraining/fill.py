@@ -1,0 +1,41 @@
+"""The likeliest tokens for each [MASK] in a text."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from ...pipeline.errors import UserError
+from ..checkpoint import read_model
+from ..tokenizer import read_tokenizer
+
+
+class Guess(NamedTuple):
+    """One token that may stand at a mask."""
+
+    token: str
+    probability: float
+
+
+def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
+    """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens (at most all), best first.
+
+    Raises `UserError` where `run` holds no model or no vocabulary, and for a text without a mask or of more tokens than
+    the model has positions.
+    """
+    model = read_model(run).eval()
+    tokenizer = read_tokenizer(Path(run))
+    tokenizer.no_truncation()
+    ids = torch.tensor([tokenizer.encode(text).ids])
+    places = (ids[0] == tokenizer.token_to_id("[MASK]")).nonzero().squeeze(1)
+    if not len(places):
+        raise UserError('The text has no [MASK]; write for instance "The capital of France is [MASK]."')
+    if ids.shape[1] > model.config.max_position_embeddings:
+        limit = model.config.max_position_embeddings
+        raise UserError(f"The text has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it.")
+    with torch.no_grad():
+        best = model.mlm_logits(model.bert(ids), places).softmax(-1).topk(min(top, model.config.vocab_size))
+    return [
+        [Guess(tokenizer.id_to_token(token) or "", probability) for token, probability in zip(*guesses, strict=True)]
+        for guesses in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]

@@ -1,0 +1,145 @@
+"""The order of the rows: a formula of (seed, epoch, position), so that nothing of it need be remembered.
+
+The rows of a directory make one endless sequence, epoch after epoch. Row groups are drawn in an order that depends
+on (seed, epoch); each few in a row make a block of some 65,536 rows, whose rows are shuffled by (seed, epoch, block).
+Rows lie shuffled in their shards already, so this is as good as a full shuffle; and the row at any position is found
+without reading what comes before, so that a run resumes at once. Step k takes positions k * batch size onwards, and
+a rank its part of them: the order does not depend on the number of GPUs.
+
+Masks that are drawn anew are drawn for `MASKED_TOGETHER` rows of this sequence at once, by a generator of their place
+in it: they too depend on nothing else.
+"""
+
+from collections.abc import Iterator
+from math import gcd
+
+import numpy as np
+
+from ...pipeline.errors import UserError
+from ...pipeline.seeding import rng_for
+from .data import InstanceDirectory, RowGroup, Rows, concatenate, read_group, select
+from .dynamic_masks import DynamicMasks
+
+BLOCK_ROWS = 65_536
+# So few that no batch waits long for them.
+MASKED_TOGETHER = 2048
+
+
+class Sequence:
+    """The endless sequence of the rows of a directory, epoch after epoch.
+
+    An epoch goes over `duplicates_per_epoch` of the passes over the documents that are stored (the next epoch over
+    the next ones), by default over all. Masks are those stored, or drawn anew for each epoch by `masks`.
+    It keeps in memory the two blocks last read, which is all that batches of ascending positions need.
+    """
+
+    def __init__(
+        self,
+        directory: InstanceDirectory,
+        seed: int,
+        duplicates_per_epoch: int | None = None,
+        masks: DynamicMasks | None = None,
+    ):
+        self.directory = directory
+        self.seed = seed
+        self.masks = masks
+        mean_rows = directory.num_rows / len(directory.row_groups)
+        self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
+        self._group_rows = np.array([group.num_rows for group in directory.row_groups])
+        self._epochs = _epochs(directory, duplicates_per_epoch)
+        """Indices of the row groups of the first epochs; then the same ones come again."""
+        self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
+        self._blocks: dict[tuple[int, int], tuple[Rows, np.ndarray]] = {}
+        self._block_ends: dict[int, np.ndarray] = {}
+        self._masked: dict[tuple[int, int, int], Rows] = {}
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
+        return concatenate([self._piece(*piece) for piece in self._pieces(start, stop)])
+
+    def locate(self, position: int) -> str:
+        """Return the shard and the row in it that stand at `position`, for messages."""
+        epoch, block, first, _ = next(self._pieces(position, position + 1))
+        row = int(self._row_order(epoch, block)[first])
+        for group in self._block_groups(epoch, block):
+            if row < group.num_rows:
+                return f"{group.shard} row {group.first_row + row}"
+            row -= group.num_rows
+        raise AssertionError("a block's order names only its own rows")
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        # Cut the positions by epoch, block and rows masked together: (epoch, block, first, last + 1 in the block).
+        while start < stop:
+            epoch, offset = self._epoch_of(start)
+            ends = self._ends_of_blocks(epoch)
+            block = int(np.searchsorted(ends, offset, side="right"))
+            first = offset - (int(ends[block - 1]) if block else 0)
+            num_left = min(stop - start, int(ends[block]) - offset)
+            num_taken = min(num_left, MASKED_TOGETHER - first % MASKED_TOGETHER) if self.masks else num_left
+            yield epoch, block, first, first + num_taken
+            start += num_taken
+
+    def _epoch_of(self, position: int) -> tuple[int, int]:
+        # The epoch that a position lies in, and the place within it.
+        rounds, rest = divmod(position, int(self._epoch_ends[-1]))
+        number = int(np.searchsorted(self._epoch_ends, rest, side="right"))
+        first = int(self._epoch_ends[number - 1]) if number else 0
+        return rounds * len(self._epochs) + number, rest - first
+
+    def _group_order(self, epoch: int) -> np.ndarray:
+        groups = self._epochs[epoch % len(self._epochs)]
+        return groups[rng_for(self.seed, "order", epoch).permutation(len(groups))]
+
+    def _block_groups(self, epoch: int, block: int) -> list[RowGroup]:
+        first = block * self.groups_per_block
+        chosen = self._group_order(epoch)[first : first + self.groups_per_block]
+        return [self.directory.row_groups[index] for index in chosen]
+
+    def _ends_of_blocks(self, epoch: int) -> np.ndarray:
+        # `locate` may be asked for another epoch meanwhile by another thread than the loader.
+        known = self._block_ends
+        if epoch not in known:
+            num_rows = self._group_rows[self._group_order(epoch)]
+            ends = np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
+            known = self._block_ends = {epoch: ends}
+        return known[epoch]
+
+    def _row_order(self, epoch: int, block: int) -> np.ndarray:
+        num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
+        return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
+
+    def _block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
+        key = (epoch, block)
+        if key not in self._blocks:
+            self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
+            rows = concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
+            self._blocks[key] = rows, self._row_order(epoch, block)
+        return self._blocks[key]
+
+    def _piece(self, epoch: int, block: int, first: int, stop: int) -> Rows:
+        rows, order = self._block(epoch, block)
+        if not self.masks:
+            return select(rows, order[first:stop])
+        part = first // MASKED_TOGETHER
+        key, start = (epoch, block, part), part * MASKED_TOGETHER
+        if key not in self._masked:
+            chosen = select(rows, order[start : start + MASKED_TOGETHER])
+            self._masked = {key: self.masks.draw(chosen, rng_for(self.seed, "masks", *key))}
+        return select(self._masked[key], np.arange(first - start, stop - start))
+
+
+def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
+    # Indices of the row groups of each epoch, up to where the first epoch comes again.
+    if duplicates_per_epoch is None:
+        return [np.arange(len(directory.row_groups))]
+    known = np.array([-1 if group.duplicate is None else group.duplicate for group in directory.row_groups])
+    stored = np.unique(known)
+    if stored[0] < 0:
+        where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
+        reason = f"the footer of {where} does not tell the duplicates apart"
+        raise UserError(f"--duplicates-per-epoch cannot be used, {reason}; build the instances again.")
+    if duplicates_per_epoch > len(stored):
+        raise UserError(f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has {len(stored)}.")
+    num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
+    turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)
+    return [np.flatnonzero(np.isin(known, stored[turn])) for turn in turns]

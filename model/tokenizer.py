@@ -1,0 +1,120 @@
+"""From texts to rows of token ids, with the tokenizer of a model directory."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+from ..pipeline.errors import UserError
+from .checkpoint import TOKENIZER_FILES
+
+
+class TextTokenizer:
+    """The WordPiece tokenizer of a checkpoint; text is text, so "[SEP]" in it is three tokens, never the special one.
+
+    Raises `UserError` where `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or one that is no
+    BERT tokenizer.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._tokenizer = read_tokenizer(Path(directory))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self.vocab_size = self._tokenizer.get_vocab_size()
+        self._cls, self._sep = (self._special(token, directory) for token in ("[CLS]", "[SEP]"))
+        self.unknown = self._special("[UNK]", directory)
+
+    def _special(self, token: str, directory: str | Path) -> int:
+        token_id = self._tokenizer.token_to_id(token)
+        if token_id is None:
+            raise UserError(f"The vocabulary in {directory} has no {token}; it is not BERT's.")
+        return token_id
+
+    def tokens_of(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without special tokens, not cut."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def tokens_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
+        """Return the ids of each text as `tokens_of` does, and int64 (T, 2): each token's characters [start, end).
+
+        The characters are those of the text as it is given, whatever the tokenizer changes (case, accents).
+        """
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(each.ids, np.array(each.offsets, dtype=np.int64).reshape(-1, 2)) for each in encodings]
+
+    def token(self, token_id: int) -> str:
+        """Return the token with this id."""
+        return self._tokenizer.id_to_token(int(token_id)) or ""
+
+    def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> tuple[np.ndarray, int, int]:
+        """Return ``[CLS] A [SEP] B [SEP]`` (int32), the index of B's first token, and the number of tokens cut.
+
+        There are at most `max_length` tokens: the longer of the two is cut first, at its end (google-research's
+        ``_truncate_seq_pair``). Without B that index is the row's length.
+        """
+        if tokens_b is None:
+            ids = [self._cls, *tokens_a[: max_length - 2], self._sep]
+            return np.array(ids, dtype=np.int32), len(ids), len(tokens_a) + 2 - len(ids)
+        length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), max_length - 3)
+        ids = [self._cls, *tokens_a[:length_a], self._sep, *tokens_b[:length_b], self._sep]
+        return np.array(ids, dtype=np.int32), length_a + 2, len(tokens_a) + len(tokens_b) + 3 - len(ids)
+
+    def to_json(self) -> bytes:
+        """Return the content of a ``tokenizer.json``."""
+        self._tokenizer.encode_special_tokens = False
+        content = self._tokenizer.to_str(pretty=True).encode()
+        self._tokenizer.encode_special_tokens = True
+        return content
+
+
+def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
+    """Return the lengths that remain when the longer segment (B, if equal) loses its last token until both fit.
+
+    >>> cut_lengths(10, 3, 9), cut_lengths(10, 20, 9)
+    ((6, 3), (5, 4))
+    """
+    excess = max(0, length_a + length_b - limit)
+    from_longer = min(excess, abs(length_a - length_b))
+    both = excess - from_longer
+    if length_a > length_b:
+        length_a -= from_longer
+    else:
+        length_b -= from_longer
+    return length_a - both // 2, length_b - (both + 1) // 2
+
+
+def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
+    """Return the tokenizer's files in `directory` by name; ``tokenizer.json`` is made where there is none."""
+    paths = [Path(directory) / name for name in TOKENIZER_FILES]
+    files = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    return {"tokenizer.json": TextTokenizer(directory).to_json()} | files
+
+
+def read_tokenizer(directory: Path) -> Tokenizer:
+    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; raises `UserError`."""
+    fast, vocabulary = directory / "tokenizer.json", directory / "vocab.txt"
+    try:
+        if fast.is_file():
+            return Tokenizer.from_file(str(fast))
+        if vocabulary.is_file():
+            return _from_vocabulary(vocabulary)
+    except Exception as error:  # tokenizers raises no narrower class
+        raise UserError(f"The tokenizer in {directory} cannot be read: {error}.") from None
+    raise UserError(f"The checkpoint {directory} holds no vocabulary: tokenizer.json or vocab.txt is needed.")
+
+
+def _from_vocabulary(path: Path) -> Tokenizer:
+    settings_path = path.with_name("tokenizer_config.json")
+    settings = json.loads(settings_path.read_text(encoding="utf-8")) if settings_path.is_file() else {}
+    wordpiece = BertWordPieceTokenizer(
+        str(path),
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    return Tokenizer.from_str(wordpiece.to_str())

@@ -1,0 +1,1 @@
+"""What both training loops share: ranks, devices, the optimizer, logs."""

@@ -1,0 +1,1 @@
+"""Stage 4: instances measured against the configuration they were built with."""

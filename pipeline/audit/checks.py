@@ -1,0 +1,345 @@
+"""Stage 4: measure instances against what was asked, from their files alone."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
+from ..config import BuildConfig
+from ..errors import UserError
+from ..execution import storage
+from ..execution.directory import MANIFEST
+from ..vocab.vocabulary import Vocabulary
+from .measures import MAX_ROW_HASHES, Measures, read_rows
+
+# From so many rows on, the share of IsNext must be exact; below, chance is allowed for.
+ROWS_FOR_EXACT = 10_000
+IS_NEXT_TOLERANCE = 0.005
+PART_AUC_TOLERANCE = 0.05
+MAX_CUT_SHARE = 0.005
+MAX_REPEATED_SHARE = 0.01
+# Whole words leave some of the budget unused; more than this is a fault.
+MIN_WHOLE_WORD_BUDGET = 0.9
+# Intervals shown are of 95 %.
+Z_SHOWN = 1.96
+NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
+TOKENS_AT_ONCE = 1 << 20
+
+Verdict = Literal["ok", "bad", "info"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the audit: what was `measured` and `asked`, for people; the plain `value` and its 95 % `interval`.
+
+    `tolerance` is how far `value` may be from one half, where it is an area under the curve.
+    """
+
+    name: str
+    measured: str
+    asked: str
+    verdict: Verdict
+    value: float
+    interval: tuple[float, float] | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All checks, and the histograms behind the report.
+
+    `lengths` counts rows by length in tokens, by label (2 lists); `mask_positions` masked tokens by position in the
+    row; `top_masked` the most often masked tokens with their counts.
+    """
+
+    config: dict[str, Any]
+    checks: list[Check]
+    lengths: list[list[int]]
+    mask_positions: list[int]
+    top_masked: list[tuple[str, int]]
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that are out of tolerance."""
+        return [check for check in self.checks if check.verdict == "bad"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "ok": not self.failed}
+
+
+def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Audit:
+    """Measure the shards that `manifest` lists in `directory`, a slice at a time.
+
+    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema, and for a manifest that
+    asks for what no build does.
+    """
+    try:
+        config = _config_of(manifest)
+    except UserError as error:
+        where = storage.join(directory, MANIFEST)
+        raise UserError(f"{where} is damaged, no build has its config ({error}): build the instances again.") from None
+    measures = Measures(vocabulary, config)
+    num_rows = sum(shard["rows"] for shard in manifest["shards"])
+    measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
+    num_foreign = 0
+    for shard in manifest["shards"]:
+        path = storage.join(directory, shard["name"])
+        num_foreign += _is_of_another_build(path, vocabulary, config)
+        for table in _tables(path, max(1, TOKENS_AT_ONCE // config.max_length)):
+            try:
+                measures.add(shard["name"], read_rows(table))
+            except (ValueError, IndexError, KeyError) as error:
+                raise UserError(
+                    f"{path} does not hold instances of this vocabulary ({error}); build it again."
+                ) from error
+    return Audit(
+        config=asdict(config),
+        checks=[
+            _none("shards of another vocabulary, length or seed", num_foreign),
+            *_row_checks(measures, num_rows),
+            *_label_checks(measures),
+            *_mask_checks(measures),
+            *_split_checks(measures),
+            *_special_checks(measures),
+            *_token_checks(measures, manifest.get("counts", {})),
+            *_source_checks(manifest["shards"]),
+        ],
+        lengths=measures.by_label["length"].tolist(),
+        mask_positions=measures.mask_positions.tolist(),
+        top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
+    )
+
+
+def _config_of(manifest: Mapping[str, Any]) -> BuildConfig:
+    asked = {field.name: manifest["config"][field.name] for field in fields(BuildConfig)}
+    return BuildConfig(**{**asked, "mask_split": tuple(asked["mask_split"])})
+
+
+@contextmanager
+def _open_shard(path: str) -> Iterator[pq.ParquetFile]:
+    try:
+        with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} cannot be read ({error}); build the instances again.") from error
+
+
+def _tables(path: str, num_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of a shard, up to `num_rows` at a time."""
+    with _open_shard(path) as file:
+        for batch in file.iter_batches(num_rows, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+def _is_of_another_build(path: str, vocabulary: Vocabulary, config: BuildConfig) -> bool:
+    """Tell whether a shard's footer names another vocabulary, length or seed."""
+    with _open_shard(path) as file:
+        found = file.schema_arrow.metadata or {}
+    expected = {"tokenizer": vocabulary.fingerprint, "max_length": config.max_length, "seed": config.seed}
+    named = {f"clozeworks.{name}".encode(): str(value).encode() for name, value in expected.items()}
+    return any(found.get(name, value) != value for name, value in named.items())
+
+
+def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[float, float]:
+    """Return Wilson's score interval of a share; (0, 1) without trials."""
+    if not trials:
+        return 0.0, 1.0
+    share, spread = successes / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - half, centre + half
+
+
+def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
+    counts, config = measures.counts, measures.config
+    yield _exact("rows", counts["rows"], num_rows)
+    yield _none("rows over the length limit", counts["rows_too_long"])
+    yield _none("positions outside of their row or order", counts["misplaced"])
+    yield _info("tokens", counts["tokens"], f"{counts['tokens']:,}")
+    mean = counts["tokens"] / max(counts["rows"], 1)
+    yield _info("mean row length", mean, f"{mean:.1f} of {config.max_length}")
+    padding = 1 - mean / config.max_length
+    yield _info("padding that rows of fixed length would need", padding, f"{padding:.1%}")
+    hashes = np.concatenate([np.zeros(0, np.uint64), *measures.row_hashes])
+    repeated = (len(hashes) - len(np.unique(hashes))) / max(len(hashes), 1)
+    yield _at_most("rows that occur twice, masks and all", repeated, MAX_REPEATED_SHARE)
+
+
+def _label_checks(measures: Measures) -> Iterator[Check]:
+    counts, pairing = measures.counts, measures.config.pairing
+    yield _none("labels other than 0 and 1", counts["other_labels"])
+    if pairing == "none":
+        yield _none("rows with a segment B", counts["rows"] - counts["without_b"])
+        return
+    yield _none("rows without a segment B", counts["without_b"])
+    yield _is_next_check(measures)
+    names = {"length": "row length", "length of A": "length of A", "length of B": "length of B"}
+    names["end of B"] = "B ending a sentence"
+    for measure, name in names.items():
+        tolerance = LENGTH_AUC_TOLERANCE if measure == "length" else PART_AUC_TOLERANCE
+        yield _auc_check(f"AUC of {name} for the label", measures.by_label[measure], tolerance, pairing)
+    if pairing == "sop":
+        same = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
+        yield _none("pairs across documents", same)
+    else:
+        yield _none("NotNext pairs within one document", counts["not_next_same_document"])
+        yield _none("IsNext pairs across documents", counts["is_next_other_document"])
+
+
+def _is_next_check(measures: Measures) -> Check:
+    """Judge the share of label 0 overall and in each pass over each shard; show the overall one."""
+    rows, is_next = measures.counts["rows"], measures.counts["rows"] - measures.counts["not_next"]
+    deviating = [
+        f"{(num_rows - not_next) / num_rows:.1%} in pass {duplicate} of {shard}"
+        for (shard, duplicate), (num_rows, not_next) in measures.passes.items()
+        if not _is_half(num_rows - not_next, num_rows)
+    ]
+    low, high = wilson_interval(is_next, rows)
+    share = is_next / max(rows, 1)
+    measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
+    judged = measures.config.pairing != "bert"
+    verdict: Verdict = "info" if not judged else "ok" if not deviating and _is_half(is_next, rows) else "bad"
+    if judged and deviating:
+        measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
+    name = "pairs in order" if measures.config.pairing == "sop" else "IsNext"
+    asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
+    return Check(name, measured, asked if judged else "not asked", verdict, share, (low, high))
+
+
+def _is_half(successes: int, trials: int) -> bool:
+    """Tell whether a share is one half: to within the tolerance, or where trials are few, to within chance."""
+    if trials >= ROWS_FOR_EXACT:
+        return abs(successes / trials - 0.5) <= IS_NEXT_TOLERANCE
+    low, high = wilson_interval(successes, trials, Z_JUDGED)
+    return low <= 0.5 <= high
+
+
+def _auc_check(name: str, histogram: np.ndarray, tolerance: float, pairing: str) -> Check:
+    auc, error = auc_of(histogram)
+    # In sentence-order prediction, what tells the first part of a text from the second is there to be learned.
+    judged = pairing == "balanced" or (pairing == "sop" and tolerance == LENGTH_AUC_TOLERANCE)
+    within = abs(auc - 0.5) <= max(tolerance, Z_JUDGED * error)
+    half = min(Z_SHOWN * error, 0.5)
+    asked = f"0.50 ± {tolerance}" if judged else "not asked"
+    verdict: Verdict = "info" if not judged else "ok" if within else "bad"
+    interval = (max(auc - half, 0.0), min(auc + half, 1.0))
+    return Check(name, f"{auc:.3f}", asked, verdict, auc, interval, tolerance if judged else None)
+
+
+def _mask_checks(measures: Measures) -> Iterator[Check]:
+    counts, config = measures.counts, measures.config
+    share, asked = (counts[name] / max(counts["tokens"], 1) for name in ("masked", "masks_asked"))
+    enough = counts["masked"] >= MIN_WHOLE_WORD_BUDGET * counts["masks_asked"] or config.masking == "token"
+    limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
+    yield Check("masked share", f"{share:.2%}", limit, "ok" if enough else "bad", share)
+    yield _none("rows with another number of masks than the rule's", counts["rows_breaking_count"])
+    if config.masking != "token":
+        yield _none("words masked only in part", counts["split_words"])
+    yield _top_check(measures)
+
+
+def _top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
+    top = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
+    return [(measures.vocabulary.tokens[token], int(measures.masked_tokens[token])) for token in top]
+
+
+def _top_check(measures: Measures) -> Check:
+    top, masked = _top_tokens(measures, NUM_TOP_SHOWN), max(measures.counts["masked"], 1)
+    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
+    return _info("most often masked", top[0][1] / masked, shown)
+
+
+def _split_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the shares of [MASK], random and kept tokens by intervals that are robust to spans masked together.
+
+    A random token is the original by chance, once in so many ordinary tokens; the shares are corrected for it.
+    """
+    counts, num_ordinary = measures.counts, int(measures.vocabulary.is_ordinary.sum())
+    masked = max(counts["masked"], 1)
+    observed = {name: counts[f"masked_{name}"] / masked for name in ("mask", "random", "keep")}
+    random = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
+    shares = {"mask": observed["mask"], "random": random, "keep": observed["keep"] - (random - observed["random"])}
+    titles = {"mask": "masked tokens that are [MASK]", "random": "… a random token", "keep": "… kept"}
+    for (name, share), percent in zip(shares.items(), measures.config.mask_split, strict=True):
+        own_squares, products, all_squares = measures.squares[name]
+        variance = own_squares - 2 * observed[name] * products + observed[name] ** 2 * all_squares
+        error = math.sqrt(max(variance, 1.0)) / masked
+        interval = (max(share - Z_SHOWN * error, 0.0), min(share + Z_SHOWN * error, 1.0))
+        verdict: Verdict = "ok" if abs(share - percent / 100) <= Z_JUDGED * error else "bad"
+        measured = f"{max(share, 0.0):.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
+        yield Check(titles[name], measured, f"{percent}%", verdict, share, interval)
+    if counts["masked_random"]:
+        yield _uniform_check(measures)
+
+
+def _uniform_check(measures: Measures) -> Check:
+    """Judge by chi-squared whether random tokens are uniform over the ordinary ones, less what equals the original."""
+    ordinary = measures.vocabulary.is_ordinary
+    times = measures.random_tokens[ordinary]
+    expected = 1 - measures.masked_tokens[ordinary] / measures.counts["masked"]
+    expected *= times.sum() / expected.sum()
+    freedom = max(len(times) - 1, 1)
+    ratio = float(((times - expected) ** 2 / expected).sum()) / freedom
+    tolerance = Z_JUDGED * math.sqrt(2 / freedom) + 0.05
+    verdict: Verdict = "ok" if ratio <= 1 + tolerance else "bad"
+    return Check(
+        "spread of random tokens (chi-squared per token)", f"{ratio:.3f}", f"1 ± {tolerance:.2f}", verdict, ratio
+    )
+
+
+def _special_checks(measures: Measures) -> Iterator[Check]:
+    counts = measures.counts
+    yield _none("rows without [CLS] and [SEP] in their places", counts["rows_without_specials"])
+    yield _none("special tokens in the text", counts["specials_in_text"])
+    yield _none("masks on [CLS] or [SEP]", counts["masked_specials"])
+    yield _none("special or [unused] tokens as random tokens", counts["random_not_ordinary"])
+    unknown = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
+    yield _info("unknown tokens", unknown, f"{unknown:.3%}")
+
+
+def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Iterator[Check]:
+    """Compare the tokens in the rows with the manifest's counts of what the documents hold, over all passes."""
+    if "tokens_in" not in manifest_counts:
+        return
+    tokens_in, tokens_cut = manifest_counts["tokens_in"], manifest_counts["tokens_cut"]
+    used, cut_share = measures.counts["text_tokens"], tokens_cut / max(tokens_in, 1)
+    if measures.config.pairing == "bert":
+        yield _info("tokens in the rows for each in the documents", used / max(tokens_in, 1), f"{used / tokens_in:.3f}")
+        yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
+        return
+    yield _exact("tokens in the rows, against documents less what was cut", used, tokens_in - tokens_cut)
+    yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
+
+
+def _source_checks(shards: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """Show the shares of the sources in the documents' tokens, the largest first."""
+    tokens: Counter[str] = Counter()
+    for shard in shards:
+        tokens.update(shard.get("source_tokens", {}))
+    for source, num_tokens in tokens.most_common(NUM_SOURCES):
+        share = num_tokens / max(tokens.total(), 1)
+        yield _info(f"tokens from {source}", share, f"{share:.1%}")
+
+
+def _exact(name: str, value: int, asked: int) -> Check:
+    return Check(name, f"{value:,}", f"{asked:,}", "ok" if value == asked else "bad", value)
+
+
+def _none(name: str, value: int) -> Check:
+    return Check(name, f"{value:,}", "0", "bad" if value else "ok", value)
+
+
+def _at_most(name: str, share: float, limit: float) -> Check:
+    return Check(name, f"{share:.3%}", f"at most {limit:.1%}", "ok" if share <= limit else "bad", share)
+
+
+def _info(name: str, value: float, measured: str) -> Check:
+    return Check(name, measured, "", "info", value)

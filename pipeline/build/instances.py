@@ -1,0 +1,177 @@
+"""Turn the tokens of a document shard into the table of its instances: pairs, special tokens, masks.
+
+>>> instances = build_instances(corpus, vocabulary, config, rng_pairs, rng_masks, duplicate=0)  # doctest: +SKIP
+>>> pq.write_table(instances.table, "train.parquet", **parquet_options(instances.table.schema))  # doctest: +SKIP
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .chunks import Corpus
+from ..config import BuildConfig
+from .masking import apply_masks, choose_positions
+from .pairs import Pairs, make_pairs
+from ..schemas import instances_schema
+from ..vocab.vocabulary import Vocabulary
+
+# Tokens worked on at once: what is padded to the longest row, or gathered by 64-bit indices, stays small.
+BLOCK_TOKENS = 1 << 20
+ZSTD_LEVEL = 1
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The rows of one pass over a shard, shuffled; `counts` for the manifest; a `warning` where balance failed."""
+
+    table: pa.Table
+    counts: Counter[str]
+    warning: str | None
+
+
+def build_instances(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng_pairs: np.random.Generator,
+    rng_masks: np.random.Generator,
+    duplicate: int,
+) -> Instances:
+    """Return the instances of pass number `duplicate` over `corpus` (columns: schemas.py).
+
+    Raises `UserError` where the pairing needs another document and there is none.
+    """
+    pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
+    pairs = pairs.take(rng_pairs.permutation(len(pairs)))
+    schema = instances_schema(len(vocabulary.tokens))
+    blocks = [
+        _build_block(corpus, pairs.take(rows), vocabulary, config, rng_masks, duplicate, schema)
+        for rows in _blocks(pairs)
+    ]
+    table = pa.Table.from_batches(blocks, schema)
+    return Instances(table, _counts(corpus, pairs), pairs.warning())
+
+
+def _blocks(pairs: Pairs) -> list[np.ndarray]:
+    """Return the row numbers in consecutive blocks of about `BLOCK_TOKENS` tokens."""
+    tokens_before = np.cumsum(pairs.a_length + pairs.b_length)
+    block = tokens_before // BLOCK_TOKENS
+    return np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []
+
+
+def _build_block(
+    corpus: Corpus,
+    pairs: Pairs,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng: np.random.Generator,
+    duplicate: int,
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
+    ids = ids.astype(schema.field("input_ids").type.value_type.to_pandas_dtype())
+    positions = choose_positions(
+        ids,
+        row_offsets,
+        segment_b_start,
+        vocabulary.continues,
+        masking=config.masking,
+        mask_rate=config.mask_rate,
+        max_length=config.max_length,
+        rng=rng,
+    )
+    originals = apply_masks(
+        ids,
+        positions,
+        mask_split=config.mask_split,
+        mask_id=vocabulary.mask_id,
+        ordinary_ids=np.flatnonzero(vocabulary.is_ordinary),
+        rng=rng,
+    )
+    mask_offsets = np.append(0, np.cumsum(positions.counts))
+    columns = {
+        "input_ids": _lists(row_offsets, ids),
+        "segment_b_start": segment_b_start.astype(np.uint16),
+        "masked_lm_positions": _lists(mask_offsets, positions.in_row(row_offsets).astype(np.uint16)),
+        "masked_lm_ids": _lists(mask_offsets, originals),
+        "next_sentence_label": pairs.label,
+        "document_a": pairs.document_a,
+        "document_b": pairs.document_b,
+        "duplicate": np.full(len(pairs), duplicate, np.uint8),
+    }
+    return pa.RecordBatch.from_arrays([pa.array(columns[name]) for name in schema.names], schema=schema)
+
+
+def lay_out_rows(
+    token_ids: np.ndarray, pairs: Pairs, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Write ``[CLS] A [SEP] B [SEP]`` (or ``[CLS] A [SEP]`` where B is empty) for each pair, one after the other.
+
+    Returns the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index in its row
+    of each B's first token (int64 [num_rows]; the row's length where there is no B).
+    """
+    has_b = pairs.b_length > 0
+    lengths = pairs.a_length + pairs.b_length + 2 + has_b
+    row_offsets = np.append(0, np.cumsum(lengths))
+    segment_b_start = pairs.a_length + 2
+    is_text = np.ones(row_offsets[-1], bool)
+    is_text[row_offsets[:-1]] = False
+    is_text[row_offsets[:-1] + segment_b_start - 1] = False
+    is_text[row_offsets[1:] - 1] = False
+    ids = np.full(row_offsets[-1], vocabulary.sep_id, token_ids.dtype)
+    ids[row_offsets[:-1]] = vocabulary.cls_id
+    starts = np.stack([pairs.a_start, pairs.b_start], axis=1).ravel()
+    stops = np.stack([pairs.a_stop, pairs.b_stop], axis=1).ravel()
+    ids[is_text] = _gather_ranges(token_ids, starts, stops)
+    return ids, row_offsets, segment_b_start
+
+
+def _gather_ranges(values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Return ``values[start:stop]`` of all ranges, one after the other."""
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    index = np.repeat(starts - (ends - lengths), lengths)
+    index += np.arange(len(index))
+    return values[index]
+
+
+def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values))
+
+
+def _counts(corpus: Corpus, pairs: Pairs) -> Counter[str]:
+    """Return the manifest's counters of one pass."""
+    return Counter(
+        rows=len(pairs),
+        not_next_rows=int(pairs.label.sum()),
+        tokens_in=len(corpus.token_ids),
+        tokens_used=int(pairs.a_length.sum() + pairs.b_length.sum()),
+        tokens_cut=pairs.tokens_cut,
+        forced_pairs=pairs.forced,
+        unexchanged_pairs=pairs.unexchanged,
+    )
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """Return the keyword arguments of `pyarrow.parquet.ParquetWriter` that make instances small and quick to write.
+
+    Token ids are close to random: splitting their bytes lets zstd squeeze the high ones; positions ascend, so that
+    their differences fit a few bits. Dictionaries would only cost time.
+    """
+    encodings = {
+        "input_ids.list.element": "BYTE_STREAM_SPLIT",
+        "masked_lm_ids.list.element": "BYTE_STREAM_SPLIT",
+        "masked_lm_positions.list.element": "DELTA_BINARY_PACKED",
+        **{field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)},
+    }
+    return {
+        "column_encoding": encodings,
+        "use_dictionary": False,
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "write_statistics": ["duplicate"],
+        "store_schema": True,
+    }

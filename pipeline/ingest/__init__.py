@@ -1,0 +1,1 @@
+"""Stage 1: sources to documents, deduplicated, shuffled, split and sharded."""

@@ -1,0 +1,259 @@
+"""Near-duplicates: of the documents with nearly one text (see `minhash`), the one with the lowest hash stays.
+
+1. `scatter` cuts the signature of each document into bands and leaves a row for each, by the band's hash; and beside
+   them a *sketch* of the document, the signature in short (and a sample of 5-grams where it is long).
+2. A unit of *candidates* reads a range of the bands' hashes: texts that meet there may be alike.
+3. The one unit of *clusters* estimates the similarity of each such pair, puts together what reaches the threshold
+   (two texts may be in one cluster through a third), and keeps of each cluster the document with the lowest hash.
+   Among the long texts that stay it looks for those that hold another (`containment`), which are only told of.
+
+A pair of just the threshold's similarity becomes a candidate with a probability of at least 95 %, more alike ones
+almost surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
+
+Memory: the clusters are found in one process, which holds about 700 bytes for each document that has a candidate, 700
+MB for a million of them; other documents take nothing. A unit of candidates takes about 150 MB (as long as there are
+fewer than 50 million documents). Temporary files take about 300 bytes a document at a threshold of 0.8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..execution.directory import StageDirectory
+from ..execution.partitions import cut_evenly, range_of, read_scattered, write_scattered
+from ..execution.units import Unit
+from .containment import LONG_TEXT_CHARACTERS, find_contained, sample_shingles
+from .duplicates import NEAR
+from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, hash_shingles, shorten, sign
+
+BANDS_PER_UNIT = 2_000_000
+
+BANDS = pa.schema([pa.field(name, pa.uint64()) for name in ("band_hash", "text_hash")])
+PAIRS = pa.schema([pa.field(name, pa.uint64()) for name in ("one", "other")])
+SKETCHES = pa.schema(
+    [
+        pa.field("text_hash", pa.uint64()),
+        pa.field("hash", pa.uint64()),
+        pa.field("doc_id", pa.string()),
+        pa.field("signature", pa.binary(NUM_HASHES)),
+        pa.field("sample", pa.list_(pa.uint64())),
+    ]
+)
+
+
+class Sketch(NamedTuple):
+    """What is kept of a document's text to compare it with others."""
+
+    signature: np.ndarray
+    """MinHash signature, uint32."""
+    sample: np.ndarray | None
+    """Sampled hashes of 5-grams, uint64, of a long text."""
+
+
+def sketch_text(sentences: Sequence[str]) -> Sketch | None:
+    """Return the sketch of a document; None where there is no word in it."""
+    text = "\n".join(sentences)
+    shingles = hash_shingles(text)
+    if not len(shingles):
+        return None
+    return Sketch(sign(shingles), sample_shingles(shingles) if len(text) > LONG_TEXT_CHARACTERS else None)
+
+
+def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
+    """Return the `BANDS` and the `SKETCHES` of documents with their ``hash``, ``text_hash``, ``doc_id``, ``sketch``."""
+    rows = [row for row in rows if row["sketch"] is not None]
+    if not rows:
+        return BANDS.empty_table(), SKETCHES.empty_table()
+    signatures = np.stack([row["sketch"].signature for row in rows])
+    num_bands, length = choose_bands(share)
+    hashes, texts = (np.array([row[name] for row in rows], np.uint64) for name in ("hash", "text_hash"))
+    columns = [hash_bands(signatures, num_bands, length).ravel(), texts.repeat(num_bands)]
+    short = [signature.tobytes() for signature in shorten(signatures)]
+    samples = [row["sketch"].sample for row in rows]
+    ids = [row["doc_id"] for row in rows]
+    return pa.table(columns, schema=BANDS), pa.table([texts, hashes, ids, short, samples], schema=SKETCHES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """A unit of candidates: places of the bands' hash, and the files to read them from."""
+
+    name: str
+    places: range
+    num_places: int
+    bands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """The unit of clusters: the files of the candidates and of the sketches, and the similarity asked for."""
+
+    share: float
+    num_places: int
+    pairs: tuple[str, ...]
+    sketches: tuple[str, ...]
+
+
+def plan_candidates(scattered: Sequence[dict[str, Any]], share: float, num_places: int) -> list[Unit]:
+    """Return the units that find the pairs of texts that may be alike, from the records of the scattered documents."""
+    num_bands = choose_bands(share)[0] * sum(record["documents"] for record in scattered)
+    pieces = cut_evenly(num_places, min(num_bands // BANDS_PER_UNIT + 1, num_places))
+    bands = tuple(record["files"]["bands"] for record in scattered if record["documents"])
+    return [
+        Unit(
+            name=name,
+            cost=num_bands * len(places) // num_places,
+            payload=Pairing(name=name, places=places, num_places=num_places, bands=bands),
+        )
+        for index, places in enumerate(pieces)
+        for name in [f"bands-{index:05d}"]
+    ]
+
+
+def find_candidates(directory: StageDirectory, pairing: Pairing) -> dict[str, Any]:
+    """Write the pairs of texts that agree in a band of the unit's places; return the record."""
+    read = (read_scattered(directory.file(name), pairing.places, pairing.num_places) for name in pairing.bands)
+    table = pa.Table.from_batches((batch for batches in read for batch in batches), BANDS)
+    bands, texts = (table[name].to_numpy() for name in BANDS.names)
+    del table, read
+    pairs = pair_up(bands, texts)
+    name = f".work/pairs/{pairing.name}.arrow"
+    with write_scattered(directory, name, PAIRS, 1) as writer:
+        writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=PAIRS), np.zeros(len(pairs), np.int64))
+    return {"file": {"name": name}, "pairs": len(pairs)}
+
+
+def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return (pairs, 2) distinct texts that have a band in common, the lower one first.
+
+    Of texts that share a band, each is paired with the first and with the one before it, in the order of their hashes:
+    what hundreds of copies of one page have in common does not make pairs without end.
+    """
+    order = np.lexsort((texts, bands))
+    bands, texts = bands[order], texts[order]
+    begins = np.ones(len(bands), bool)
+    begins[1:] = bands[1:] != bands[:-1]
+    later = np.flatnonzero(~begins)
+    first = np.flatnonzero(begins)[np.cumsum(begins)[later] - 1]
+    pairs = [np.stack([texts[before], texts[later]], axis=1) for before in (first, later - 1)]
+    pairs = np.concatenate(pairs)
+    return _distinct(pairs[pairs[:, 0] != pairs[:, 1]])
+
+
+def _distinct(pairs: np.ndarray) -> np.ndarray:
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    differs = np.ones(len(pairs), bool)
+    differs[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+    return pairs[differs]
+
+
+def plan_clusters(
+    candidates: Sequence[dict[str, Any]], scattered: Sequence[dict[str, Any]], share: float, num_places: int
+) -> Unit:
+    """Return the one unit that finds which texts are near-duplicates, from the records of the phases before."""
+    clustering = Clustering(
+        share=share,
+        num_places=num_places,
+        pairs=tuple(record["file"]["name"] for record in candidates),
+        sketches=tuple(record["files"]["sketches"] for record in scattered if record["documents"]),
+    )
+    return Unit(name="clusters", cost=sum(record["pairs"] for record in candidates), payload=clustering)
+
+
+def find_clusters(directory: StageDirectory, clustering: Clustering) -> dict[str, Any]:
+    """Write the texts that go because another is nearly the same; return the record, with the books within books."""
+    pairs = _read_pairs(directory, clustering.pairs)
+    sketches = _read_sketches(directory, clustering.sketches, np.unique(pairs))
+    similar = _similar_pairs(pairs, sketches, clustering.share)
+    kept = find_first(sketches.num_rows, similar)
+    goes = np.flatnonzero(kept != np.arange(len(kept)))
+    texts = sketches["text_hash"].to_numpy()[goes]
+    near = pa.table([texts, sketches["doc_id"].take(pa.array(kept[goes]))], schema=NEAR)
+    name = ".work/near/near.arrow"
+    with write_scattered(directory, name, NEAR, clustering.num_places) as writer:
+        writer.write(near, range_of(texts, clustering.num_places))
+    return {"file": {"name": name}, "contained": _contained(directory, clustering, texts)}
+
+
+def _read_pairs(directory: StageDirectory, names: Sequence[str]) -> np.ndarray:
+    pairs = np.empty((0, 2), np.uint64)
+    for name in names:
+        for batch in read_scattered(directory.file(name), [0], 1):
+            pairs = _distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
+    return pairs
+
+
+def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.ndarray) -> pa.Table:
+    """Return the sketches of some texts, one each, of the document with the lowest hash, in that order."""
+    chosen = (
+        batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts))).drop_columns(["sample"])
+        for name in names
+        for batch in read_scattered(directory.file(name), [0], 1)
+    )
+    return _first_of_each_text(pa.Table.from_batches(chosen, SKETCHES.remove(SKETCHES.get_field_index("sample"))))
+
+
+def _first_of_each_text(sketches: pa.Table) -> pa.Table:
+    texts, hashes = sketches["text_hash"].to_numpy(), sketches["hash"].to_numpy()
+    order = np.lexsort((texts, hashes))
+    _, first = np.unique(texts[order], return_index=True)
+    return sketches.take(pa.array(order[np.sort(first)])).combine_chunks()
+
+
+def _similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.ndarray:
+    """Return, as row numbers of the sketches, the pairs of texts that are estimated to be as similar as `share`."""
+    texts = sketches["text_hash"].to_numpy()
+    order = np.argsort(texts)
+    rows = order[np.searchsorted(texts[order], pairs)]
+    signatures = _bytes_of(sketches["signature"]).reshape(-1, NUM_HASHES)
+    estimates = [estimate_similarity(*signatures[part.T]) for part in np.array_split(rows, len(rows) // 20_000 + 1)]
+    return rows[np.concatenate(estimates) >= share]
+
+
+def _bytes_of(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the bytes of a column of fixed width, without copying them."""
+    array = column.combine_chunks()
+    width = array.type.byte_width
+    values = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    return values[array.offset * width :][: len(array) * width]
+
+
+def find_first(number: int, pairs: np.ndarray) -> np.ndarray:
+    """Return for each of `number` nodes the first of those that `pairs` connect it with, by union-find."""
+    parents = list(range(number))
+
+    def root(node: int) -> int:
+        while parents[node] != node:
+            parents[node] = node = parents[parents[node]]
+        return node
+
+    for one, other in pairs.tolist():
+        low, high = sorted((root(one), root(other)))
+        parents[high] = low
+    return np.array([root(node) for node in range(number)], np.int64)
+
+
+def _contained(directory: StageDirectory, clustering: Clustering, gone: np.ndarray) -> list[dict[str, Any]]:
+    """Return the long documents that hold another, of those that stay, by falling share."""
+    read = (
+        batch.filter(pa.array(batch["sample"].is_valid().to_numpy(zero_copy_only=False)))
+        for name in clustering.sketches
+        for batch in read_scattered(directory.file(name), [0], 1)
+    )
+    sketches = pa.Table.from_batches((batch.drop_columns(["signature"]) for batch in read),
+                                     SKETCHES.remove(SKETCHES.get_field_index("signature")))  # fmt: skip
+    sketches = _first_of_each_text(sketches)
+    sketches = sketches.filter(pa.array(~np.isin(sketches["text_hash"].to_numpy(), gone)))
+    samples = [sample.values.to_numpy() for sample in sketches["sample"]]
+    ids = sketches["doc_id"]
+    found = find_contained(samples, clustering.share)
+    return sorted(
+        (
+            {"document": ids[container].as_py(), "contains": ids[contained].as_py(), "share": round(share, 2)}
+            for container, contained, share in found
+        ),
+        key=lambda row: (-row["share"], row["document"], row["contains"]),
+    )

@@ -1,0 +1,133 @@
+"""The first phase of ingest: a unit reads its input ranges, and writes their documents by hash.
+
+They are written part by part, whenever `PART_TEXT_BYTES` of text are held, so that memory is bounded by a part and by
+the longest document, however large a unit is. Beside the documents lie their keys (see `duplicates`) and, where
+near-duplicates are asked for, the bands of their signatures and their sketches (see `near_duplicates`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..config import IngestConfig
+from ..execution.counters import Tally
+from ..execution.directory import StageDirectory
+from ..execution.estimates import PART_TEXT_BYTES
+from ..execution.partitions import Layout, PartWriter, counts_to_text, range_of, write_scattered
+from ..schemas import DOCUMENTS
+from ..seeding import stable_hash
+from ..sources.formats import read_range
+from ..sources.records import InputRange, RawDocument
+from ..sources.sentences import split_sentences
+from ..sources.wikitext.repair import GAP
+from .duplicates import KEYS, hash_text
+from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
+
+HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
+SCATTERED = pa.schema([*HASHES, *DOCUMENTS])
+SCHEMAS = {"documents": SCATTERED, "keys": KEYS, "bands": BANDS, "sketches": SKETCHES}
+
+Row = dict[str, Any]
+"""A document in memory: what the schemas above have, and its ``language`` and ``sketch``."""
+
+
+def scatter_ranges(
+    directory: StageDirectory, payload: tuple[str, list[InputRange]], config: IngestConfig, layout: Layout
+) -> dict[str, Any]:
+    """Read, clean and split the documents of some ranges, and write them by hash; return the record."""
+    name, ranges = payload
+    tally = Tally()
+    languages: Counter[str] = Counter()
+    bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
+    places = _num_places(layout, config)
+    files = {kind: f".work/{kind}/{name}.arrow" for kind in places}
+    with ExitStack() as stack:
+        opened = (write_scattered(directory, files[kind], SCHEMAS[kind], places[kind]) for kind in places)
+        writers = dict(zip(places, map(stack.enter_context, opened), strict=True))
+        for rows in cut_parts(_read_rows(ranges, config, tally), PART_TEXT_BYTES):
+            _write(rows, writers, config, layout)
+            np.add.at(bucket_bytes, layout.bucket_of(*_hashes(rows)), [row["num_bytes"] for row in rows])
+            languages.update(row["language"] for row in rows)
+            del rows  # else two parts would be held, this one and the next
+    return {
+        "files": files,
+        "tally": tally.to_record(),
+        "languages": dict(languages),
+        "bucket_bytes": counts_to_text(bucket_bytes),
+        "documents": languages.total(),
+    }
+
+
+def _num_places(layout: Layout, config: IngestConfig) -> dict[str, int]:
+    """Return the kinds of files that a unit writes, and the number of places in each."""
+    places = {"documents": layout.num_places + 1, "keys": layout.num_places}
+    return places if config.near_duplicates is None else {**places, "bands": layout.num_band_places, "sketches": 1}
+
+
+def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, tally: Tally) -> Iterator[Row]:
+    for raw in (raw for part in ranges for raw in read_range(part, config, tally)):
+        language = raw.language if config.language == "auto" else config.language
+        if document := make_document(raw, language, config, tally):
+            yield make_row(document, language, config)
+
+
+def make_document(raw: RawDocument, language: str, config: IngestConfig, tally: Tally) -> dict[str, Any] | None:
+    """Return a row of `schemas.DOCUMENTS`; None (and a count) where the selection leaves the document out."""
+    found = split_sentences(raw.paragraphs, language)
+    sentences = [sentence for sentence in found if GAP not in sentence]
+    tally.count("sentences_with_gaps", len(found) - len(sentences))
+    num_characters = sum(map(len, sentences))
+    tally.count("documents_read")
+    if num_characters < config.min_characters or len(sentences) < config.min_sentences or not sentences:
+        tally.count("documents_too_short")
+        return None
+    return {"doc_id": f"{raw.source}:{raw.id}", "source": raw.source, "title": raw.title, "sentences": sentences}
+
+
+def make_row(document: dict[str, Any], language: str, config: IngestConfig) -> Row:
+    """Return a document with its hashes, and its sketch where near-duplicates are asked for."""
+    text = hash_text(document["sentences"])
+    return {
+        "hash": stable_hash(config.seed, "document", document["doc_id"]),
+        "validation_hash": stable_hash(config.seed, "validation", document["doc_id"]),
+        "text_hash": text.high,
+        "text_hash_low": text.low,
+        "num_bytes": text.num_bytes,
+        "language": language,
+        "sketch": None if config.near_duplicates is None else sketch_text(document["sentences"]),
+        **document,
+    }
+
+
+def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of at least `part_bytes` of text, the last of them with what is left."""
+    part: list[Row] = []
+    num_bytes = 0
+    for row in rows:
+        part.append(row)
+        num_bytes += row["num_bytes"]
+        if num_bytes >= part_bytes:
+            yield part
+            part, num_bytes = [], 0
+    if part:
+        yield part
+
+
+def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestConfig, layout: Layout) -> None:
+    """Write a part of each file of the unit."""
+    writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.place_of(*_hashes(rows)))
+    keys = pa.Table.from_pylist(rows, KEYS)
+    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_places))
+    if config.near_duplicates is not None:
+        bands, sketches = sketch_tables(rows, config.near_duplicates)
+        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_band_places))
+        writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
+
+
+def _hashes(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+    hashes = np.array([(row["hash"], row["validation_hash"]) for row in rows], np.uint64)
+    return hashes[:, 0], hashes[:, 1]

@@ -1,0 +1,39 @@
+"""Numbers and dates as each language writes them, for the templates that hold them as plain digits."""
+
+import re
+
+from .names import DATE_FORMATS, DIGIT_GROUPING, MONTHS
+
+_PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+
+
+def format_number(value: str, language: str) -> str:
+    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
+    if not _PLAIN_NUMBER.fullmatch(value):
+        return value
+    whole, point, fraction = value.partition(".")
+    separator = DIGIT_GROUPING.get(language)
+    if separator is None:
+        return value
+    decimal_point = "." if separator == "," else ","
+    return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
+
+
+def format_date(first: str, month: str, last: str, language: str, *, day_first: bool = False) -> str | None:
+    """Return the words of a date of which year and day stand first and last, in whichever order.
+
+    `day_first` is for English only. None where the month is no number of 1 to 12, or the language is not known.
+
+    >>> format_date("1900", "3", "5", "fr"), format_date("5", "3", "1900", "ja"), format_date("1900", "3", "", "en")
+    ('5 mars 1900', '1900年3月5日', 'March 1900')
+    """
+    language = "en" if language == "simple" else language
+    if language not in DATE_FORMATS or not (month.isdecimal() and 1 <= int(month) <= 12):
+        return None
+    year, day = (last, first) if len(last) > 2 else (first, last)
+    with_day, without_day = DATE_FORMATS[language]
+    name = MONTHS[language][int(month) - 1] if language in MONTHS else str(int(month))
+    if not day.isdecimal():
+        return without_day.format(year=year, month=name)
+    pattern = "{day} {month} {year}" if day_first and language == "en" else with_day
+    return pattern.format(year=year, month=name, day=int(day))

@@ -1,0 +1,351 @@
+"""Wikitext to paragraphs of plain text: text passages only, no lists, tables or headers.
+
+The markup is read in four passes, each linear in its length whatever it holds:
+
+1. tags: comments and whole elements (references, formulas, galleries, ...) are dropped, other tags stripped;
+2. structures: ``{{...}}``, ``[[...]]`` and ``{|...|}`` are matched by one scan with a stack, then rendered from the
+   outside in, so that what is dropped is never looked into;
+3. lines: lists, headings and what is left of tables go, emphasis and external links are rendered;
+4. repair: what a removal leaves behind ("Berlin (; born") is mended at the marks that the removals left.
+
+Regular expressions here have no unbounded part that could be tried again from another start.
+"""
+
+import html
+import re
+from collections.abc import Collection
+
+from .names import FILES_AND_CATEGORIES
+from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
+from .templates import can_render, mark_of_silent, render_template, template_name
+
+# MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
+_MAX_DEPTH = 40
+
+_MIN_CHARACTERS = 40
+"""A paragraph without the end of a sentence is text only if it is as long as this."""
+_SENTENCE_END = re.compile(r"[.!?…。！？।؟۔։።]")
+
+_SILENT_MARKS = (REMOVED, PRONUNCIATION)
+_MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
+
+# A text may not bring marks of its own, nor may an entity smuggle them in.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
+
+
+def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collection[str] = ()) -> list[str]:
+    """Return the prose of a page, one paragraph an item, in single-spaced plain text.
+
+    Never raises, and takes time linear in the length of `markup`.
+
+    Args:
+        markup: wikitext, after XML entities are resolved.
+        language: code of the wiki's language, for numbers and dates in templates.
+        namespaces: lower-cased names of the wiki's own file and category namespaces; those of many languages are known.
+
+    Returns:
+        Paragraphs; a `GAP` stands where a template or formula was that the sentence needs. Labels without a sentence,
+        as stand above lists, are left out.
+
+    >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
+    ['Ada (born London, 5 km away).']
+    """
+    text = _resolve_tags("\n" + _CONTROLS.sub("", markup))
+    text = _Structures(text, language, frozenset(namespaces)).render()
+    paragraphs = map(repair_paragraph, _render_lines(text).split(PARAGRAPH_BREAK))
+    return [paragraph for paragraph in paragraphs if _is_passage(paragraph)]
+
+
+def _is_passage(paragraph: str) -> bool:
+    """Return whether a paragraph is more than a label: "Novels:", a cell of a table, a caption."""
+    if len(paragraph) < _MIN_CHARACTERS and not _SENTENCE_END.search(paragraph):
+        return False
+    return any(map(str.isalpha, paragraph))
+
+
+# --- 1. tags ---------------------------------------------------------------------------------------------------------
+
+_TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
+_DROPPED_ELEMENTS = {
+    **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
+    **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
+    **dict.fromkeys(("references", "gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), PARAGRAPH_BREAK),
+    **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK),
+    **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
+}
+_BREAKING_TAGS = {"p", "div", "center", "blockquote", "poem", "hr", "li", "dd", "dt", "tr", "td", "th"}
+_BREAKING_TAGS |= {f"h{level}" for level in range(1, 7)}
+_CLOSING_TAGS = {name: re.compile(rf"</(?i:{name})\s{{0,50}}+>") for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")}
+_SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
+_EXPONENT = re.compile(r"[-−+]?[0-9]+")
+_MAX_EXPONENT = 4
+_MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
+
+
+class _ClosingTags:
+    """Finds the next closing tag of each name; each part of the text is searched once for a name."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next: dict[str, re.Match[str] | None] = {}
+
+    def after(self, name: str, position: int) -> tuple[int, int] | None:
+        """Return start and end of the first closing tag of `name` at or after `position`."""
+        known = self._next.get(name)
+        if name not in self._next or (known is not None and known.start() < position):
+            known = self._next[name] = _CLOSING_TAGS[name].search(self._text, position)
+        return known.span() if known else None
+
+
+def _resolve_tags(text: str) -> str:
+    """Drop comments and whole elements, strip the other tags."""
+    if "<" not in text:
+        return text
+    out: list[str] = []
+    closing_tags = _ClosingTags(text)
+    position = 0
+    while match := _TAG.search(text, position):
+        start = match.start()
+        out.append(text[position:start])
+        name = match[2]
+        if name is None:
+            position = _comment_end(text, start)
+            continue
+        name = name.lower()
+        replacement, position = _tag(text, match, name, closing_tags)
+        # A footnote that directly follows its word leaves nothing to repair.
+        if replacement is not REMOVED or text[start - 1] in " \n(（":
+            out.append(replacement)
+    out.append(text[position:])
+    return "".join(out)
+
+
+def _comment_end(text: str, start: int) -> int:
+    end = text.find("-->", start)
+    if end < 0:
+        return len(text)
+    # A comment that has lines for itself goes with them, as in MediaWiki.
+    alone = text[start - 1] == "\n" and text[end + 3 : end + 4] == "\n"
+    return end + 4 if alone else end + 3
+
+
+def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
+    """Return what stands for the tag, and where to read on."""
+    end = match.end()
+    if name == "br":
+        return "\n", end
+    if name in _BREAKING_TAGS:
+        return PARAGRAPH_BREAK, end
+    opens = not match[1] and not match[3].endswith("/")
+    if not opens or name not in _CLOSING_TAGS:
+        return (REMOVED if name == "ref" else ""), end
+    closing = closing_tags.after(name, end)
+    if closing is None or (name == "ref" and text.find("<ref", end, closing[0]) >= 0):
+        return "", end
+    if name in _DROPPED_ELEMENTS:
+        return _DROPPED_ELEMENTS[name], closing[1]
+    if name == "nowiki":
+        content = text[end : closing[0]]
+        return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing[1]
+    exponent = text[end : min(closing[0], end + _MAX_EXPONENT)]
+    if closing[0] - end > _MAX_EXPONENT or not _EXPONENT.fullmatch(exponent):
+        return "", end
+    return exponent.translate(_SUPERSCRIPTS), closing[1]
+
+
+# --- 2. templates, links, tables -------------------------------------------------------------------------------------
+
+_STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
+_FILE_NAMES = re.compile(
+    r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)", re.IGNORECASE
+)
+_INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:")
+
+
+class _Structures:
+    """The templates, links and tables of one page.
+
+    `parts` alternates text (even indices) and tokens (odd ones); `closer` gives for each opening token that has one
+    the index of its closing token.
+    """
+
+    def __init__(self, text: str, language: str, namespaces: frozenset[str]) -> None:
+        self.language = language
+        self.dropped_namespaces = FILES_AND_CATEGORIES | namespaces
+        self.parts = _STRUCTURE.split(text)
+        self.closer = _match_structures(self.parts)
+
+    def render(self) -> str:
+        """Return the page with every structure rendered or dropped."""
+        return self._render(0, len(self.parts), 0)
+
+    def _render(self, first: int, stop: int, depth: int) -> str:
+        """Render parts[first:stop]; both ends are text."""
+        parts, closer = self.parts, self.closer
+        out = [parts[first]]
+        index = first + 1
+        while index < stop:
+            close = closer.get(index)
+            if close is None:
+                out.append(self._unmatched(index))
+                index += 2
+                continue
+            token = parts[index]
+            if token == "[[":
+                words = self._link(index, close, depth)
+            elif token == "{{":
+                words = self._template(index, close, depth)
+            else:
+                words = PARAGRAPH_BREAK
+            # As with footnotes: no mark where there is nothing to repair.
+            if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
+                out.append(words)
+            out.append(parts[close + 1])
+            index = close + 2
+        return "".join(out)
+
+    def _inside(self, index: int, close: int, depth: int) -> str:
+        if close == index + 2:
+            return self.parts[index + 1]
+        return self._render(index + 1, close, depth + 1)
+
+    def _template(self, index: int, close: int, depth: int) -> str:
+        name = template_name(self.parts[index + 1].partition("|")[0])
+        if mark := mark_of_silent(name, self.language):
+            return mark
+        if depth >= _MAX_DEPTH or not can_render(name, self.language):
+            return REMOVED if self._stands_alone(index, close) else MISSING
+        return render_template(self._inside(index, close, depth), self.language)
+
+    def _stands_alone(self, index: int, close: int) -> bool:
+        before, after = self.parts[index - 1], self.parts[close + 1]
+        return (before.endswith("\n") or (before == "" and index > 1)) and after.startswith("\n")
+
+    def _link(self, index: int, close: int, depth: int) -> str:
+        parts = self.parts
+        target, pipe, label = parts[index + 1].partition("|")
+        if self._is_dropped(target):
+            return REMOVED
+        if depth >= _MAX_DEPTH:
+            return MISSING
+        if close != index + 2:
+            target, pipe, label = self._inside(index, close, depth).partition("|")
+        if "." in target and _FILE_NAMES.search(target):
+            return REMOVED
+        if PARAGRAPH_BREAK in label:
+            # A link ends with its paragraph: these brackets belong to two different links.
+            return f"{target} {label}"
+        if pipe and (label := label.rpartition("|")[2]):
+            return label
+        if _INTERLANGUAGE.match(target):
+            return REMOVED
+        return target.lstrip(":#")
+
+    def _is_dropped(self, target: str) -> bool:
+        """Return whether a link leads to a file or a category."""
+        namespace, colon, _ = target.partition(":")
+        return bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
+
+    def _unmatched(self, index: int) -> str:
+        """Render a token without its counterpart, and the text after it, less the line of what it opened in vain."""
+        token, following = self.parts[index], self.parts[index + 1]
+        begins_line = self.parts[index - 1].endswith("\n")
+        if token.endswith("{|") or (begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))):
+            following = following[following.find("\n") :] if "\n" in following else ""
+        return "\n" + following if token.startswith("\n") else following
+
+
+def _match_structures(parts: list[str]) -> dict[int, int]:
+    """Return the index of the closing token for each opening token that has one."""
+    closer: dict[int, int] = {}
+    stack: list[int] = []
+    open_templates = open_tables = 0
+    for index in range(1, len(parts), 2):
+        token = parts[index]
+        if token == "[[":
+            stack.append(index)
+        elif token == "{{":
+            stack.append(index)
+            open_templates += 1
+        elif token == "]]":
+            if stack and parts[stack[-1]] == "[[":
+                closer[stack.pop()] = index
+        elif token == "}}":
+            while open_templates:
+                opening = stack.pop()
+                if parts[opening] == "{{":
+                    open_templates -= 1
+                    closer[opening] = index
+                    break
+                open_tables -= parts[opening] != "[["
+        elif token.endswith("{|"):
+            stack.append(index)
+            open_tables += 1
+        else:
+            while open_tables:
+                opening = stack.pop()
+                if parts[opening] not in ("[[", "{{"):
+                    open_tables -= 1
+                    closer[opening] = index
+                    break
+                open_templates -= parts[opening] == "{{"
+    return closer
+
+
+# --- 3. lines and inline markup --------------------------------------------------------------------------------------
+
+# Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of broken tables.
+_DROPPED_LINE = re.compile(r"\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z))")
+_EXTERNAL_LINK = re.compile(
+    r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
+)
+# What may be an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
+_ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
+_BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
+_LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
+_VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
+_MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
+
+
+def _render_lines(text: str) -> str:
+    """Drop the lines that are no prose, and render what is marked up inside lines."""
+    text = _DROPPED_LINE.sub(PARAGRAPH_BREAK, text)
+    if "[" in text:
+        text = _EXTERNAL_LINK.sub(lambda match: match[1].strip() or REMOVED, text)
+    if "''" in text:
+        text = _without_emphasis(text)
+    if "__" in text:
+        text = _BEHAVIOUR_SWITCH.sub("", text)
+    if "-{" in text:
+        text = _LANGUAGE_VARIANT.sub(_variant, text)
+    if "&" in text:
+        text = _MARKS_APART.sub(_unescape, text)
+    return text
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return _CONTROLS.sub("", html.unescape(match[0])) if "&" in match[0] else match[0]
+
+
+def _without_emphasis(text: str) -> str:
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if line.count("'''") % 2 and _has_elision(line):
+            elision = next((found for pattern in _ELISIONS if (found := pattern.search(line))), None)
+            if elision:
+                lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
+    return "\n".join(lines).replace("'''''", "").replace("'''", "").replace("''", "")
+
+
+def _has_elision(line: str) -> bool:
+    """Return whether both bold and italics are unbalanced, MediaWiki's sign that a bold mark is none."""
+    num_both = line.count("'''''")
+    rest = line.replace("'''''", "")
+    num_bold = rest.count("'''")
+    num_italic = rest.replace("'''", "").count("''")
+    return (num_bold + num_both) % 2 == (num_italic + num_both) % 2 == 1
+
+
+def _variant(match: re.Match[str]) -> str:
+    first = _VARIANT_TEXT.search(match[1])
+    return first[1].strip() if first else match[1]

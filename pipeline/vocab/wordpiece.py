@@ -1,0 +1,263 @@
+"""Learn a WordPiece vocabulary from word counts: the same on every run and machine.
+
+The vocabulary that the ``tokenizers`` library learns: byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) by
+highest count, where a piece that continues a word starts with "##". Its ties are broken by hash order, so that two runs
+differ; here a fixed order breaks them: of pairs with equal counts, that whose pieces have been known for longer.
+
+All words lie one after the other in flat arrays, one position a character: the piece that begins there, and where the
+next and the previous pieces of the word begin. A pair of pieces is known by the positions of its left piece. What a
+merge takes away from other pairs is not recorded: an occurrence, once gone, never returns, so a pair's count is an
+upper bound until the pair comes to the top of the heap, and only then is it counted anew. The work in a merge is thus
+a few NumPy calls over the positions of one pair.
+"""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import UserError
+from .tokenize import MAX_WORD_CHARACTERS
+
+MAX_WORDS = 1_000_000
+"""Merges are learned from this many words at most, the most frequent; it bounds the time and the memory (2 GB)."""
+
+MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
+"""The characters kept by default: at least so many, and so large a share of the text (as SentencePiece has it)."""
+
+_GONE = -1
+_JUST_MERGED = -2
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceReport:
+    """What `learn_wordpiece` learned from, and what it left out."""
+
+    num_words: int
+    """Distinct words that were given."""
+    num_words_long: int
+    """Of these, left out for having more than `MAX_WORD_CHARACTERS` characters, which BERT makes [UNK]."""
+    num_words_rare: int
+    """Of these, left out for being rarer than the `MAX_WORDS` most frequent."""
+    num_words_alphabet: int
+    """Of these, left out for a character that is not in the alphabet."""
+    alphabet_left_out: str
+    """The characters that are not in the alphabet, most frequent first."""
+    num_alphabet: int
+    """Pieces of a single character in the vocabulary, "##" or not."""
+    num_merges: int
+    """Pieces learned."""
+    num_missing: int
+    """By how many tokens the vocabulary falls short of the size asked, for want of pairs of `min_frequency`."""
+
+
+def special_tokens(num_unused: int) -> list[str]:
+    """Return the tokens that stand before all others, in BERT's layout."""
+    return ["[PAD]", *(f"[unused{i}]" for i in range(num_unused)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def learn_wordpiece(
+    words: pa.Array | pa.ChunkedArray,
+    counts: np.ndarray,
+    *,
+    size: int,
+    min_frequency: int = 2,
+    limit_alphabet: int | None = None,
+    num_unused: int = 0,
+) -> tuple[list[str], WordPieceReport]:
+    """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left out.
+
+    `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64 [num_words]. No pair
+    that occurs fewer than `min_frequency` times is merged; where that ends the merges early, the vocabulary is smaller
+    than `size`. By default the alphabet holds `MIN_ALPHABET` characters, or more where they make up less than
+    `ALPHABET_COVERAGE` of the text, as in Korean or Chinese. The order of the tokens is: `special_tokens`, single
+    characters by code point, then those with "##", then the merges as they were made. Raises `UserError` if `size` does
+    not even hold the alphabet.
+    """
+    specials = special_tokens(num_unused)
+    kept, kept_counts, num_long = _select_words(words, counts)
+    spelled = _spell(kept, kept_counts, limit_alphabet, size // 4)
+    num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
+    if room < 0:
+        raise UserError(
+            f"--size is {size}, but special tokens and alphabet alone are {size - room}: raise --size, or lower "
+            f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
+        )
+    merger = _Merger(spelled, min_frequency)
+    while len(merger.pieces) < num_alphabet + room and merger.merge_next():
+        pass
+    num_merges = len(merger.pieces) - num_alphabet
+    report = WordPieceReport(
+        num_words=len(words),
+        num_words_long=num_long,
+        num_words_rare=len(words) - num_long - len(kept),
+        num_words_alphabet=spelled.num_words_left_out,
+        alphabet_left_out=spelled.alphabet_left_out,
+        num_alphabet=num_alphabet,
+        num_merges=num_merges,
+        num_missing=room - num_merges,
+    )
+    return specials + [piece.token for piece in merger.pieces], report
+
+
+class _Piece(NamedTuple):
+    text: str
+    continues: bool
+
+    @property
+    def token(self) -> str:
+        return "##" + self.text if self.continues else self.text
+
+
+class _Spelled(NamedTuple):
+    """The words as pieces of one character, each an index into `pieces`."""
+
+    pieces: list[_Piece]
+    symbols: np.ndarray  # int32 [num_characters]
+    starts_word: np.ndarray  # bool [num_characters]
+    weights: np.ndarray  # int64 [num_characters], the count of the word
+    alphabet_left_out: str
+    num_words_left_out: int
+
+
+def _select_words(words: pa.Array | pa.ChunkedArray, counts: np.ndarray) -> tuple[pa.Array, np.ndarray, int]:
+    """Return the words to learn from, their counts, and how many were left out for their length."""
+    fits = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_long = len(words) - int(np.count_nonzero(fits))
+    if len(words) - num_long > MAX_WORDS:
+        # Before all is copied and sorted, leave out what is surely too rare.
+        fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
+    fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
+    if fitting.num_rows > MAX_WORDS:
+        fitting = fitting.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, MAX_WORDS)
+    return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
+
+
+def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
+
+
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
+    """Choose the alphabet, the most frequent characters, and spell all words that need no other.
+
+    Where `limit_alphabet` is None, `most` limits what the coverage asks for.
+    """
+    codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
+    word_of = np.repeat(np.arange(len(words)), _num_characters(words))
+    char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
+    by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[: np.count_nonzero(char_counts)]
+    if limit_alphabet is None:
+        covered = np.cumsum(char_counts[by_count])
+        limit_alphabet = int(np.searchsorted(covered, ALPHABET_COVERAGE * char_counts.sum())) + 1
+        limit_alphabet = max(MIN_ALPHABET, min(limit_alphabet, most))
+    alphabet, left_out = np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
+
+    spellable = np.ones(len(words), bool)
+    spellable[word_of[np.isin(codes, left_out)]] = False
+    codes, word_of = codes[spellable[word_of]], word_of[spellable[word_of]]
+    starts_word = np.diff(word_of, prepend=-1) != 0
+    continuing = np.unique(codes[~starts_word])
+    return _Spelled(
+        pieces=[_Piece(chr(code), False) for code in alphabet] + [_Piece(chr(code), True) for code in continuing],
+        symbols=np.where(
+            starts_word, np.searchsorted(alphabet, codes), len(alphabet) + np.searchsorted(continuing, codes)
+        ).astype(np.int32),
+        starts_word=starts_word,
+        weights=counts[word_of],
+        alphabet_left_out="".join(map(chr, left_out)),
+        num_words_left_out=len(words) - int(np.count_nonzero(spellable)),
+    )
+
+
+class _Merger:
+    """The words as linked pieces, the pairs of neighbours in them, and a heap of the pairs by count."""
+
+    def __init__(self, spelled: _Spelled, min_frequency: int) -> None:
+        self.pieces = list(spelled.pieces)
+        self._min_frequency = min_frequency
+        self._weights = spelled.weights
+        # One place more than characters stands for "no neighbour", so that no look-up needs a special case.
+        self._end = end = len(spelled.symbols)
+        self._symbols = np.append(spelled.symbols, np.int32(_GONE))
+        places = np.arange(end + 1, dtype=np.int32)
+        starts_word = np.append(spelled.starts_word, True)
+        self._previous = np.where(starts_word, end, places - 1).astype(np.int32)
+        self._next = np.append(np.where(starts_word[1:], end, places[1:]).astype(np.int32), np.int32(end))
+        self._positions: dict[tuple[int, int], np.ndarray] = {}
+        self._heap: list[tuple[int, int, int]] = []  # (-upper bound of the count, left, right)
+        self._add_pairs(np.flatnonzero(self._next[:end] != end).astype(np.int32))
+
+    def merge_next(self) -> bool:
+        """Merge the most frequent pair everywhere; return False if none is left of the minimum frequency."""
+        while self._heap:
+            bound, left, right = heappop(self._heap)
+            positions = self._remaining(left, right)
+            if self._count(positions) == -bound:
+                del self._positions[left, right]
+                self._merge(left, right, positions)
+                return True
+            self._push(left, right, positions)
+        return False
+
+    def _remaining(self, left: int, right: int) -> np.ndarray:
+        """Return where the pair still stands, without overlaps, and forget where it does not."""
+        positions = self._positions[left, right]
+        there = (self._symbols[positions] == left) & (self._symbols[self._next[positions]] == right)
+        positions = self._positions[left, right] = positions[there]
+        return self._without_overlaps(positions) if left == right else positions
+
+    def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
+        """Of a piece that repeats, as in "aaa", keep every second pair from the left."""
+        positions = np.sort(positions)
+        places = np.arange(len(positions))
+        overlaps = np.append(False, self._next[positions[:-1]] == positions[1:])
+        run_starts = np.maximum.accumulate(np.where(overlaps, 0, places))
+        return positions[(places - run_starts) % 2 == 0]
+
+    def _count(self, positions: np.ndarray) -> int:
+        return int(self._weights[positions].sum())
+
+    def _push(self, left: int, right: int, positions: np.ndarray) -> None:
+        count = self._count(positions)
+        if count >= self._min_frequency:
+            heappush(self._heap, (-count, left, right))
+        else:
+            del self._positions[left, right]
+
+    def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
+        """Join the pair at `positions`, and add the pairs that the joined piece makes with its neighbours."""
+        second = self._next[positions]
+        after = self._next[second]
+        self._symbols[second] = _GONE
+        self._symbols[positions] = _JUST_MERGED
+        self._next[positions] = after
+        self._previous[after] = positions
+        before = self._previous[positions]
+        # Where two joined pieces meet, their pair is found from the left one, and must not be counted twice.
+        before = before[(before != self._end) & (self._symbols[before] != _JUST_MERGED)]
+        # Always a new piece: within its bounds the merges before were those of the text alone, so that no other two
+        # pieces ever spell the same.
+        self._symbols[positions] = len(self.pieces)
+        self.pieces.append(_Piece(self.pieces[left].text + self.pieces[right].text, self.pieces[left].continues))
+        self._add_pairs(np.concatenate([before, positions[after != self._end]]))
+
+    def _add_pairs(self, positions: np.ndarray) -> None:
+        """Group newly made pairs by their two pieces; leave out those below the minimum frequency."""
+        if not len(positions):
+            return
+        keys = self._symbols[positions].astype(np.int64) << 32 | self._symbols[self._next[positions]]
+        order = np.argsort(keys)
+        keys, positions = keys[order], positions[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        counts = np.add.reduceat(self._weights[positions], starts)
+        stops = np.append(starts[1:], len(keys))
+        frequent = counts >= self._min_frequency
+        starts, stops, counts = starts[frequent], stops[frequent], counts[frequent]
+        lefts, rights = keys[starts] >> 32, keys[starts] & 0xFFFFFFFF
+        rows = (column.tolist() for column in (lefts, rights, starts, stops, counts))
+        for left, right, start, stop, count in zip(*rows, strict=True):
+            self._positions[left, right] = positions[start:stop]
+            heappush(self._heap, (-count, left, right))

@@ -1,0 +1,283 @@
+"""Hidden states to Parquet: parity with transformers, windows, parts and resume, formats, and mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+from checkpoint_fixture import make_checkpoint
+from click.testing import CliRunner
+from clozeworks.cli.features import features as command
+from clozeworks.model.features import features as module
+from clozeworks.model.features.config import FeaturesConfig
+from clozeworks.model.features.features import extract_features
+from clozeworks.model.features.vectors import resolve_layers
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources import hub
+from hub_server import served
+
+TEXTS = ["the films was very-good", "", "b", "bad dull . ! unknownword", "a book is not [SEP] good"] * 3
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint", num_hidden_layers=3)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS))
+    return path
+
+
+def extract(checkpoint: Path, data: Path, output: Path, **options: Any) -> pa.Table:
+    config = FeaturesConfig(**{"device": "cpu", **options})
+    counts = extract_features(checkpoint, data, output, config)
+    table = pq.read_table(output)
+    assert counts["vectors"] == table.num_rows
+    return table
+
+
+def vectors(table: pa.Table, column: str) -> np.ndarray:
+    chunks = table[column].combine_chunks()
+    return chunks.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
+
+
+def their_states(checkpoint: Path, text: str) -> np.ndarray:
+    """Return the hidden states (layers, tokens with [CLS] and [SEP], size) by transformers."""
+    model = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
+    ids = TextTokenizer(checkpoint).row(TextTokenizer(checkpoint).tokens_of([text])[0], None, 64)[0]
+    with torch.inference_mode():
+        states = model(torch.from_numpy(ids).long()[None], output_hidden_states=True).hidden_states
+    return torch.cat(list(states)).numpy()
+
+
+def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(checkpoint, texts, tmp_path):
+    expected = [their_states(checkpoint, text) for text in TEXTS[:5]] * 3
+    tokens = extract(checkpoint, texts, tmp_path / "tokens.parquet", layers=(0, -1, 2))
+    words = extract(checkpoint, texts, tmp_path / "words.parquet", layers=(0, -1, 2), per="word")
+    whole = extract(checkpoint, texts, tmp_path / "texts.parquet", layers=(0, -1, 2), per="text")
+    assert tokens.column_names == ["text", "index", "token", "layer_0", "layer_3", "layer_2"]
+    assert words.column_names[2] == "word"
+    assert whole.column_names == ["text", "layer_0", "layer_3", "layer_2"]
+    for layer in (0, 2, 3):
+        inner = np.concatenate([states[layer, 1:-1] for states in expected])
+        np.testing.assert_allclose(vectors(tokens, f"layer_{layer}"), inner, rtol=0, atol=1e-5)
+        means = np.stack([states[layer].mean(0) for states in expected])
+        np.testing.assert_allclose(vectors(whole, f"layer_{layer}"), means, rtol=0, atol=1e-5)
+    # "films" and "very-good" have several tokens.
+    rows = words.slice(0, words["text"].to_pylist().count(0))
+    assert rows["word"].to_pylist() == ["the", "films", "was", "very-good"]
+    np.testing.assert_allclose(vectors(rows, "layer_3"), expected[0][3, [1, 2, 4, 5]], rtol=0, atol=1e-5)
+
+
+def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path):
+    tokenizer = TextTokenizer(checkpoint)
+    tokens = extract(checkpoint, texts, tmp_path / "tokens.parquet")
+    ids = [tokenizer.tokens_of([text])[0] for text in TEXTS]
+    assert tokens["text"].to_pylist() == [number for number, row in enumerate(ids) for _ in row]
+    assert tokens["index"].to_pylist() == [index for row in ids for index in range(len(row))]
+    assert tokens["token"].to_pylist() == [tokenizer.token(token) for row in ids for token in row]
+    whole = extract(checkpoint, texts, tmp_path / "texts.parquet", per="text")
+    assert whole["text"].to_pylist() == list(range(15))
+
+
+def test_layers_are_concatenated_added_up_or_halved(checkpoint, texts, tmp_path):
+    apart = extract(checkpoint, texts, tmp_path / "a.parquet", layers=(-1, -2))
+    both = [vectors(apart, "layer_3"), vectors(apart, "layer_2")]
+    joined = extract(checkpoint, texts, tmp_path / "b.parquet", layers=(-1, -2), combine="concat")
+    np.testing.assert_array_equal(vectors(joined, "vector"), np.concatenate(both, 1))
+    added = extract(checkpoint, texts, tmp_path / "c.parquet", layers=(-1, -2), combine="sum")
+    np.testing.assert_allclose(vectors(added, "vector"), both[0] + both[1], rtol=0, atol=1e-6)
+    half = extract(checkpoint, texts, tmp_path / "d.parquet", layers=(-1,), dtype="float16")
+    assert half.schema.field("layer_3").type.value_type == pa.float16()
+    np.testing.assert_array_equal(vectors(half, "layer_3"), both[0].astype(np.float16))
+
+
+def test_long_texts_are_read_in_windows_and_none_of_it_is_lost(checkpoint, tmp_path):
+    path = tmp_path / "long.txt"
+    path.write_text(" ".join(["the film was very dull"] * 10) + "\n")
+    tokens = extract(checkpoint, path, tmp_path / "a.parquet", max_length=22)
+    assert tokens["token"].to_pylist() == ["the", "film", "was", "very", "dull"] * 10
+    tokenizer = TextTokenizer(checkpoint)
+    words = ["the", "film", "was", "very", "dull"] * 10
+    # Windows of 20 tokens begin at 0, 10, 20 and 30; token 17 has most context in the second.
+    model = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
+    ids = tokenizer.row(tokenizer.tokens_of([" ".join(words[10:30])])[0], None, 22)[0]
+    with torch.inference_mode():
+        states = model(torch.from_numpy(ids).long()[None]).last_hidden_state[0]
+    np.testing.assert_allclose(vectors(tokens, "layer_3")[17], states[8].numpy(), rtol=0, atol=1e-5)
+    whole = extract(checkpoint, path, tmp_path / "b.parquet", max_length=22, per="text")
+    assert whole.num_rows == 1
+    assert np.isfinite(vectors(whole, "layer_3")).all()
+
+
+def test_tables_and_columns_are_read(checkpoint, tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text('id,sentence,note\n1,"the film\nwas",x\n2,bad,y\n')
+    assert extract(checkpoint, table, tmp_path / "a.parquet", per="word")["word"].to_pylist() == [
+        "the", "film", "was", "bad",
+    ]  # fmt: skip
+    noted = extract(checkpoint, table, tmp_path / "b.parquet", per="word", text="note")
+    assert noted["word"].to_pylist() == ["x", "y"]
+    # A sentence of columns has its document around it, a line of text has not.
+    document = "-DOCSTART- O\n\nthe O\nfilm O\n\n{} O\n"
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.txt").write_text(document.format(name))
+    first, second = (
+        extract(checkpoint, tmp_path / f"{name}.txt", tmp_path / f"{name}.txt.parquet", per="word", format="columns")
+        for name in ("b", "c")
+    )
+    assert first["word"].to_pylist() == ["the", "film", "b"]
+    assert first["text"].to_pylist() == [0, 0, 1]
+    assert abs(vectors(first, "layer_3")[0] - vectors(second, "layer_3")[0]).max() > 1e-3
+
+
+def write_parquet(path: Path, rows: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"sentence": rows, "label": [0] * len(rows)}), path)
+
+
+def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(module, "PART_CHARACTERS", 60)
+    hub.open_set.cache_clear()
+    for split, texts in (("train", ["bad"]), ("validation", TEXTS)):
+        write_parquet(tmp_path / "set" / f"{split}-00000-of-00001.parquet", texts)
+    file = tmp_path / "set" / "validation-00000-of-00001.parquet"
+    expected = extract(checkpoint, file, tmp_path / "file.parquet", per="word")
+    name, output = Path(f"hf:{tmp_path / 'set'}:validation"), tmp_path / "set.parquet"
+    assert extract(checkpoint, name, output, per="word").equals(expected)
+    assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")["token"].to_pylist() == ["bad"]
+    with pytest.raises(UserError, match=r"has no split .validations.; there is validation"):
+        extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
+    with pytest.raises(UserError, match=r"validation, row 1: there is no column text, only sentence, label"):
+        extract(checkpoint, name, tmp_path / "c.parquet", text="text")
+    with pytest.raises(UserError, match=r"--format is columns, but hf:.* is a table; leave it out"):
+        extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
+    write_parquet(file, TEXTS[:3])
+    hub.open_set.cache_clear()
+    with pytest.raises(UserError, match=r"set\.parquet was made with data .* \(now "):
+        extract(checkpoint, name, output, per="word")
+
+
+def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
+    for number in (0, 1):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS[5 * number : 5 * number + 5])
+        path = tmp_path / "hub" / "owner" / "texts" / f"test-0000{number}-of-00002.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(lines)
+    home = tmp_path / "home"
+    command = [sys.executable, "-m", "clozeworks.cli.main", "features", str(checkpoint), "hf:owner/texts:test"]
+    with served(tmp_path / "hub") as endpoint:
+        environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+        ended = subprocess.run(
+            [*command, "--output", "a.parquet", "--per", "text"],
+            env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:10]))
+    expected = extract(checkpoint, tmp_path / "texts.txt", tmp_path / "b.parquet", per="text")
+    assert pq.read_table(tmp_path / "a.parquet").equals(expected)
+    # Streamed: no copy of the files is left.
+    assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
+
+
+def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART_CHARACTERS", 60)
+    config = FeaturesConfig(device="cpu", per="word", layers=(-1, -2))
+    live: list[dict[str, Any]] = []
+    whole = extract_features(checkpoint, texts, tmp_path / "whole.parquet", config, live.append)
+    assert live[-1]["step"] == live[-1]["steps"] == whole["texts"] == 15
+    assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups > 2
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.parquet"]
+    resumed, steps = tmp_path / "resumed.parquet", []
+
+    def killed(numbers: dict[str, Any]) -> None:
+        steps.append(numbers["step"])
+        if numbers["step"] >= 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(checkpoint, texts, resumed, config, killed)
+    assert not resumed.exists()
+    with pytest.raises(UserError, match=r"holds a run with layers \[-1, -2\] \(now \[-1\]\)"):
+        extract_features(checkpoint, texts, resumed, FeaturesConfig(device="cpu", per="word"))
+    live.clear()
+    assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
+    assert live[0]["step"] > 4
+    assert resumed.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    live.clear()
+    assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
+    assert not live
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
+
+
+def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
+    output = tmp_path / "a.parquet"
+    extract(checkpoint, texts, output)
+    stored = json.loads((pq.read_schema(output).metadata or {})[b"clozeworks"])
+    assert stored["layers"] == [-1]
+    with pytest.raises(UserError, match=r"was made with per token \(now text\); give another --output"):
+        extract(checkpoint, texts, output, per="text")
+    extract_features(checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True)
+    assert pq.read_metadata(output).num_rows == 15
+    output.write_text("precious")
+    with pytest.raises(UserError, match=r"was made with data None"):
+        extract(checkpoint, texts, output)
+    with pytest.raises(UserError, match="--output is DATA itself"):
+        extract(checkpoint, texts, texts)
+
+
+def test_mistakes_are_named(checkpoint, texts, tmp_path):
+    output = tmp_path / "a.parquet"
+    with pytest.raises(UserError, match=r"--layers names 4, but the model has layers 0 \(the embeddings\) to 3"):
+        extract(checkpoint, texts, output, layers=(4,))
+    with pytest.raises(UserError, match="twice"):
+        resolve_layers([3, -1], 3)
+    with pytest.raises(UserError, match="must be different numbers"):
+        FeaturesConfig(layers=(1, 1))
+    with pytest.raises(UserError, match="--max-length is 65, but the model"):
+        extract(checkpoint, texts, output, max_length=65)
+    with pytest.raises(UserError, match="--text is for tables"):
+        extract(checkpoint, texts, output, text="a")
+    with pytest.raises(UserError, match="There is no file"):
+        extract(checkpoint, tmp_path / "none.txt", output)
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(UserError, match="holds no texts"):
+        extract(checkpoint, tmp_path / "empty.txt", output)
+    assert not list(tmp_path.glob("a.parquet*"))
+
+
+def test_memory_is_bounded_by_parts(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART_BYTES", 100 * 4 * 32)
+    path = tmp_path / "many.txt"
+    path.write_text("the film was\n" * 40)
+    extract(checkpoint, path, tmp_path / "a.parquet")
+    groups = pq.read_metadata(tmp_path / "a.parquet")
+    sizes = [groups.row_group(index).num_rows for index in range(groups.num_row_groups)]
+    # A part is closed at 100 characters, of which a line has 13.
+    assert sizes == [8 * 3] * 5
+
+
+def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
+    arguments = [str(checkpoint), str(texts), "--output", str(tmp_path / "a.parquet"), "--layers", "-1,-2"]
+    ended = CliRunner().invoke(command, [*arguments, "--combine", "concat", "--per", "word"])
+    assert ended.exit_code == 0, ended.output
+    assert pq.read_schema(tmp_path / "a.parquet").field("vector").type.list_size == 64
+
+
+def test_features_load_no_beam():
+    script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "set()"

@@ -1,0 +1,113 @@
+"""Nothing is cut in silence: how many examples did not fit is said, a line a file, with the option to raise."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from checkpoint_fixture import make_checkpoint
+from clozeworks.cli.main import main
+from clozeworks.model.finetuning import predict as predictor
+from clozeworks.model.tasks.choice import Choice, Choices
+from clozeworks.model.tasks.conll import split_words
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.ner import EntityRecognition
+from clozeworks.model.tasks.notices import say
+from clozeworks.model.tasks.sentence_rows import Example
+from clozeworks.model.tasks.squad import Squad
+from clozeworks.model.tasks.task import num_cut
+from clozeworks.model.tokenizer import TextTokenizer
+
+MORE = "fine-tune with a higher one to keep more."
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(checkpoint) -> TextTokenizer:
+    return TextTokenizer(checkpoint)
+
+
+def words(num: int) -> str:
+    return " ".join(["film"] * num)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_rows_know_how_many_tokens_had_no_room(tokenizer):
+    tokens = list(range(8))
+    assert [tokenizer.row(tokens, None, size)[2] for size in (11, 10, 9, 4)] == [0, 0, 1, 6]
+    assert [tokenizer.row(tokens, tokens, size)[2] for size in (20, 19, 18, 5)] == [0, 0, 1, 14]
+    assert tokenizer.row([], None, 2)[2] == 0
+
+
+def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
+    texts = (words(8), words(9), "film")
+    single = [GLUE["sst2"].text_line(text, "") for text in texts]
+    assert num_cut(GLUE["sst2"].encode(single, tokenizer)) == 0
+    pairs = [GLUE["mrpc"].text_line(f"{words(num)}\tgood", "") for num in (124, 125, 200)]
+    assert num_cut(GLUE["mrpc"].encode(pairs, tokenizer)) == 2
+    choice = Choice(num_choices=2, max_length=8)
+    examples = [Choices("film", (words(4), words(4)), None), Choices("film", ("good", words(5)), None)]
+    assert num_cut(choice.encode(examples, tokenizer)) == 1
+    assert num_cut(choice.encode([examples[1], examples[1]], tokenizer)) == 2
+
+
+def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokenizer):
+    task = Squad(version="1.1", max_length=16, stride=4, max_question_length=5)
+    questions = [task.text_line(f"{words(num)}\t{words(100)}", "") for num in (5, 6, 12)]
+    features = task.encode(questions, tokenizer)
+    assert len(features) > 20
+    assert num_cut(features) == 2
+    assert task.cut_line("2 of 3") == (
+        "2 of 3 questions cut at --max-question-length 5; fine-tune with a higher one to keep more."
+    )
+    sentence = Example([split_words(words(100))], 0)
+    assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
+
+
+@pytest.mark.parametrize("rank, said", [(None, "so\n"), ("0", "so\n"), ("1", "")])
+def test_of_several_processes_the_first_alone_speaks(rank, said, monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    if rank:
+        monkeypatch.setenv("RANK", rank)
+    say("so")
+    assert capsys.readouterr().err == said
+
+
+def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, capsys, monkeypatch):
+    data = tmp_path / "data"
+    for name, lengths in (("train", (3, 7, 8, 20)), ("dev", (6, 6)), ("test", (9, 9, 1))):
+        write(data / f"{name}.csv", "text,label", *(f"{words(num)},{i % 2}" for i, num in enumerate(lengths)))
+    run = str(tmp_path / "run")
+    options = ["--max-length", "8", "--epochs", "1", "--learning-rates", "1e-5", "--device", "cpu"]
+    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", run, *options])
+    assert capsys.readouterr().err.splitlines() == [
+        f"train: 3 of 4 examples cut at --max-length 8; {MORE}",
+        f"test: 2 of 3 examples cut at --max-length 8; {MORE}",
+    ]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["train_examples_cut"], summary["dev_examples_cut"]) == (3, 0)
+
+    for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):
+        main([*command, str(data / "test.csv")])
+        assert capsys.readouterr().err == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+        main([*command, str(data / "dev.csv")])
+        assert not capsys.readouterr().err
+    main(["evaluate", run, str(data)])
+    assert not capsys.readouterr().err
+
+    # One line, however many parts the examples are read in.
+    monkeypatch.setattr(predictor, "EXAMPLES_AT_ONCE", 2)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{words(7)}\ngood\n{words(8)}\n".encode())))
+    main(["predict", run, "-", "--output", "-"])
+    shown = capsys.readouterr()
+    assert shown.err == f"standard input: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+    assert len(shown.out.splitlines()) == 4

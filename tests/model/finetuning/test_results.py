@@ -1,0 +1,138 @@
+"""The table of all results: what is found and computed, the paper's figures, and its forms."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from clozeworks.cli.results import COLUMNS, aligned, results
+from clozeworks.model.finetuning.results import LEFT_TO_RIGHT, PAPER, Figure, as_record, read_results
+from clozeworks.model.tasks.catalogue import TASKS
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.pipeline.errors import UserError
+
+HEADER = "task,variant,checkpoint,seed,learning_rate"
+
+
+def write_results(folder: Path, metrics: str, lines: list[str], summary: dict[str, Any] | None = None) -> None:
+    folder.mkdir(parents=True)
+    (folder / "results.csv").write_text("\n".join([f"{HEADER},{metrics},seconds", *lines]) + "\n")
+    if summary is not None:
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rates = [(3e-5, 0.85, 0.8), (4e-5, 0.9, 0.86), (5e-5, 0.81, 0.68)]
+    lines = [f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5" for seed, (rate, f1, acc) in enumerate(rates)]
+    write_results(tmp_path / "glue" / "mrpc", "f1,accuracy", lines, {"degenerate_runs": 1})
+    squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,77.5,80.25,60.0,400,99.0"]
+    metrics = "best_f1,best_f1_thresh,exact,f1,NoAns_f1,NoAns_total"
+    write_results(tmp_path / "squad", metrics, squad, {"degenerate_runs": 0})
+    write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')  # of pretrain, which has no results.csv
+    return tmp_path
+
+
+def test_each_metric_of_each_directory_has_a_line_in_the_papers_order(folder):
+    lines = read_results(folder)
+    assert [(line.directory, line.metric) for line in lines] == [
+        ("glue/mrpc", "f1"), ("glue/mrpc", "accuracy"),
+        ("squad", "best_f1"), ("squad", "exact"), ("squad", "f1"), ("squad", "NoAns_f1"), ("own", "macro_f1"),
+    ]  # fmt: skip
+    first = lines[0]
+    assert (first.runs, first.median, first.best, first.spread) == (3, 85.0, 90.0, 9.0)
+    assert (first.degenerate_runs, first.finished, first.checkpoint) == (1, True, "runs/base")
+    assert lines[1].degenerate_runs is None
+    assert first.paper == (Figure(88.9, "test"), Figure(89.3, "test"))
+    f1 = lines[4]
+    assert (f1.variant, f1.median, f1.finished, f1.degenerate_runs) == ("2.0", 80.25, True, None)
+    assert f1.paper == (None, Figure(81.9, "dev"))
+    assert not lines[-1].finished
+    assert lines[-1].median == 28.0
+    assert lines[-1].paper == (None, None)
+
+
+def test_results_of_version_0_1_are_read(tmp_path):
+    (tmp_path / "results.csv").write_text("task,checkpoint,seed,learning_rate,accuracy,seconds\nrte,c,0,5e-05,0.6,1\n")
+    (line,) = read_results(tmp_path)
+    assert (line.variant, line.metric, line.best, line.directory) == ("", "accuracy", 60.0, ".")
+
+
+def test_a_record_is_flat(folder):
+    record = as_record(read_results(folder)[0])
+    assert record["metric"] == "f1"
+    assert (record["paper_base"], record["paper_base_split"], record["paper_large"]) == (88.9, "test", 89.3)
+
+
+def test_the_papers_figures_are_of_metrics_that_the_tasks_have():
+    for task, variant, metric in PAPER:
+        assert task in TASKS
+        if task in GLUE:
+            assert metric.removeprefix("mismatched_") in {each.__name__ for each in GLUE[task].metrics}
+            assert variant in ("", LEFT_TO_RIGHT)
+
+
+def test_the_table_says_what_is_not_finished_and_what_is_of_the_test_set(folder):
+    text = CliRunner().invoke(results, [str(folder)]).output
+    rows = [line.split() for line in text.splitlines()]
+    assert ["mrpc", "f1", "3", "85.0", "90.0", "9.0", "1", "88.9*", "89.3*", "glue/mrpc", "base"] in rows
+    assert ["accuracy", "3", "80.0", "86.0", "18.0", "86.7", "87.8"] in rows
+    assert ["squad", "2.0", "exact", "1", "77.5", "77.5", "0.0", "0", "78.7", "squad", "large"] in rows
+    assert ["classify", "macro", "f1", "1", "so", "far", "28.0", "28.0", "0.0", "own", "base"] in rows
+    assert "NoAns" not in text
+    assert "best f1" not in text
+
+
+def test_a_table_that_is_too_wide_has_task_and_directory_in_lines_of_their_own():
+    rows = [
+        COLUMNS,
+        ("mrpc", "f1", "3", "85.0", "90.0", "9.0", "1", "88.9*", "89.3*", "tried/first/glue/mrpc", "base"),
+        ("", "accuracy", "3", "80.0", "86.0", "18.0", "", "86.7 ", "87.8 ", "", ""),
+        ("squad 2.0", "exact", "1 so far", "77.5", "77.5", "0.0", "0", "", "78.7 ", "squad", "large"),
+    ]
+    wide = aligned(rows, None)
+    longest = max(map(len, wide))
+    assert aligned(rows, longest) == wide
+    assert wide[1:3] == [
+        "mrpc       f1               3    85.0  90.0     9.0       1  88.9*   89.3*  tried/first/glue/mrpc  base",
+        "           accuracy         3    80.0  86.0    18.0          86.7    87.8",
+    ]
+    narrow = aligned(rows, longest - 1)
+    assert narrow == [
+        "  metric        runs  median  best  spread  degen.  base   large",
+        "mrpc: tried/first/glue/mrpc, from base",
+        "  f1               3    85.0  90.0     9.0       1  88.9*   89.3*",
+        "  accuracy         3    80.0  86.0    18.0          86.7    87.8",
+        "squad 2.0: squad, from large",
+        "  exact     1 so far    77.5  77.5     0.0       0          78.7",
+    ]
+
+
+def test_json_and_csv_hold_the_same(folder):
+    listed = json.loads(CliRunner().invoke(results, [str(folder), "--json"]).output)
+    assert listed == [as_record(line) for line in read_results(folder)]
+    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(results, [str(folder), "--csv"]).output)))
+    assert [row["metric"] for row in rows] == [record["metric"] for record in listed]
+    assert rows[0]["paper_base"] == "88.9"
+    assert rows[-1]["paper_base"] == ""
+    both = CliRunner().invoke(results, [str(folder), "--json", "--csv"])
+    assert both.exit_code == 2
+
+
+def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"holds no results\.csv; `clozeworks finetune` writes it"):
+        read_results(tmp_path)
+    (tmp_path / "results.csv").write_text("name,value\na,1\n")
+    with pytest.raises(UserError, match=r"results\.csv lacks the column task, so it is not of clozeworks finetune"):
+        read_results(tmp_path)
+
+
+def test_a_damaged_summary_is_told(folder):
+    (folder / "squad" / "summary.json").write_text("{")
+    with pytest.raises(UserError, match=r"squad/summary\.json is damaged; delete it and run"):
+        read_results(folder)

@@ -1,0 +1,315 @@
+"""The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, and what is logged."""
+
+import csv
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from clozeworks.model.bert import initialise
+from clozeworks.model.checkpoint import read_config
+from clozeworks.model.finetuning import train as loop
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune, make_model
+from clozeworks.model.finetuning.train import Training, batch_rows, train_model
+from clozeworks.model.pretraining.setup import Ranks
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.ner import BertForTokenClassification
+from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
+from clozeworks.pipeline.errors import UserError
+from safetensors.torch import load_file
+
+RECIPE = Recipe(batch_size=8, epochs=2.0, learning_rates=(1e-3,))
+ALONE = Ranks(0, 1, torch.device("cpu"))
+VOCAB_SIZE = len(SPECIALS + WORDS)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
+
+
+def sentences(num_features: int) -> list[Feature]:
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(5, VOCAB_SIZE, rng.integers(3, 30)).astype(np.int32) for _ in range(num_features)]
+    # The class is whether a certain token is there.
+    targets = [np.array(int((row == 7).any()), dtype=np.int64) for row in rows]
+    return [
+        Feature((TokenRow(row, len(row)),), target, i)
+        for i, (row, target) in enumerate(zip(rows, targets, strict=True))
+    ]
+
+
+def tagged(num_features: int) -> list[Feature]:
+    """Return features with a class for some of the tokens; every fourth has none at all."""
+    rng = np.random.default_rng(1)
+    features = []
+    for feature in sentences(num_features):
+        size = feature.length
+        known = (rng.random(size) < 0.5) & (feature.example % 4 > 0)
+        target = np.where(known, rng.integers(0, 3, size), IGNORED)
+        features.append(feature._replace(target=target))
+    return features
+
+
+def make_training(features: list[Feature], directory: Path | None = None, **options: Any) -> Training:
+    config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
+    return Training(features, config, RECIPE, 1e-3, 3, ALONE, directory)
+
+
+def tagger(checkpoint: Path) -> TaskModel:
+    config = replace(read_config(checkpoint), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = BertForTokenClassification(config, 3)
+    initialise(model, config, torch.Generator().manual_seed(1))
+    return model
+
+
+def classifier(checkpoint: Path, dropout: float = 0.0) -> TaskModel:
+    return make_model(GLUE["sst2"], checkpoint, FinetuneConfig(dropout=dropout), seed=1)
+
+
+def assert_same_weights(one: TaskModel, other: TaskModel, atol: float = 0.0) -> None:
+    weights = other.state_dict()
+    for name, weight in one.state_dict().items():
+        torch.testing.assert_close(weight, weights[name], rtol=0, atol=atol)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("make, features", [(classifier, sentences(30)), (tagger, tagged(30))])
+def test_micro_batches_do_not_change_the_result(checkpoint, make, features):
+    # The tokens to be learned are not spread evenly, so that a mean of means would be another loss.
+    whole, parts = make(checkpoint), make(checkpoint)
+    losses: dict[str, list[float]] = {"whole": [], "parts": []}
+    train_model(whole, make_training(features), lambda live: losses["whole"].append(live["loss"]))
+    train_model(parts, make_training(features, micro_batch_size=3), lambda live: losses["parts"].append(live["loss"]))
+    assert losses["parts"] == pytest.approx(losses["whole"], abs=1e-5)
+    assert_same_weights(whole, parts, atol=1e-5)
+    assert not torch.equal(whole.bert.pooler.dense.weight, make(checkpoint).bert.pooler.dense.weight) or make is tagger
+
+
+def test_the_gradient_is_that_of_the_mean_over_all_targets(checkpoint):
+    model, features = tagger(checkpoint), tagged(8)
+    training = make_training(features, micro_batch_size=3)
+    parts = loop._make_parts(training, np.arange(8))
+    assert [len(part.batch.input_ids_BL) for part in parts] == [3, 3, 2]
+    assert sum(part.share for part in parts) == pytest.approx(1)
+    batch = loop.make_batch(features)
+    assert batch.target is not None
+    total = torch.nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.target.flatten(), reduction="sum")
+    mean = total.item() / num_targets(features)
+    update = loop._update(loop._start(model, training), training, parts, False)
+    assert update.loss.item() == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpoint, monkeypatch):
+    training = make_training(sentences(32))
+    assert len(loop._make_parts(training, np.arange(32))) == 1
+    monkeypatch.setitem(loop.MICRO_BATCH_TOKENS, "cpu", 100)
+    parts = loop._make_parts(training, np.arange(32))
+    assert all(part.batch.input_ids_BL.numel() <= 100 for part in parts)
+    assert sum(len(part.batch.input_ids_BL) for part in parts) == 32
+
+
+def test_ranks_without_a_row_count_nothing(checkpoint):
+    features = sentences(3)
+    ranks = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, Ranks(rank, 4, torch.device("cpu")))
+             for rank in range(4)]  # fmt: skip
+    parts = [loop._make_parts(training, np.arange(3)) for training in ranks]
+    assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
+
+
+def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
+    data = write_data(tmp_path)
+    options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "learning_rates": (1e-3,), "dropout": 0.0,
+                               "device": "cpu", "micro_batch_size": 3, "max_length": 24}  # fmt: skip
+    config = FinetuneConfig(**options)
+    one = finetune("sst2", data, checkpoint, tmp_path / "one", config)
+    code = (
+        "from clozeworks.model.finetuning.finetune import finetune\n"
+        "from clozeworks.model.finetuning.config import FinetuneConfig\n"
+        f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / 'two')!r},"
+        f" FinetuneConfig(**{options!r}))"
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
+    for name, value in (ranks | {"RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    two = finetune("sst2", data, checkpoint, tmp_path / "two", config)
+    assert second.wait(60) == 0
+    assert two["best"]["scores"] == one["best"]["scores"]
+    weights = load_file(tmp_path / "two" / "model.safetensors")
+    for name, weight in load_file(tmp_path / "one" / "model.safetensors").items():
+        torch.testing.assert_close(weight, weights[name], rtol=0, atol=1e-5)
+    names = [next((tmp_path / run / "runs").glob("*/metrics.csv")) for run in ("one", "two")]
+    rows = [read_csv(name) for name in names]
+    assert rows[0][-1] == rows[1][-1]
+    assert rows[0][-1]["split"] == "dev"
+    assert float(rows[0][-1]["accuracy"]) == one["best"]["scores"]["accuracy"]
+    for mine, other in zip(rows[0][:-1], rows[1][:-1], strict=True):
+        assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
+
+
+def write_data(folder: Path) -> Path:
+    """Write a folder of SST-2 whose training file fills 12 steps of 8 in 2 epochs, the last of each not full."""
+    (folder / "data").mkdir()
+    for name, size in (("train", 43), ("dev", 10)):
+        lines = [f"the film was {('bad', 'good')[i % 2]} {' very' * (i % 7)}\t{i % 2}" for i in range(size)]
+        (folder / "data" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    return folder / "data"
+
+
+KILLED = """
+import os, signal
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.config import FinetuneConfig
+
+def kill(live):
+    if live["stage"].startswith("run 2") and live["step"] == 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+finetune("sst2", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options!r}), kill)
+"""
+
+
+def test_killed_runs_go_on_to_the_same_bits(checkpoint, tmp_path):
+    data = write_data(tmp_path)
+    options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "learning_rates": (1e-3, 2e-3), "device": "cpu",
+                               "checkpoint_every": 4, "max_length": 24}  # fmt: skip
+    config = FinetuneConfig(**options)
+    whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
+    output = tmp_path / "killed"
+    code = KILLED.format(data=data, checkpoint=checkpoint, output=output, options=options)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    left = {path.parent.name for path in output.glob("runs/*/checkpoint.pt")}
+    assert left == {"learning-rate-0.002-seed-0"}
+    live: list[dict[str, Any]] = []
+    again = finetune("sst2", data, checkpoint, output, config, live.append)
+    assert [numbers["step"] for numbers in live] == [10, 12]
+    assert again["best"] == whole["best"]
+    assert not list(output.rglob("*checkpoint*"))
+    for name in ("model.safetensors", *(f"runs/learning-rate-{rate}-seed-0/metrics.csv" for rate in (0.001, 0.002))):
+        assert (output / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
+    def stop(live: dict[str, Any]) -> None:
+        if live["step"] == 10:
+            os.kill(os.getpid(), number)
+
+    features = sentences(60)
+    whole, model = classifier(checkpoint, 0.1), classifier(checkpoint, 0.1)
+    assert train_model(whole, make_training(features, tmp_path / "whole")) is not None
+    assert train_model(model, make_training(features, tmp_path / "run"), stop) is None
+    assert [row["step"] for row in read_csv(tmp_path / "run" / "metrics.csv")] == ["10"]
+    resumed = classifier(checkpoint, 0.1)
+    steps: list[int] = []
+    assert train_model(resumed, make_training(features, tmp_path / "run"), lambda live: steps.append(live["step"]))
+    assert steps == [16]
+    assert_same_weights(whole, resumed)
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (tmp_path / "whole" / "metrics.csv").read_bytes()
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+
+def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
+    (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
+    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged; delete it to begin this run anew"):
+        train_model(classifier(checkpoint), make_training(sentences(8), tmp_path))
+
+
+def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
+    train_model(classifier(checkpoint), make_training(sentences(60), tmp_path))
+    metrics, speed = read_csv(tmp_path / "metrics.csv"), read_csv(tmp_path / "speed.csv")
+    assert [row["step"] for row in metrics] == ["10", "16"] == [row["step"] for row in speed]
+    # Warm-up of 2 of 16 steps, then a line to 0; the rate is that of the update before.
+    assert [float(row["learning_rate"]) for row in metrics] == pytest.approx([1e-3 * 7 / 16, 1e-3 / 16])
+    assert all(float(row["loss"]) > 0 and float(row["gradient_norm"]) > 0 for row in metrics)
+    assert all(float(row["examples_per_second"]) > 0 and 0 <= float(row["data_wait"]) <= 1 for row in speed)
+    assert list((tmp_path / "logs").iterdir())
+
+
+def test_frozen_parameters_stay_as_they_are_and_their_dropout_is_off(checkpoint):
+    model = classifier(checkpoint, 0.5)
+    model.bert.requires_grad_(False)
+    training_of_bert: list[bool] = []
+    model.bert.pooler.register_forward_pre_hook(lambda module, _: training_of_bert.append(module.training))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    train_model(model, make_training(sentences(16), weight_decay=0.1))
+    changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
+    assert changed == {"classifier.weight", "classifier.bias"}
+    assert training_of_bert == [False] * 4
+    assert model.training
+
+
+def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
+    plain, compiled = classifier(checkpoint), classifier(checkpoint)
+    calls = []
+
+    def compile_without_code(model: TaskModel) -> None:
+        calls.append(model)
+        torch.nn.Module.compile(model, backend="eager", fullgraph=True)
+
+    monkeypatch.setattr(TaskModel, "compile", compile_without_code)
+    train_model(plain, make_training(sentences(16)))
+    assert not calls
+    train_model(compiled, make_training(sentences(16), compile=True))
+    assert calls == [compiled]
+    assert_same_weights(plain, compiled, atol=1e-6)
+
+
+def test_bf16_is_close_to_fp32(checkpoint):
+    losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
+    for precision, found in losses.items():
+        training = make_training(sentences(40), precision=precision)
+        train_model(classifier(checkpoint), training, lambda live, found=found: found.append(live["loss"]))
+    assert losses["bf16"] == pytest.approx(losses["fp32"], abs=0.03)
+    assert losses["bf16"] != losses["fp32"]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out"), RuntimeError("could not allocate memory")])
+def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, error):
+    model = classifier(checkpoint)
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(model, "forward", full)
+    with pytest.raises(UserError, match="lower --micro-batch-size"):
+        train_model(model, make_training(sentences(8)))
+
+
+def test_scores_are_counted_and_ignored_tokens_are_not():
+    row = sentences(1)[0]
+    assert num_targets([row, row._replace(target=np.array(-100.0, dtype=np.float32))]) == 2
+    assert num_targets([row._replace(target=np.array([1, IGNORED, 0, IGNORED]))]) == 2
+    assert num_targets([row._replace(target=np.array([3, 4])), row._replace(target=None)]) == 2
+
+
+def test_batches_hold_every_row_once_an_epoch_and_little_padding():
+    lengths = np.random.default_rng(0).integers(5, 60, 333)
+    batches = batch_rows(lengths, 16, seed=3)
+    epochs = [[next(batches) for _ in range(21)] for _ in range(2)]
+    for epoch in epochs:
+        assert sorted(np.concatenate(epoch)) == list(range(333))
+        assert sorted(len(rows) for rows in epoch) == [13] + [16] * 20
+        padded = sum(len(rows) * lengths[rows].max() for rows in epoch)
+        assert padded < 1.15 * lengths.sum()
+    assert not np.array_equal(np.concatenate(epochs[0]), np.concatenate(epochs[1]))
+    again = batch_rows(lengths, 16, seed=3)
+    assert all(np.array_equal(rows, next(again)) for rows in epochs[0])
+    assert not np.array_equal(next(batch_rows(lengths, 16, seed=4)), epochs[0][0])

@@ -1,0 +1,86 @@
+"""The model card: what it takes from the manifests, and from the configuration."""
+
+from typing import Any
+
+import pytest
+from clozeworks.model.config import ModelConfig, PretrainConfig
+from clozeworks.model.pretraining.card import model_card
+from huggingface_hub import ModelCard
+from manifest_fixture import make_manifest
+
+
+def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
+    return {
+        "name": f"{split}-00000-of-00001.parquet",
+        "split": split,
+        "rows": rows,
+        "bytes": 1,
+        "source_tokens": tokens,
+    }
+
+
+SHARDS = [shard("train", 10, enwiki=600, text=5), shard("train", 7, enwiki=1000), shard("validation", 3, enwiki=50)]
+MANIFEST = make_manifest(
+    "build", SHARDS, fingerprint="abc", tokenizer={"fingerprint": "def"}, languages={"en": 2, "lt": 1, "": 4}
+)
+SUMMARY = {"parameters": 9, "step": 2000, "rows": 5, "tokens": 6, "initial": {"loss": 9.0}, "final": {"loss": 2.5}}
+SHAPE = ModelConfig()
+TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": false}'}
+
+
+def card_of(shape: ModelConfig = SHAPE, use_bf16: bool = False, **options: Any) -> str:
+    return model_card(PretrainConfig(**options), shape, [MANIFEST], SUMMARY, TOKENIZER, use_bf16=use_bf16)
+
+
+def lines_of(**options: Any) -> set[str]:
+    return set(card_of(**options).splitlines())
+
+
+def test_data_are_those_of_the_training_shards():
+    expected = {"| training rows | 17 |", "| validation rows | 3 |", "| tokens from text, all passes | 5 |"}
+    expected |= {"| tokens from enwiki, all passes | 1,600 |", "| documents in a language not told | 4 |"}
+    expected |= {"| max length | 128 |", "| fingerprint | abc |", "| vocabulary's fingerprint | def |"}
+    assert expected <= lines_of(steps=2000)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"steps": 2000}, "| warm-up | 200 steps |"),
+        ({"tokens": 10**9}, "| warm-up | 200 steps |"),
+        ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
+        ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
+        ({"use_bf16": True}, "| matrix products | bf16 |"),
+        ({"bias_correction": True}, "| optimiser | Adam, betas 0.9, 0.999, epsilon 1e-06, with bias correction |"),
+        ({"evaluation_rows": 2}, "| rows measured | 2 of 3 |"),
+        ({}, "| rows measured | 3 of 3 |"),
+        ({"initializer_range": 0.02}, "| initial weights | normal, standard deviation 0.02, cut off at ±0.04 |"),
+        ({"checkpoint": "run"}, "| begun from | run |"),
+        ({}, "| vocabulary | 30,522 WordPiece tokens, uncased, accents kept |"),
+        ({"duplicates_per_epoch": 2}, "| duplicates per epoch | 2 |"),
+        ({"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)}, "| mask split | 100, 0, 0 |"),
+    ],
+)
+def test_the_recipe_is_stated(options, line):
+    assert line in lines_of(**options)
+
+
+def test_nothing_is_said_of_masks_that_are_as_stored():
+    assert not any("masks drawn" in line or "duplicates per epoch" in line for line in lines_of(steps=2000))
+
+
+def test_the_front_matter_names_languages_and_task():
+    both_ways, from_left = ModelCard(card_of()), ModelCard(card_of(ModelConfig(is_decoder=True)))
+    assert both_ways.data.get("language") == ["en", "lt"]
+    assert both_ways.data.get("pipeline_tag") == "fill-mask"
+    assert 'pipeline("fill-mask"' in both_ways.text
+    assert from_left.data.get("pipeline_tag") is None
+    assert "fill-mask" not in from_left.text
+
+
+def test_without_languages_none_is_named():
+    manifest = {name: value for name, value in MANIFEST.items() if name != "languages"}
+    card = ModelCard(model_card(PretrainConfig(), ModelConfig(), [manifest, MANIFEST], SUMMARY, TOKENIZER))
+    assert "## Data, phase 2" in card.text
+    assert "| shares of the phases | 0.9, 0.1 |" in card.text
+    assert "documents in" not in model_card(PretrainConfig(), ModelConfig(), [manifest], SUMMARY, TOKENIZER)

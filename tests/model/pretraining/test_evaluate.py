@@ -1,0 +1,131 @@
+"""Evaluation and mask filling, against transformers on the same rows."""
+
+import json
+import math
+import shutil
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+from clozeworks.model.bert import initialise
+from clozeworks.model.checkpoint import read_tokenizer, save_model
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.pretraining.evaluate import evaluate
+from clozeworks.model.pretraining.fill import fill
+from clozeworks.pipeline.errors import UserError
+from instances_fixture import write_instances
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("instances"), validation_rows=9))
+
+
+@pytest.fixture(scope="module")
+def run(instances, tmp_path_factory):
+    config = ModelConfig(
+        vocab_size=60, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24
+    )
+    model = BertForPreTraining(config)
+    initialise(model, config, torch.Generator().manual_seed(0))
+    with torch.no_grad():  # larger than at first, so that guesses differ
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    path = tmp_path_factory.mktemp("run")
+    save_model(path, model.state_dict(), config.to_hf(), read_tokenizer(instances))
+    return path
+
+
+def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
+    peer = transformers.BertForPreTraining.from_pretrained(run).eval()
+    rows = pq.read_table(f"{instances}/validation-00000-of-00001.parquet").to_pylist()
+    log_losses, right, nsp_losses, nsp_right = [], 0, [], 0
+    for row in rows:
+        ids = torch.tensor([row["input_ids"]])
+        types = (torch.arange(ids.shape[1]) >= row["segment_b_start"]).long()[None]
+        with torch.no_grad():
+            output = peer(ids, token_type_ids=types)
+        for position, token in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+            log_losses.append(-output.prediction_logits[0, position].log_softmax(-1)[token].item())
+            right += int(output.prediction_logits[0, position].argmax() == token)
+        label = row["next_sentence_label"]
+        nsp_losses.append(-output.seq_relationship_logits[0].log_softmax(-1)[label].item())
+        nsp_right += int(output.seq_relationship_logits[0].argmax() == label)
+    mlm_loss, nsp_loss = sum(log_losses) / len(log_losses), sum(nsp_losses) / len(rows)
+    assert evaluate(run, instances) == pytest.approx(
+        {
+            "loss": mlm_loss + nsp_loss,
+            "mlm_loss": mlm_loss,
+            "mlm_accuracy": right / len(log_losses),
+            "perplexity": math.exp(mlm_loss),
+            "nsp_loss": nsp_loss,
+            "nsp_accuracy": nsp_right / len(rows),
+        },
+        abs=1e-5,
+        rel=1e-5,
+    )
+
+
+def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
+    shutil.copytree(instances, tmp_path / "single")
+    manifest = json.loads((tmp_path / "single" / "manifest.json").read_text())
+    manifest["config"]["pairing"] = "none"
+    (tmp_path / "single" / "manifest.json").write_text(json.dumps(manifest))
+    measured, paired = evaluate(run, str(tmp_path / "single")), evaluate(run, instances)
+    assert measured.keys() == {"loss", "mlm_loss", "mlm_accuracy", "perplexity"}
+    assert measured["mlm_loss"] == paired["mlm_loss"] == measured["loss"]
+
+
+def test_other_vocabularies_and_longer_rows_are_refused(run, instances, tmp_path):
+    other = write_instances(tmp_path / "other", vocab_size=61)
+    with pytest.raises(UserError, match="has another vocabulary"):
+        evaluate(run, str(other))
+    long = write_instances(tmp_path / "long", max_length=600)
+    with pytest.raises(UserError, match="up to 600 tokens, but the model has 512 positions"):
+        evaluate(run, str(long))
+
+
+def test_fill_gives_the_guesses_of_transformers(run):
+    text = "w7 [MASK] w9 w10 [MASK]"
+    found: Any = transformers.pipeline("fill-mask", model=str(run), top_k=3)(text)
+    theirs = [[(guess["token_str"], guess["score"]) for guess in guesses] for guesses in found]
+    for mine, other in zip(fill(run, text, top=3), theirs, strict=True):
+        assert [guess.token for guess in mine] == [token for token, _ in other]
+        assert [guess.probability for guess in mine] == pytest.approx([score for _, score in other], abs=1e-5)
+
+
+def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "tokenizer.json").unlink()
+    assert fill(copy, "w7 [MASK]") == fill(run, "w7 [MASK]")
+    (copy / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="holds no vocabulary"):
+        fill(copy, "w7 [MASK]")
+
+
+def test_fill_names_no_more_tokens_than_there_are(run):
+    (guesses,) = fill(run, "w7 [MASK]", top=1000)
+    assert len(guesses) == 60 and sum(guess.probability for guess in guesses) == pytest.approx(1)
+
+
+def test_fill_names_what_is_wrong(run):
+    with pytest.raises(UserError, match=r"no \[MASK\]"):
+        fill(run, "w7 w8")
+    with pytest.raises(UserError, match="603 tokens, but the model reads at most 512"):
+        fill(run, "w7 " * 600 + "[MASK]")
+
+
+def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatch):
+    whole = evaluate(run, instances)
+    assert evaluate(run, instances, batch_size=2) == pytest.approx(whole, rel=1e-5)
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --batch-size"):
+        evaluate(run, instances)

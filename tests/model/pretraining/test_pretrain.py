@@ -1,0 +1,437 @@
+"""The training loop: exact resume, accumulation, ranks, left-to-right, mistakes, and the export."""
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from clozeworks.model.checkpoint import read_model
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.pretraining import data
+from clozeworks.model.pretraining import pretrain as loop
+from clozeworks.model.pretraining.data import open_instances, read_split
+from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.training.logs import Clock
+from clozeworks.pipeline.errors import UserError
+from huggingface_hub import ModelCard
+from instances_fixture import write_instances
+from safetensors.torch import load_file
+from torch._dynamo.utils import counters
+
+SHORT: dict[str, Any] = {
+    "model": "tiny",
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "steps": 12,
+    "batch_size": 12,
+    "learning_rate": 2e-3,
+    "checkpoint_every": 5,
+    "evaluate_every": 4,
+}
+
+
+def make_config(**changes: Any) -> PretrainConfig:
+    return PretrainConfig(**SHORT | changes)
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("instances")))
+
+
+@pytest.fixture(scope="module")
+def easy_instances(tmp_path_factory) -> str:
+    sizes = {"vocab_size": 20, "rows_per_group": 150, "validation_rows": 60}
+    return str(write_instances(tmp_path_factory.mktemp("easy"), **sizes))
+
+
+class KilledError(Exception):
+    pass
+
+
+def kill_at(step: int):
+    def progress(numbers: dict) -> None:
+        if numbers["step"] == step:
+            raise KilledError
+
+    return progress
+
+
+def interrupt_at(step: int):
+    def progress(numbers: dict) -> None:
+        if numbers["step"] == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    return progress
+
+
+def read_metrics(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model.safetensors")
+
+
+def assert_same_weights(one: Path, two: Path, atol: float = 0.0) -> None:
+    mine, other = weights(one), weights(two)
+    assert mine.keys() == other.keys()
+    for name in mine:
+        torch.testing.assert_close(mine[name], other[name], rtol=0, atol=atol)
+
+
+DRAWN: dict[str, Any] = {"dynamic_masking": "whole-word", "mask_rate": 0.2, "duplicates_per_epoch": 1}
+
+
+@pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
+def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step, changes):
+    config = make_config(**changes)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = pretrain(config, [instances], whole)
+    with pytest.raises(KilledError):
+        pretrain(config, [instances], broken, kill_at(step))
+    steps = []
+    assert pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"])) == expected
+    assert steps[0] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
+    assert_same_weights(whole, broken)
+    for name in ("metrics.csv", "summary.json", "run.json", "config.json", "loss.png"):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
+    states = [run / "checkpoints" / "step-0000012" / "training_state" / "optimizer.pt" for run in (whole, broken)]
+    one, two = (torch.load(path, weights_only=True)["state"] for path in states)
+    assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
+    assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_only_finished(instances, tmp_path):
+    first = pretrain(make_config(steps=3), [instances], tmp_path)
+    model = (tmp_path / "model.safetensors").read_bytes()
+    for name in ("summary.json", "model.safetensors"):
+        (tmp_path / name).unlink()
+    steps = []
+    assert pretrain(make_config(steps=3), [instances], tmp_path, steps.append) == first
+    assert not steps
+    assert (tmp_path / "model.safetensors").read_bytes() == model
+
+
+def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
+    config = make_config(steps=2)
+    first = pretrain(config, [instances], tmp_path)
+    assert first["status"] == "finished"
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert pretrain(config, [instances], tmp_path) == {**first, "status": "already finished"}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_path):
+    config = make_config(steps=2)
+    pretrain(config, [instances], tmp_path / "run")
+    changed = make_config(steps=3, keep=2)
+    with pytest.raises(UserError, match=r"holds a run with steps 2 \(now 3\); give another.* --checkpoint .*run and"):
+        pretrain(changed, [instances], tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text("[")
+    with pytest.raises(UserError, match=r"run/run.json is damaged; give another --output, or --overwrite"):
+        pretrain(changed, [instances], tmp_path / "run")
+    assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="is not empty and holds no run"):
+            pretrain(config, [instances], tmp_path / "full", overwrite=overwrite)
+    with pytest.raises(UserError, match="no checkpoint to resume"):
+        pretrain(config, [instances], tmp_path / "new", resume=True)
+
+
+def test_micro_batches_do_not_change_the_result(instances, tmp_path):
+    for micro_batch_size in (12, 3):
+        config = make_config(dropout=0.0, micro_batch_size=micro_batch_size)
+        pretrain(config, [instances], tmp_path / str(micro_batch_size))
+    assert_same_weights(tmp_path / "12", tmp_path / "3", atol=1e-5)
+
+
+def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, monkeypatch):
+    def compile_without_code(model: BertForPreTraining, **options: Any) -> None:
+        torch.nn.Module.compile(model, backend="eager", fullgraph=True, **options)
+
+    monkeypatch.setattr(BertForPreTraining, "compile", compile_without_code)
+    torch._dynamo.reset()
+    for choice in (True, False):
+        pretrain(make_config(dropout=0.0, micro_batch_size=5, compile=choice), [instances], tmp_path / str(choice))
+    assert counters["stats"]["unique_graphs"] <= 4
+    assert_same_weights(tmp_path / "True", tmp_path / "False", atol=1e-5)
+    pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "dropout")
+
+
+def test_bf16_is_close_to_fp32(instances, tmp_path):
+    summaries = {}
+    for precision in ("bf16", "fp32"):
+        config = make_config(precision=precision, dropout=0.0)
+        summaries[precision] = pretrain(config, [instances], tmp_path / precision)
+    assert summaries["bf16"]["final"]["loss"] == pytest.approx(summaries["fp32"]["final"]["loss"], rel=0.01)
+    assert {weight.dtype for weight in weights(tmp_path / "bf16").values()} == {torch.float32}
+    one, two = weights(tmp_path / "bf16"), weights(tmp_path / "fp32")
+    assert not torch.equal(one["bert.pooler.dense.weight"], two["bert.pooler.dense.weight"])
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory")]
+)
+@pytest.mark.parametrize("in_training", [True, False])
+def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monkeypatch, error, in_training):
+    def full(model: BertForPreTraining, *_: object) -> None:
+        if model.training == in_training:
+            raise error
+        return forward(model, *_)
+
+    forward: Any = BertForPreTraining.forward
+    monkeypatch.setattr(BertForPreTraining, "forward", full)
+    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --micro-batch-size"):
+        pretrain(make_config(), [instances], tmp_path)
+
+
+def test_two_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
+    changes = {"dropout": 0.0, "device": "cpu"}
+    config = make_config(**changes)
+    pretrain(config, [instances], tmp_path / "one")
+    code = (
+        "from clozeworks.model.config import PretrainConfig\n"
+        "from clozeworks.model.pretraining.pretrain import pretrain\n"
+        f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})\n"
+        "from pathlib import Path\n"
+        "threads = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+        "assert not any('gloo' in name for name in threads), threads  # they could abort the exit"
+    )
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
+    for name, value in (ranks | {"RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    assert pretrain(config, [instances], tmp_path / "two", interrupt_at(6))["status"] == "interrupted"
+    assert second.wait(60) == 0
+    monkeypatch.delenv("WORLD_SIZE")
+    assert pretrain(config, [instances], tmp_path / "two", resume=True)["status"] == "finished"
+    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-5)
+    one, two = (read_metrics(tmp_path / name) for name in ("one", "two"))
+    assert [row["step"] for row in one] == [row["step"] for row in two]
+    for mine, other in zip(one, two, strict=True):
+        assert float(mine["mlm_loss"]) == pytest.approx(float(other["mlm_loss"]), abs=1e-4)
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def test_a_signal_saves_and_leaves(instances, tmp_path):
+    config = make_config()
+    stopped = pretrain(config, [instances], tmp_path / "run", interrupt_at(3))
+    assert (stopped["status"], stopped["step"]) == ("interrupted", 4)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    pretrain(config, [instances], tmp_path / "run", resume=True)
+    pretrain(config, [instances], tmp_path / "whole")
+    assert_same_weights(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_path, monkeypatch):
+    monkeypatch.setattr(Clock, "seconds", lambda clock: float(clock.num_steps))
+    config = make_config(steps=None, hours=20 / 3600)
+    live = []
+    assert pretrain(config, [instances], tmp_path, interrupt_at(8))["step"] == 9
+    summary = pretrain(config, [instances], tmp_path, live.append)
+    # The clock is read before each step, so that the first part has 8 seconds, and the second ends after its 13th step.
+    assert (summary["status"], summary["step"]) == ("finished", 9 + 13)
+    rates = [numbers["learning_rate"] for numbers in live]
+    assert len(live) == 13 and rates == sorted(rates, reverse=True) and rates[-1] == 0
+    assert rates[0] == pytest.approx(2e-3 * (1 - 8 / 20))
+    assert (live[0]["steps"], live[0]["seconds_left"]) == (10 + 12, 12)
+
+
+def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tmp_path):
+    config = make_config(steps=None, tokens=20_000, evaluate_every=1000, checkpoint_every=1000)
+    summary = pretrain(config, [easy_instances], tmp_path)
+    assert summary["tokens"] == pytest.approx(20_000, rel=0.03)
+
+
+def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_path):
+    with pytest.raises(UserError, match="cannot be split over 3 attention heads"):
+        pretrain(make_config(num_heads=3), [instances], tmp_path)
+    assert pretrain(make_config(steps=2), [instances], tmp_path)["status"] == "finished"
+
+
+def test_it_learns(easy_instances, tmp_path):
+    config = make_config(steps=160, evaluate_every=80, checkpoint_every=100, dropout=0.0)
+    live = []
+    summary = pretrain(config, [easy_instances], tmp_path, live.append)
+    assert summary["final"]["mlm_loss"] < 0.8 * summary["initial"]["mlm_loss"]
+    assert summary["best"]["step"] == 160
+    assert summary["rows"] == 160 * 12 < summary["tokens"] / 5
+    assert {"step", "steps", "loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"} <= live[-1].keys()
+    assert live[-1]["seconds_left"] == 0 and live[-1]["tokens_per_second"] > 0
+    rows = read_metrics(tmp_path)
+    assert [int(row["step"]) for row in rows if row["split"] == "validation"] == [0, 80, 160]
+    assert list((tmp_path / "logs").glob("events*"))
+
+
+def test_the_run_is_a_hugging_face_model(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path)
+    loaded: Any = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    peer, report = loaded
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    rows = read_split(open_instances(instances, "validation"))
+    (batch,) = data.make_batches(rows, len(rows))
+    assert batch.attention_mask_BL is not None and batch.token_index_T is not None
+    arguments = {"token_type_ids": batch.token_type_ids_BL, "attention_mask": batch.attention_mask_BL.long()}
+    ours = read_model(tmp_path).eval()
+    with torch.no_grad():
+        logits = ours.mlm_logits(ours.bert(*batch[:4]), batch.token_index_T)
+        theirs = peer.eval()(batch.input_ids_BL, **arguments)
+    expected = theirs.prediction_logits.flatten(0, 1)[batch.token_index_T]
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer("w9 [MASK]")["input_ids"] == [2, 9, 4, 3]
+    masked = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    bare = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        again = masked(batch.input_ids_BL, **arguments).logits
+        hidden = bare(batch.input_ids_BL, **arguments).last_hidden_state
+        torch.testing.assert_close(ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL])
+    torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
+
+
+def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
+    summary = pretrain(
+        make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)), [instances, instances], tmp_path
+    )
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.to_dict() == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
+    lines = card.text.splitlines()
+    rows = [line for line in lines if line.startswith("| training rows | ")]
+    assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
+    assert f"| parameters | {summary['parameters']:,} |" in lines
+    assert f"| tokens seen | {summary['tokens']:,} |" in lines
+    assert {"| learning rate | 0.002 |", "| warm-up | 0 steps |", "| masks drawn anew | token |"} <= set(lines)
+    loss = summary["final"]["mlm_loss"]
+    assert f"| mlm loss | {loss:.4g} (before training {summary['initial']['mlm_loss']:.4g}) |" in lines
+
+
+def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tmp_path):
+    config = make_config(steps=80, objective="ltr", dropout=0.0)
+    summary = pretrain(config, [easy_instances], tmp_path)
+    assert summary["final"]["mlm_loss"] < 0.8 * summary["initial"]["mlm_loss"]
+    assert "nsp_loss" not in summary["final"]
+    assert json.loads((tmp_path / "config.json").read_text())["is_decoder"] is True
+
+
+def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
+    longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
+    config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
+    seen = {}
+    original = loop._make_window
+
+    def watch(setup, step):
+        seen[step] = setup.stretch(step)
+        return original(setup, step)
+
+    monkeypatch.setattr(loop, "_make_window", watch)
+    pretrain(config, [instances, longer], tmp_path / "run")
+    assert [sequence.directory.max_length for sequence, _ in seen.values()] == [24] * 9 + [40] * 3
+    assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]
+
+
+def test_continues_from_the_weights_of_another_model(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path / "first")
+    config: dict[str, Any] = {"steps": 1, "batch_size": 4, "warmup_steps": 1, "checkpoint": str(tmp_path / "first")}
+    summary = pretrain(PretrainConfig(**config), [instances], tmp_path / "second")
+    # The first update has learning rate 0, so that the weights are still those of the first run.
+    assert_same_weights(tmp_path / "first", tmp_path / "second")
+    assert summary["initial"]["mlm_loss"] == pytest.approx(summary["final"]["mlm_loss"])
+    other = str(write_instances(tmp_path / "other", vocab_size=70))
+    with pytest.raises(UserError, match="another vocabulary"):
+        pretrain(PretrainConfig(**config), [other], tmp_path / "third")
+    with pytest.raises(UserError, match="another vocabulary"):
+        pretrain(make_config(), [instances, other], tmp_path / "third")
+    with pytest.raises(UserError, match="shape cannot be changed"):
+        PretrainConfig(**config, num_layers=3)
+
+
+def test_a_run_does_not_continue_from_itself(instances, tmp_path):
+    pretrain(make_config(steps=1), [instances], tmp_path)
+    for checkpoint in (tmp_path, tmp_path / "checkpoints" / "best"):
+        with pytest.raises(UserError, match="lies in the --output"):
+            pretrain(PretrainConfig(checkpoint=str(checkpoint)), [instances], tmp_path, overwrite=True)
+    assert read_model(tmp_path)
+
+
+def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/nowhere")):
+        with pytest.raises(UserError, match="cannot be made or written to"):
+            pretrain(make_config(steps=1), [instances], output)
+    assert (tmp_path / "file").read_text() == ""
+    with pytest.raises(UserError, match="is written to a local directory"):
+        pretrain(make_config(steps=1), [instances], "gs://bucket/run")
+
+
+def test_a_continued_run_goes_on_without_the_model_it_began_from(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path / "first")
+    config = PretrainConfig(
+        **{name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")},
+        checkpoint=str(tmp_path / "first"),
+    )
+    pretrain(config, [instances], tmp_path / "whole")
+    assert pretrain(config, [instances], tmp_path / "broken", interrupt_at(7))["status"] == "interrupted"
+    (tmp_path / "first" / "model.safetensors").unlink()
+    assert pretrain(config, [instances], tmp_path / "broken")["status"] == "finished"
+    assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_the_state_of_another_model_is_refused(instances, tmp_path):
+    pretrain(make_config(), [instances], tmp_path, interrupt_at(3))
+    (checkpoint,) = (tmp_path / "checkpoints").glob("step-*")
+    path = checkpoint / "training_state" / "optimizer.pt"
+    state = torch.load(path, weights_only=True)
+    state["state"][3]["exp_avg"] = torch.zeros(7, 7)
+    fewer = {**state, "param_groups": state["param_groups"][:1]}
+    for wrong in (state, fewer):
+        torch.save(wrong, path)
+        with pytest.raises(UserError, match=r"step-0000004/training_state is of another model; delete .*step-0000004 "):
+            pretrain(make_config(), [instances], tmp_path)
+
+
+def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
+    config = make_config(learning_rate=1e30, warmup_steps=0)
+    with pytest.raises(UserError, match=r"not finite at step \d+, on rows among train-0000\d-of-00002.parquet row \d+"):
+        pretrain(config, [instances], tmp_path)
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_mistakes_in_the_options_are_named(instances, monkeypatch):
+    with pytest.raises(UserError, match="--batch-size is 0"):
+        PretrainConfig(batch_size=0)
+    with pytest.raises(UserError, match="--warmup-steps is 20"):
+        PretrainConfig(warmup_steps=20, steps=10)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="--device is cuda"):
+        pretrain(PretrainConfig(device="cuda"), [instances], "nowhere")
+
+
+def test_training_loads_no_beam_and_says_nothing(instances, tmp_path):
+    code = (
+        "import sys\n"
+        "from clozeworks.model.config import PretrainConfig\n"
+        "from clozeworks.model.pretraining.pretrain import pretrain\n"
+        f"pretrain(PretrainConfig(**{SHORT | {'steps': 2}!r}), [{instances!r}], {str(tmp_path)!r})\n"
+        "sys.exit('apache_beam' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,197 @@
+"""The order of rows: each once an epoch, on any number of ranks, from any position; duplicates in turn, masks anew."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.model.pretraining import data
+from clozeworks.model.pretraining import sequence as order
+from clozeworks.model.pretraining.dynamic_masks import DynamicMasks
+from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.setup import rows_of_rank
+from clozeworks.pipeline.build.masking import num_to_mask
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances_fixture import CLS, MASK, SEP, as_lists, write_instances
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> Path:
+    return write_instances(tmp_path_factory.mktemp("instances"), shards=3, duplicates=2, rows_per_group=10)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(order, "BLOCK_ROWS", 25)
+    monkeypatch.setattr(order, "MASKED_TOGETHER", 8)
+
+
+@pytest.fixture
+def sequence(instances) -> Sequence:
+    return Sequence(data.open_instances(str(instances)), seed=7)
+
+
+def stored_rows(instances: Path) -> list[tuple]:
+    rows = []
+    for path in sorted(instances.glob("train-*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            ids = row["input_ids"]
+            for position, token in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+                ids[position] = token
+            scalars = (row["next_sentence_label"], row["segment_b_start"])
+            rows.append((*ids, -1, *row["masked_lm_positions"], -1, *scalars))
+    return rows
+
+
+def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence):
+    expected, num_rows = sorted(stored_rows(instances)), sequence.directory.num_rows
+    assert num_rows == len(expected) == 66
+    epochs = [as_lists(sequence.rows(epoch * num_rows, (epoch + 1) * num_rows)) for epoch in range(3)]
+    for epoch in epochs:
+        assert sorted(epoch) == expected
+    assert epochs[0] != epochs[1] != epochs[2]
+    other = Sequence(sequence.directory, seed=8)
+    assert as_lists(other.rows(0, num_rows)) != epochs[0]
+
+
+@settings(max_examples=30)
+@given(start=st.integers(0, 500), length=st.integers(1, 90), seed=st.integers(0, 3))
+def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, length, seed):
+    path = tmp_path_factory.getbasetemp() / "stretch"
+    if not path.exists():
+        write_instances(path, shards=2, rows_per_group=9)
+    directory = data.open_instances(str(path))
+    one_by_one, at_once = (Sequence(directory, seed) for _ in range(2))
+    singles = [as_lists(one_by_one.rows(p, p + 1))[0] for p in range(start, start + length)]
+    assert as_lists(at_once.rows(start, start + length)) == singles
+
+
+def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, monkeypatch):
+    read = []
+    original = data.read_group
+    monkeypatch.setattr(order, "read_group", lambda directory, group: read.append(group) or original(directory, group))
+    for start in range(0, 66, 5):
+        sequence.rows(start, min(start + 5, 66))
+    assert len(read) == len(set(read)) == 6
+
+
+def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
+    for position in (0, 30, 65, 66, 200):
+        shard, _, row = sequence.locate(position).partition(" row ")
+        table = pq.read_table(instances / shard).slice(int(row), 1).to_pylist()[0]
+        found = sequence.rows(position, position + 1)
+        assert table["input_ids"] == found.input_ids.tolist()
+
+
+def test_reads_any_fsspec_url(instances):
+    local = Sequence(data.open_instances(str(instances)), seed=1)
+    remote = Sequence(data.open_instances(f"file://{instances}"), seed=1)
+    assert as_lists(local.rows(3, 30)) == as_lists(remote.rows(3, 30))
+
+
+def duplicates_of(instances: Path) -> dict[tuple, int]:
+    """Say of each stored row which pass it belongs to."""
+    stored = [row for path in sorted(instances.glob("train-*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return {row: found["duplicate"] for row, found in zip(stored_rows(instances), stored, strict=True)}
+
+
+@pytest.mark.parametrize(("stored", "taken"), [(3, 1), (3, 2), (4, 2), (2, 2)])
+def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
+    instances = write_instances(tmp_path, shards=2, duplicates=stored, rows_per_group=6)
+    known = duplicates_of(instances)
+    sequence = Sequence(data.open_instances(str(instances)), 3, duplicates_per_epoch=taken)
+    num_rows, start = sequence.directory.num_rows * taken // stored, 0
+    for epoch in range(2 * stored):
+        rows = as_lists(sequence.rows(start, start + num_rows))
+        wanted = {(epoch * taken + i) % stored for i in range(taken)}
+        assert sorted(rows) == sorted(row for row, duplicate in known.items() if duplicate in wanted)
+        start += num_rows
+    # A stretch over several epochs, and the names of its rows.
+    assert as_lists(sequence.rows(5, start)) == [as_lists(sequence.rows(at, at + 1))[0] for at in range(5, start)]
+    assert sequence.locate(0) != sequence.locate(num_rows)
+
+
+def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
+    directory = data.open_instances(str(instances))
+    with pytest.raises(UserError, match=r"--duplicates-per-epoch is 3, but .* has 2"):
+        Sequence(directory, 0, duplicates_per_epoch=3)
+    blank = write_instances(tmp_path / "blank")
+    for path in blank.glob("train-*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table, path, write_statistics=False)
+    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not tell the duplicates apart"):
+        Sequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
+
+
+@given(first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3]))
+@settings(max_examples=20)
+def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_size, num_ranks):
+    path = tmp_path_factory.getbasetemp() / "ranks"
+    if not path.exists():
+        write_instances(path, shards=2, rows_per_group=9)
+    sequence = Sequence(data.open_instances(str(path)), 5, masks=make_masks(path))
+    whole = sequence.rows(first, first + batch_size)
+    on_ranks = [
+        data.select(
+            Sequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
+            rows_of_rank(batch_size, rank, num_ranks),
+        )
+        for rank in range(num_ranks)
+    ]
+    joined = data.concatenate(on_ranks)
+    assert as_lists(joined) == as_lists(whole)
+    assert joined.input_ids.tolist() == whole.input_ids.tolist()
+
+
+@pytest.mark.parametrize("position", [0, 40, 66_000_017])
+def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch, position):
+    read = []
+    original = data.read_group
+    monkeypatch.setattr(order, "read_group", lambda directory, group: read.append(group) or original(directory, group))
+    sequence = Sequence(data.open_instances(str(instances)), seed=7)
+    sequence.rows(position, position + 1)
+    assert len(read) <= sequence.groups_per_block
+
+
+def make_masks(path: Path, **changes) -> DynamicMasks:
+    values = {"masking": "token", "mask_rate": 0.3, "mask_split": (80, 10, 10), "max_length": 24}
+    return DynamicMasks(**values | changes, vocabulary=read_vocabulary(str(path)))
+
+
+@pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
+def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instances, masking):
+    directory = data.open_instances(str(instances))
+    masks = make_masks(instances, masking=masking)
+    fresh, stored = Sequence(directory, 7, masks=masks), Sequence(directory, 7)
+    for epoch in range(3):
+        rows = fresh.rows(66 * epoch, 66 * (epoch + 1))
+        same = stored.rows(66 * epoch, 66 * (epoch + 1))
+        assert rows.unmasked_ids().tolist() == same.unmasked_ids().tolist()
+        assert rows.next_sentence_label.tolist() == same.next_sentence_label.tolist()
+        assert not np.isin(rows.masked_ids, [CLS, SEP]).any()
+        wanted = num_to_mask(rows.lengths, 0.3, 24)
+        # No piece of this vocabulary continues a word, so that whole words fill the number to the last.
+        maskable = rows.lengths - 3
+        assert rows.num_masked.tolist() == np.minimum(wanted, maskable).tolist()
+        changed = rows.input_ids != rows.unmasked_ids()
+        assert (rows.input_ids[changed] >= MASK).all()
+        again = Sequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
+        assert again.input_ids.tolist() == data.select(rows, np.arange(13, 50)).input_ids.tolist()
+    assert as_lists(fresh.rows(0, 66)) != as_lists(Sequence(directory, 8, masks=masks).rows(0, 66))
+    epochs = [sorted(as_lists(fresh.rows(66 * epoch, 66 * (epoch + 1)))) for epoch in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_the_split_of_new_masks_is_the_one_asked_for(instances):
+    masks = make_masks(instances, mask_split=(0, 100, 0), mask_rate=0.4)
+    rows = Sequence(data.open_instances(str(instances)), 7, masks=masks).rows(0, 3000)
+    at_masks = rows.input_ids[np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions]
+    times = Counter(at_masks.tolist())
+    # Random tokens are ordinary ones, each as likely: no special token, and none that dominates.
+    assert min(times) == MASK + 1 and max(times) == 59 and len(times) == 55
+    mean = len(at_masks) / 55
+    assert all(abs(number - mean) < 6 * mean**0.5 for number in times.values())

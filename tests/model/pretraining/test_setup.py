@@ -1,0 +1,125 @@
+"""Before the first step: budgets, learning rates, phases, and instances that do not fit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.pretraining.data import open_instances, read_split
+from clozeworks.model.pretraining.setup import Ranks, State, number_of_steps, open_directories, set_up
+from clozeworks.model.training.device import find_device
+from clozeworks.pipeline.errors import UserError
+from instances_fixture import write_instances
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("instances")))
+
+
+def make_setup(instances: str, **changes: Any):
+    config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
+    directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
+    return set_up(config, directories, Path("unused"), Ranks(0, 1, find_device("cpu")))
+
+
+def test_the_mean_length_is_read_from_the_footers(instances):
+    directory = open_instances(instances)
+    assert directory.mean_length == read_split(directory).lengths.mean()
+
+
+def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
+    assert number_of_steps(PretrainConfig(), [100.0]) == 1_000_000
+    assert number_of_steps(PretrainConfig(steps=7), [100.0]) == 7
+    assert number_of_steps(PretrainConfig(tokens=1_000_000, batch_size=20), [100.0]) == 500
+    two = PretrainConfig(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
+    assert number_of_steps(two, [100.0, 500.0]) == 250
+    assert number_of_steps(PretrainConfig(hours=2), [100.0]) is None
+
+
+def test_a_budget_of_tokens_has_the_schedule_of_its_steps(instances):
+    setup = make_setup(instances, tokens=20_000)
+    same = make_setup(instances, steps=setup.num_steps)
+    assert [setup.rate(step, 0.0) for step in range(50)] == [same.rate(step, 0.0) for step in range(50)]
+    assert setup.num_steps == round(20_000 / 10 / setup.phases[0].directory.mean_length)
+
+
+def test_with_hours_the_rate_follows_the_clock(instances):
+    setup = make_setup(instances, hours=0.5, learning_rate=1e-3)
+    assert [setup.rate(step, 0.0) for step in (0, 9, 10**9)] == [0, 0, 0]
+    assert setup.rate(3, 90) == pytest.approx(0.5e-3)
+    assert setup.rate(3, 900) == pytest.approx(0.5e-3)
+    assert setup.rate(3, 1800) == setup.rate(3, 1801) == 0
+    assert not setup.is_over(State(step=10**9, seconds=1799.9)) and setup.is_over(State(seconds=1800))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"steps": 0}, "--steps is 0, but must be above 0"),
+        ({"hours": -1.0}, "--hours is -1"),
+        ({"hours": float("inf")}, "--hours is inf"),
+        ({"phase_shares": (1.0,)}, "must be two shares that add up to 1"),
+        ({"phase_shares": (0.5, 0.25, 0.25)}, "must be two shares that add up to 1"),
+        ({"steps": 5, "hours": 1.0}, "--steps and --hours are both given"),
+        ({"tokens": 5, "hours": 1.0}, "--tokens and --hours are both given"),
+        ({"hours": 1.0, "warmup_steps": 9}, "with --hours a tenth of the time is the warm-up"),
+        ({"dynamic_masking": "token", "objective": "ltr"}, "--objective ltr reads no masks"),
+        ({"mask_split": (100, 0, 0)}, "the stored masks stay without --dynamic-masking"),
+        ({"dynamic_masking": "token", "mask_rate": 0.0}, "--mask-rate is 0"),
+        ({"dynamic_masking": "token", "mask_split": (80, 10, 11)}, "three parts of 100"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(options, reason):
+    with pytest.raises(UserError, match=reason):
+        PretrainConfig(**options)
+
+
+def test_budgets_that_do_not_fit_the_instances_are_named(instances):
+    with pytest.raises(UserError, match="--hours takes one directory"):
+        open_directories(PretrainConfig(hours=1.0), [instances, instances])
+    with pytest.raises(UserError, match="--warmup-steps is 900, but --tokens 5000 are only 5 steps"):
+        number_of_steps(PretrainConfig(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
+
+
+def test_each_phase_begins_at_its_own_first_row(instances):
+    setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
+    phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.stretch, range(8))]
+    assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
+
+
+def test_each_phase_has_a_step_or_is_refused(instances):
+    assert make_setup(instances, steps=3, phase_shares=(0.9, 0.1)).phase_ends == [2]
+    assert make_setup(instances, steps=3, phase_shares=(0.1, 0.9)).phase_ends == [1]
+    with pytest.raises(UserError, match="need two steps or more"):
+        make_setup(instances, steps=1, phase_shares=(0.9, 0.1))
+    with pytest.raises(UserError, match="but there is one directory of instances"):
+        open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
+
+
+def test_next_sentences_need_pairs(tmp_path):
+    path = write_instances(tmp_path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["config"]["pairing"] = "none"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="was built with --pairing none: no next sentences; give --objective mlm"):
+        open_directories(PretrainConfig(), [str(path)])
+    assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
+
+
+def test_the_ranks_share_the_rows_of_an_evaluation(instances):
+    directories = [open_instances(instances)]
+    for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
+        config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
+        setups = [set_up(config, directories, Path("unused"), Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
+        assert [sum(len(batch.input_ids_BL) for batch in setup.validation) for setup in setups] == sizes
+
+
+def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
+    longer = str(write_instances(tmp_path, max_length=96))
+    for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
+        config = PretrainConfig(micro_batch_size=asked, device="cpu")
+        directories = open_directories(config, [instances, longer])
+        setup = set_up(config, directories, tmp_path, Ranks(0, 1, find_device("cpu")))
+        assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes

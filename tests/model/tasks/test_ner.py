@@ -1,0 +1,501 @@
+"""Named-entity recognition: columns, tags, metrics, rows with context, the two models, and the command end to end."""
+
+import json
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.bert import initialise
+from clozeworks.model.checkpoint import load_weights, read_config
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
+from clozeworks.model.tasks import bilstm
+from clozeworks.model.tasks.bilstm import BiLstmTagger, chosen_layers
+from clozeworks.model.tasks.catalogue import find_entry, saved_task
+from clozeworks.model.tasks.conll import Sentence, read_documents, split_words
+from clozeworks.model.tasks.entities import Entity, bio_tags, entities, entity_scores
+from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
+from clozeworks.model.tasks.sentence_rows import Example, context_windows, sentence_rows
+from clozeworks.model.tasks.splits import find_splits
+from clozeworks.model.tasks.task import IGNORED, make_batch
+from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
+from hypothesis import given
+from hypothesis import strategies as st
+from parity_fixture import check_learning
+from seqeval import metrics as seqeval
+from seqeval.metrics.sequence_labeling import get_entities
+from torch import nn
+
+WNUT = Path(__file__).resolve().parents[4] / "shared" / "data" / "ner" / "wnut17"
+QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
+FEATURES = (
+    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
+)  # fmt: skip
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def columns(sentences: list[list[tuple[str, str]]]) -> str:
+    return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences)
+
+
+def named(num_sentences: int, seed: int) -> str:
+    """Return sentences in which b, and what follows it, is a person, and d a place after "in"-like words only."""
+    draw = random.Random(seed)
+    sentences = []
+    for _ in range(num_sentences):
+        words = [(draw.choice(["the", "film", "was", "very"]), "O") for _ in range(draw.randint(2, 6))]
+        words[1:1] = draw.choice([[("b", "B-per"), ("c", "I-per")], [("d", "B-loc")], [("b", "B-per")]])
+        sentences.append(words)
+    return columns(sentences)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint", num_hidden_layers=4)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write(folder / "train.conll", named(120, 1))
+    write(folder / "dev.conll", named(40, 2))
+    return folder
+
+
+# Entities ------------------------------------------------------------------------------------------------------------
+
+TAGS = st.lists(st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12)
+BIO = st.lists(st.sampled_from(["O", "B-per", "I-per", "B-loc", "I-loc", "B-x-y", "I-x-y"]), min_size=1, max_size=12)
+
+
+@given(TAGS)
+def test_entities_are_those_of_seqeval_in_any_scheme_and_broken_sequences(tags):
+    assert [(entity.type, entity.start, entity.end - 1) for entity in entities(tags)] == get_entities(tags)
+
+
+@given(TAGS)
+def test_bio_tags_have_the_same_entities(tags):
+    found = entities(tags)
+    assert entities(bio_tags(found, len(tags))) == found
+    assert all(tag[0] in "OBI" for tag in bio_tags(found, len(tags)))
+
+
+@given(st.lists(st.tuples(BIO, st.randoms(use_true_random=False)), min_size=1, max_size=6))
+def test_scores_are_those_of_seqeval(drawn):
+    gold = [tags for tags, _ in drawn]
+    predicted = [[tag if draw.random() < 0.7 else draw.choice(tags) for tag in tags] for tags, draw in drawn]
+    ours = entity_scores(map(entities, predicted), map(entities, gold))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, metric in (("f1", seqeval.f1_score), ("precision", seqeval.precision_score),
+                             ("recall", seqeval.recall_score)):  # fmt: skip
+            assert ours[name] == pytest.approx(metric(gold, predicted), abs=1e-12)
+
+
+def test_an_entity_is_right_only_as_a_whole():
+    gold = [entities(["B-per", "I-per", "O", "B-loc"])]
+    assert entity_scores([entities(["B-per", "O", "O", "I-loc"])], gold) == {"f1": 0.5, "precision": 0.5, "recall": 0.5}
+    assert entity_scores([[]], gold) == {"f1": 0, "precision": 0, "recall": 0}
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def test_four_columns_with_documents_and_two_without(tmp_path):
+    first = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n\nYes UH O O\n\n\n"
+    text = first + "-DOCSTART- -X- -X- O\n\nBonn N N I-LOC\n"
+    documents = list(read_documents(write(tmp_path / "eng.train", text), labelled=True))
+    assert [[sentence.words for sentence in document] for document in documents] == [
+        [("EU", "says"), ("Yes",)], [("Bonn",)],
+    ]  # fmt: skip
+    assert documents[0][0].tags == ("I-ORG", "O")
+    assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
+    two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
+    documents = list(read_documents(two, labelled=True))
+    assert [[(sentence.words, sentence.tags) for sentence in document] for document in documents] == [
+        [(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a O\n\nb X-per\n", "line 3: the last column is 'X-per', no tag such as O, B-person or I-person"),
+        ("a O\nb\n", "line 2 has one column; a word and its tag are needed"),
+        ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
+        ("a\tO\nb\t\n", "line 2: the last column is ''"),
+        ("a O\nb O\n", "holds no entity: the last column of each line must be its tag"),
+        ("", "holds no entity"),
+    ],
+)
+def test_bad_columns_are_named(tmp_path, text, message):
+    path = write(tmp_path / "train.conll", text)
+    with pytest.raises(UserError) as error:
+        read_ner([path], FinetuneConfig())
+    assert message in str(error.value)
+
+
+def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
+    task = EntityRecognition(types=("loc", "per"))
+    path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
+    with pytest.raises(UserError, match=r"line 2: the tag 'B-org' is of a type that was not learned \(loc, per\)"):
+        list(task.read(path, labelled=True))
+    assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
+    with pytest.raises(UserError, match="There is no file"):
+        list(task.read(tmp_path / "none", labelled=True))
+    with pytest.raises(UserError, match="is no file of CoNLL columns"):
+        list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
+    with pytest.raises(UserError, match=r"train\.csv is no file of CoNLL columns"):
+        read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
+    with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
+        find_entry("sst2", FinetuneConfig(features="last"))
+    with pytest.raises(UserError, match="--lstm-size is for the BiLSTM"):
+        read_ner([write(tmp_path / "train.conll", "a B-per\n")], FinetuneConfig(lstm_size=8))
+    with pytest.raises(UserError, match="--compile gains nothing"):
+        read_ner([tmp_path / "train.conll"], FinetuneConfig(features="last", compile=True))
+
+
+def test_the_files_of_conll_2003_and_wnut_are_told_by_their_names(tmp_path):
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        write(tmp_path / "2003" / name, "")
+    found = find_splits(tmp_path / "2003", ())
+    assert {split: [path.name for path in paths] for split, paths in found.items()} == {
+        "train": ["eng.train"], "dev": ["eng.testa"], "test": ["eng.testb"],
+    }  # fmt: skip
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        write(tmp_path / "wnut" / name, "")
+    assert {split: paths[0].name for split, paths in find_splits(tmp_path / "wnut", ()).items()} == {
+        "train": "wnut17train.conll", "dev": "emerging.dev.conll", "test": "emerging.test.annotated",
+    }  # fmt: skip
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
+def test_windows_are_full_and_each_token_counts_where_it_has_most_context(before, length, after, size):
+    first, last, num_tokens = before, before + length, before + length + after
+    cut = context_windows(first, last, num_tokens, size)
+    assert [token for window in cut for token in range(window.first, window.last)] == list(range(first, last))
+    for window in cut:
+        assert 0 <= window.start <= window.first <= window.last <= window.end <= num_tokens
+        assert window.end - window.start == min(size, num_tokens)
+        if length <= size and window.start > 0 and window.end < num_tokens:
+            left, right = window.first - window.start, window.end - window.last
+            assert abs(left - right) <= 1
+        for token in range(window.first, window.last) if length > size else ():
+            contexts = [min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end]
+            assert min(token - window.start, window.end - 1 - token) == max(contexts)
+
+
+def test_a_row_holds_the_document_around_its_sentence(checkpoint):
+    tokenizer = TextTokenizer(checkpoint)
+    document = [split_words("the film"), split_words("was very-good books"), split_words("bad dull .")]
+    examples = [Example(document, number) for number in range(3)]
+    whole = tokenizer.tokens_of(["the film was very-good books bad dull ."])[0]
+    for row in sentence_rows(examples, tokenizer, 32):
+        assert row.row.input_ids.tolist() == [2, *whole, 3]
+    rows = list(sentence_rows(examples, tokenizer, 9))
+    # 6 tokens, as very-good is three, and books two; one of the next sentence fits in, too.
+    assert rows[1].row.input_ids.tolist() == [2, *whole[2:9], 3]
+    assert rows[1].words.tolist() == [0, 1, 2]
+    assert rows[1].word_places.tolist() == [1, 2, 5]
+    assert rows[1].token_places.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_words_of_any_kind_are_read_once_at_their_first_token(checkpoint):
+    tokenizer = TextTokenizer(checkpoint)
+    words = ("-" * 1000, "", "\u200b\x07", "a" * 1000, "...", "films", "[SEP]", "b")
+    rows = list(sentence_rows([Example([Sentence(words, None)], 0)], tokenizer, 16))
+    assert all(len(row.row.input_ids) <= 16 for row in rows)
+    assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
+    assert sorted(token for row in rows for token in row.tokens) == list(range(1000 + 1 + 1 + 1 + 3 + 2 + 3 + 1))
+    firsts = [tokenizer.tokens_of([word])[0] or [tokenizer.unknown] for word in words]
+    for row in rows:
+        assert row.row.input_ids[row.word_places].tolist() == [firsts[word][0] for word in row.words]
+
+
+def test_targets_stand_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
+    task = EntityRecognition(types=("loc", "per"), max_length=16)
+    sentence = Sentence(("the", "films", "book", "b", "c"), ("O", "I-per", "B-per", "S-loc", "E-loc"))
+    (feature,) = task.encode([Example([sentence], 0)], TextTokenizer(checkpoint))
+    assert task.labels == ("O", "B-loc", "I-loc", "B-per", "I-per")
+    assert feature.target is not None
+    assert feature.target.tolist() == [IGNORED, 0, 3, IGNORED, 3, 1, 1, IGNORED]
+    assert task.encode([task.text_line("", "line 1")], TextTokenizer(checkpoint)) == []
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 36, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48,
+}  # fmt: skip
+
+
+def some_features(checkpoint: Path, task: EntityRecognition) -> list:
+    lines = ["the film was b c", "d books", "very-good film films and b"]
+    return task.encode([task.text_line(line, "") for line in lines], TextTokenizer(checkpoint))
+
+
+def test_logits_loss_and_gradients_equal_transformers(checkpoint):
+    task, config = EntityRecognition(types=("loc", "per")), ModelConfig(**SHAPE)
+    ours = BertForTokenClassification(config, 5).eval()
+    initialise(ours, config, torch.Generator().manual_seed(2))
+    shape: dict[str, Any] = {**config.to_hf(), "num_labels": 5, "attn_implementation": "eager"}
+    theirs = transformers.BertForTokenClassification(transformers.BertConfig(**shape)).eval()
+    weights = {name: weight for name, weight in ours.state_dict().items() if "pooler" not in name}
+    theirs.load_state_dict(weights)
+    batch = make_batch(some_features(checkpoint, task))
+    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
+    logits = ours(batch)
+    real = batch.attention_mask_BL
+    torch.testing.assert_close(logits[real], expected.logits[real], rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
+
+
+def test_the_rows_of_table_7_name_layers():
+    assert {name: chosen_layers(name, 12) for name in FEATURES} == {
+        "embeddings": [0],
+        "second-to-last": [11],
+        "last": [12],
+        "weighted-sum-last-four": [9, 10, 11, 12],
+        "concat-last-four": [9, 10, 11, 12],
+        "weighted-sum-all": list(range(1, 13)),
+    }
+    with pytest.raises(UserError, match="the encoder has only 2 layers"):
+        chosen_layers("concat-last-four", 2)
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_the_bilstm_reads_the_hidden_states_of_transformers(features, checkpoint):
+    task, config = EntityRecognition(types=("loc", "per")), read_config(checkpoint)
+    model = BiLstmTagger(config, 5, features, 6).eval()
+    load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint)
+    theirs = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
+    if model.is_weighted:
+        model.layer_weights.data = torch.linspace(-1, 1, len(model.layers))
+        model.scale.data.fill_(1.5)
+    chosen = some_features(checkpoint, task)
+    batch = make_batch(chosen)
+    with torch.no_grad():
+        logits = model(batch)
+        states = theirs(batch.input_ids_BL, batch.attention_mask_BL, output_hidden_states=True).hidden_states
+    for row, feature in enumerate(chosen):
+        layers = [states[layer][row, feature.context.word_places] for layer in chosen_layers(features, 4)]
+        inputs = torch.cat(layers, -1)
+        if "weighted" in features:
+            odds = torch.linspace(-1, 1, len(layers)).exp()
+            inputs = 1.5 * torch.einsum("s,swd->wd", odds / odds.sum(), torch.stack(layers))
+        with torch.no_grad():
+            expected = model.classifier(model.lstm(inputs[None])[0])[0]
+        torch.testing.assert_close(logits[row, feature.context.word_places], expected, rtol=0, atol=1e-5)
+
+
+def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint, monkeypatch):
+    task, config = EntityRecognition(types=("loc", "per")), read_config(checkpoint)
+    model = BiLstmTagger(config, 5, "weighted-sum-all", 6)
+    before = {name: weight.clone() for name, weight in model.bert.state_dict().items()}
+    rows = []
+    computed = model.bert.hidden_states
+    monkeypatch.setattr(model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more))
+    batch = make_batch(some_features(checkpoint, task))
+    model.train()
+    optimizer = torch.optim.SGD([weight for weight in model.parameters() if weight.requires_grad], 0.1)
+    losses = []
+    for _ in range(3):
+        loss = model.loss(model(batch), batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert len(rows) == 3
+    assert losses[2] < losses[0]
+    assert all(torch.equal(weight, before[name]) for name, weight in model.bert.state_dict().items())
+    assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
+    monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
+    model._cache.clear()
+    model(batch)
+    model(batch)
+    assert len(rows) == 9
+
+
+# End to end ----------------------------------------------------------------------------------------------------------
+
+
+def quick(**changes: Any) -> FinetuneConfig:
+    return FinetuneConfig(**{**QUICK, "max_length": 24, **changes})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, checkpoint, data) -> Path:
+    output = tmp_path_factory.mktemp("run") / "ner"
+    summary = finetune("ner", data, checkpoint, output, quick(epochs=4, learning_rates=(2e-3,)))
+    assert summary["metric"] == "f1"
+    assert summary["best"]["scores"]["f1"] > 0.9
+    assert summary["baseline"] == {"f1": 0, "precision": 0, "recall": 0}
+    return output
+
+
+def answers_to(model: Path, lines: list[str], folder: Path) -> list[dict[str, Any]]:
+    write(folder / "new.txt", "".join(f"{line}\n" for line in lines))
+    assert predict(model, folder / "new.txt", folder / "out.jsonl", "cpu") == len(lines)
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def test_predictions_name_entities_with_words_and_probabilities(trained, tmp_path):
+    first, empty, last = answers_to(trained, ["the b c was very", "", "film d was the film"], tmp_path)
+    assert first["words"] == ["the", "b", "c", "was", "very"]
+    assert first["tags"] == ["O", "B-per", "I-per", "O", "O"]
+    (entity,) = first["entities"]
+    assert 0.3 < entity.pop("probability") <= 1
+    assert entity == {"type": "per", "text": "b c", "start": 1, "end": 3}
+    assert empty == {"words": [], "tags": [], "entities": []}
+    assert [entity["text"] for entity in last["entities"]] == ["d"]
+
+
+def test_transformers_loads_the_model_and_gives_the_same_probabilities(trained, tmp_path):
+    model = transformers.AutoModelForTokenClassification.from_pretrained(trained).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(trained)
+    assert type(model).__name__ == "BertForTokenClassification"
+    assert model.config.id2label[2] == "I-loc"
+    with torch.inference_mode():
+        theirs = model(**tokenizer("the d was films", return_tensors="pt")).logits[0].softmax(-1)
+    (answer,) = answers_to(trained, ["the d was films"], tmp_path)
+    assert answer["tags"] == [model.config.id2label[int(place)] for place in theirs[1:5].argmax(-1)]
+    assert answer["entities"][0]["probability"] == pytest.approx(float(theirs[2].max()), abs=1e-5)
+
+
+def test_evaluation_is_that_of_seqeval_on_the_predictions(trained, data, tmp_path):
+    measured = evaluate_task(trained, data, "cpu")
+    predict(trained, data / "dev.conll", tmp_path / "out.jsonl", "cpu")
+    predicted = [json.loads(line)["tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    task = EntityRecognition(types=("loc", "per"))
+    gold = [list(example.sentence.tags or ()) for example in task.read(data / "dev.conll", labelled=True)]
+    assert measured["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
+    assert measured["examples"] == 40
+
+
+def test_the_official_form_is_what_conlleval_reads():
+    task = EntityRecognition(types=("loc", "per"))
+    document = [Sentence(("a", "b"), None, ("a NN I-per", "b NN O")), Sentence(("c",), None, ("c\tO",))]
+    answers = [{"words": ["a", "b"], "tags": ["B-per", "O"]}, {"words": ["c"], "tags": ["B-loc"]}]
+    files = task.official(answers, [Example(document, 0), Example(document, 1)], "test")
+    assert files == {"test.conll": b"a NN I-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
+
+
+def test_long_sentences_and_documents_are_predicted_as_a_whole(trained, tmp_path):
+    # 60 words in rows of 24 tokens: several windows, each word answered once.
+    line = " ".join(["the film was very b c"] * 10)
+    (answer,) = answers_to(trained, [line], tmp_path)
+    assert len(answer["tags"]) == 60
+    assert "b c" in [entity["text"] for entity in answer["entities"]]
+
+
+def test_an_answer_of_broken_tags_is_mended():
+    task = EntityRecognition(types=("loc", "per"), max_length=16)
+    example = task.text_line("a b c", "")
+    logits = np.full((5, 5), -5, dtype=np.float32)
+    logits[[1, 2, 3], [4, 2, 0]] = 5
+    row = type("Row", (), {"example": 0, "words": np.arange(3), "word_places": np.arange(1, 4)})
+    feature = type("Feature", (), {"context": row})
+    (answer,) = task.answers([logits], [feature], [example])  # pyright: ignore[reportArgumentType]
+    assert answer["tags"] == ["B-per", "B-loc", "O"]
+
+
+@pytest.mark.parametrize("features", ["embeddings", "weighted-sum-last-four", "concat-last-four"])
+def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, data, tmp_path):
+    config = quick(features=features, lstm_size=16, epochs=3, learning_rates=(1e-2,))
+    summary = finetune("ner", data, checkpoint, tmp_path / "a", config)
+    assert summary["best"]["scores"]["f1"] > 0.9
+    measured = evaluate_task(tmp_path / "a", data, "cpu")
+    assert measured["f1"] == summary["best"]["scores"]["f1"]
+    assert answers_to(tmp_path / "a", ["the b c was very"], tmp_path)[0]["tags"] == ["O", "B-per", "I-per", "O", "O"]
+    assert finetune("ner", data, checkpoint, tmp_path / "b", config) == summary
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+    settings = json.loads((tmp_path / "a" / "task.json").read_text())
+    assert (settings["features"], settings["lstm_size"]) == (features, 16)
+    kept = load_frozen(tmp_path / "a")
+    assert all(torch.equal(weight, kept[name]) for name, weight in load_frozen(checkpoint).items())
+
+
+def test_training_on_frozen_features_goes_on_to_the_same_bytes(checkpoint, data, tmp_path):
+    config = quick(features="weighted-sum-all", lstm_size=8, epochs=2, learning_rates=(1e-2,), checkpoint_every=7)
+    whole = finetune("ner", data, checkpoint, tmp_path / "whole", config)
+
+    def killed(numbers: dict[str, Any]) -> None:
+        if numbers["step"] > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune("ner", data, checkpoint, tmp_path / "resumed", config, killed)
+    steps = []
+    assert (
+        finetune("ner", data, checkpoint, tmp_path / "resumed", config, lambda live: steps.append(live["step"]))
+        == whole
+    )
+    assert steps[0] > 14
+    a, b = (tmp_path / name / "model.safetensors" for name in ("whole", "resumed"))
+    assert a.read_bytes() == b.read_bytes()
+
+
+def load_frozen(directory: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    weights = load_file(directory / "model.safetensors")
+    return {name: weight for name, weight in weights.items() if name.startswith("bert.")}
+
+
+def test_settings_make_the_same_task_again():
+    for task in (EntityRecognition(types=("loc",)), EntityRecognition(types=("x",), features="last", lstm_size=5)):
+        assert saved_task(json.loads(json.dumps(task.settings()))) == task
+
+
+def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
+    documents = [f"-DOCSTART- O\n\nthe O\nb B-per\n\nfilm{number} O\n\n" for number in range(20)]
+    path = write(tmp_path / "all.txt", "".join(documents))
+    config = quick(epochs=0.5, learning_rates=(1e-3,))
+    summary = finetune("ner", path, checkpoint, tmp_path / "run", config)
+    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (36, 4, True)
+
+
+@pytest.mark.skipif(not WNUT.is_dir(), reason="the files of WNUT-17 are not here")
+@pytest.mark.parametrize("features", [None, "last"])
+def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        lines = (WNUT / name).read_text(encoding="utf-8").split("\n")[: 2500 if "train" in name else 400]
+        write(tmp_path / "data" / name, "\n".join(lines))
+    config = quick(epochs=1, learning_rates=(1e-3,), features=features, lstm_size=8 if features else None)
+    finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
+    test = tmp_path / "data" / "emerging.test.annotated"
+    gold = [sentence for document in read_documents(test, labelled=True) for sentence in document]
+    assert predict(tmp_path / "run", test, tmp_path / "out.jsonl", "cpu") == len(gold)
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [tuple(answer["words"]) for answer in answers] == [sentence.words for sentence in gold]
+
+
+@pytest.mark.skipif(not WNUT.is_dir(), reason="the files of WNUT-17 are not here")
+def test_every_word_of_wnut_is_read_once(checkpoint):
+    task, tokenizer = EntityRecognition(types=("x",), max_length=64), TextTokenizer(checkpoint)
+    examples = list(task.read(WNUT / "emerging.dev.conll", labelled=False))
+    assert len(examples) == 1009
+    features = task.encode(examples, tokenizer)
+    assert sum(len(feature.context.words) for feature in features) == 15733
+
+
+def test_outputs_without_features_are_none(checkpoint):
+    model = BertForTokenClassification(read_config(checkpoint), 3)
+    assert infer(model, []) == []
+    assert entities([]) == [] and bio_tags([Entity(0, 1, "x")], 1) == ["B-x"]

@@ -1,0 +1,447 @@
+"""How a task's files are found and read, and how its examples become tensors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.bert import initialise
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.tasks.catalogue import find_entry, read_task, saved_task
+from clozeworks.model.tasks.classification import BertForSequenceClassification, Example
+from clozeworks.model.tasks.classify import read_classify
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out
+from clozeworks.model.tasks.tables import read_rows
+from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
+from clozeworks.model.tokenizer import TextTokenizer, cut_lengths, tokenizer_files
+from clozeworks.pipeline.errors import UserError
+from hypothesis import given
+from hypothesis import strategies as st
+from parity_fixture import check_learning
+
+GLUE_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "glue"
+real_data = pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
+
+SST2 = "sentence\tlabel\nit 's a charming and often affecting journey . \t1\nunflinchingly bleak and desperate \t0\n"
+MRPC = (
+    "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    "1\t1355540\t1355592\tHe said the pie business doesn 't fit .\t\" The pie business does not fit .\n"
+    '0\t2029631\t2029565\tMagnarelli said so .\tHis wife said he was " 100 percent behind George Bush " .\r\n'
+)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
+
+
+def read(name: str, path: Path, labelled: bool = True) -> list[Example]:
+    return list(GLUE[name].read(path, labelled))
+
+
+def test_sst2_and_mrpc_as_they_are(tmp_path):
+    assert read("sst2", write(tmp_path / "train.tsv", SST2)) == [
+        Example("it 's a charming and often affecting journey . ", None, 1),
+        Example("unflinchingly bleak and desperate ", None, 0),
+    ]
+    assert read("mrpc", write(tmp_path / "dev.tsv", MRPC)) == [
+        Example("He said the pie business doesn 't fit .", '" The pie business does not fit .', 1),
+        Example("Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0),
+    ]
+
+
+def test_cola_has_a_line_of_names_only_in_its_test_file(tmp_path):
+    train = write(tmp_path / "train.tsv", "gj04\t0\t*\tThey drank the pub.\n")
+    assert read("cola", train) == [Example("They drank the pub.", None, 0)]
+    test = write(tmp_path / "test.tsv", "index\tsentence\n0\tBill whistled past the house.\n")
+    assert read("cola", test, labelled=False) == [Example("Bill whistled past the house.", None, None)]
+
+
+def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_files(tmp_path):
+    official = write(tmp_path / "a.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tnot_entailment\n")
+    row = {"question": "Who?", "sentence": "He.", "label": 1, "idx": 0}
+    lines = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    assert read("qnli", official) == read("qnli", lines) == read("qnli", tmp_path / "a.parquet")
+    # The order of the classes is the hub's, so that its numbers mean the same in a model's config.json.
+    assert GLUE["mnli"].labels == ("entailment", "neutral", "contradiction")
+
+
+@real_data
+@pytest.mark.parametrize("name, folder", [("cola", "CoLA"), ("sst2", "SST-2"), ("mrpc", "MRPC"), ("stsb", "STS-B"),
+                                          ("rte", "RTE"), ("wnli", "WNLI")])  # fmt: skip
+def test_every_line_of_the_official_files_is_an_example(name, folder):
+    sizes = {"cola": (8551, 1043, 1063), "sst2": (67349, 872, 1821), "mrpc": (3667, 408, 1725),
+             "stsb": (5749, 1500, 1379), "rte": (2490, 277, 3000), "wnli": (635, 71, 146)}  # fmt: skip
+    splits = find_splits(GLUE_DATA / folder)
+    train, dev, test = (read(name, splits[split][0], split != "test") for split in ("train", "dev", "test"))
+    assert (len(train), len(dev), len(test)) == sizes[name]
+    num_labels = len(GLUE[name].labels)
+    assert {example.target for example in train} == set(range(num_labels)) or name == "stsb"
+    assert all(0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev)
+    assert all(example.text_pair if GLUE[name].text_pair else example.text_pair is None for example in train)
+
+
+def test_csv_has_quotes_and_tsv_has_none(tmp_path):
+    csv = write(tmp_path / "a.csv", '\ufeffsentence,label\r\n"two\nlines, ""quoted""",1\r\n\r\nplain,0\r\n')
+    assert [row.values["sentence"] for row in read_rows(csv)] == ['two\nlines, "quoted"', "plain"]
+    assert [row.where for row in read_rows(csv)] == [f"{csv}, line 3", f"{csv}, line 5"]
+    tsv = write(tmp_path / "a.tsv", 'sentence\tlabel\n"open\t1\nline\u2028separator\x85\t0\n')
+    assert [row.values["sentence"] for row in read_rows(tsv)] == ['"open', "line\u2028separator\x85"]
+
+
+@pytest.mark.parametrize(
+    "file, content, message",
+    [
+        ("a.tsv", "sentence\tlabel\nfine\t1\nshort\n", "a.tsv, line 3: the number of columns is 1, not 2 (se"),
+        ("a.tsv", "sentence\tlabel\nfine\t1\textra\n", "a.tsv, line 2: the number of columns is 3, not 2"),
+        ("a.tsv", "sentence\tlabel\nfine\tmaybe\n", "a.tsv, line 2: the label 'maybe' in label is none of negative, p"),
+        ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
+        ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
+        ("a.tsv", "sentence\tlabel\tlabel\nfine\t1\t0\n", "a.tsv, line 1 names the column 'label' twice"),
+        ("a.csv", "sentence,sentence,label\nfine,bad,1\n", "a.csv, line 1 names the column 'sentence' twice"),
+        ("a.jsonl", '{"sentence": "fine", "label": [1]}\n', "line 1: the label in label is [1], neither text nor"),
+        ("a.tsv", "text\tlabel\nfine\t1\n", "a.tsv, line 2: there is no column sentence, only text, label"),
+        ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv, line 2 is not UTF-8"),
+        ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is no CSV"),
+        ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": \n', "a.jsonl, line 2 is no JSON"),
+        ("a.jsonl", '{"sentence": 3, "label": 1}\n', "line 1: the column sentence holds 3, not text"),
+        ("a.jsonl", "[1]\n", "line 1 is no JSON object"),
+        ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n', "line 2: the label 'True'"),
+        ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
+        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1: the column sentence holds half of a character"),
+        ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1: the label in label holds half of a character"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl, line 1 is no JSON: "),
+        ("a.parquet", "nothing", "a.parquet is no Parquet file"),
+        ("a.xls", "nothing", "the suffix '.xls', but a table is one of"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, file, content, message):
+    path = tmp_path / file
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(UserError) as error:
+        read("sst2", path)
+    assert message in str(error.value)
+
+
+def test_damage_inside_a_parquet_file_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"sentence": ["a", "b"] * 500, "label": [0, 1] * 500}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])
+    with pytest.raises(UserError, match=r"a\.parquet is no Parquet file, or damaged"):
+        read("sst2", path)
+
+
+def test_long_values_do_not_fill_the_screen(tmp_path):
+    long = "a" * 10_000
+    tables = [f"sentence\tlabel\nfine\t{long}\n", f"{long}\tlabel\nfine\t1\n", f"sentence\t{long}\nfine\n"]
+    for content in tables:
+        with pytest.raises(UserError, match=r"a\.tsv, line 2.*…") as error:
+            read("sst2", write(tmp_path / "a.tsv", content))
+        assert len(str(error.value)) < len(str(tmp_path)) + 300
+
+
+def test_a_folder_where_a_file_is_needed(tmp_path):
+    with pytest.raises(UserError, match="is a folder; give one of the files in it"):
+        read("sst2", tmp_path)
+
+
+def test_texts_of_one_kind_cannot_be_held_out():
+    with pytest.raises(UserError, match=r"All examples in a\.csv are on one text, so none can be held out"):
+        hold_out(["a", "a"], str, "a.csv")
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"task": "no"}', '{"task": "sst2"}', '{"task": "squad", "a": 1}']
+)
+def test_a_damaged_task_is_told(tmp_path, content):
+    with pytest.raises(UserError, match=r"task\.json is damaged; fine-tune again"):
+        read_task(write(tmp_path / "task.json", content))
+
+
+def test_a_few_short_lines_of_qqp_are_left_out_and_said(tmp_path, capsys):
+    lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000))]
+    lines[7] = "6\t1\t2\tonly one"
+    path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
+    assert [example.target for example in read("qqp", path)] == [i % 2 for i in range(2000) if i != 6]
+    said = capsys.readouterr().err
+    found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
+    assert said == f"{found}; such lines are left out.\n"
+    with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
+        read("qqp", path, labelled=False)
+    write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
+    with pytest.raises(UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; mend"):
+        read("qqp", path)
+
+
+def test_scores_must_be_finite_numbers(tmp_path):
+    path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,4.5\na,b,nan\n")
+    with pytest.raises(UserError, match="line 3: the score in score is 'nan', not a number"):
+        read("stsb", path)
+
+
+def test_splits_are_told_by_the_files_names(tmp_path):
+    for name in ("train.tsv", "dev.tsv", "dev_ids.tsv", "test.tsv", "msr_paraphrase_train.csv", "notes.md", "x.tsv"):
+        write(tmp_path / name, "")
+    splits = find_splits(tmp_path)
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["train.tsv"],
+        "dev": ["dev.tsv"],
+        "test": ["test.tsv"],
+    }
+
+
+def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
+    names = ["wnut17train.csv", "validation-00000-of-00002.parquet", "validation-00001-of-00002.parquet"]
+    for name in names:
+        write(tmp_path / name, "")
+    splits = find_splits(tmp_path)
+    assert [path.name for path in splits["train"]] == names[:1]
+    assert [path.name for path in splits["dev"]] == names[1:]
+    write(tmp_path / "train-dev.tsv", "")
+    with pytest.raises(UserError, match=r"train-dev.tsv names more than one of train, dev and test"):
+        find_splits(tmp_path)
+
+
+def test_mnli_has_two_dev_sets(tmp_path):
+    for name in ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv", "test_matched.tsv", "test_mismatched.tsv"):
+        write(tmp_path / name, "")
+    found = dev_sets(find_splits(tmp_path))
+    assert {prefix: [path.name for path in paths] for prefix, paths in found.items()} == {
+        "": ["dev_matched.tsv"],
+        "mismatched_": ["dev_mismatched.tsv"],
+    }
+
+
+def test_folders_without_a_split_are_refused(tmp_path):
+    write(tmp_path / "reviews.csv", "")
+    with pytest.raises(UserError, match="holds no file with train, dev or test in its name"):
+        find_splits(tmp_path)
+    assert find_splits(tmp_path / "reviews.csv") == {"train": [tmp_path / "reviews.csv"]}
+    with pytest.raises(UserError, match="There is no file or folder"):
+        find_splits(tmp_path / "none")
+
+
+@given(st.lists(st.integers(0, 300), min_size=2, max_size=200).filter(lambda numbers: len(set(numbers)) > 1))
+def test_held_out_examples_share_no_text_with_the_others(numbers):
+    train, dev = hold_out(numbers, str, "a.csv")
+    assert sorted(train + dev) == sorted(numbers)
+    assert not set(train) & set(dev)
+    assert len(set(dev)) == max(1, round(0.1 * len(set(numbers))))
+
+
+def google_cut(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
+    # google-research/bert, run_classifier.py, _truncate_seq_pair
+    while length_a + length_b > limit:
+        if length_a > length_b:
+            length_a -= 1
+        else:
+            length_b -= 1
+    return length_a, length_b
+
+
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 150))
+def test_pairs_are_cut_as_in_the_release(length_a, length_b, limit):
+    assert cut_lengths(length_a, length_b, limit) == google_cut(length_a, length_b, limit)
+
+
+def test_rows_equal_those_of_transformers(checkpoint):
+    ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
+    for text, pair in [("The film was good.", None), ("", None), ("very DULL, unknownword", "a book! b"), ("", "a")]:
+        tokens_b = None if pair is None else ours.tokens_of([pair])[0]
+        ids, segment_b_start, _ = ours.row(ours.tokens_of([text])[0], tokens_b, 40)
+        expected = theirs(text, pair)
+        assert ids.tolist() == expected["input_ids"]
+        types = [int(place >= segment_b_start) for place in range(len(ids))]
+        assert types == expected["token_type_ids"]
+    assert ours.row(list(range(50)), None, 10)[0].tolist() == [2, *range(8), 3]
+    assert len(ours.row(list(range(50)), list(range(50)), 11)[0]) == 11
+
+
+def test_special_tokens_in_a_text_are_text(checkpoint):
+    tokenizer = TextTokenizer(checkpoint)
+    ids = tokenizer.tokens_of(["was [MASK] [SEP] good"])[0]
+    assert not {2, 3, 4} & set(ids)
+    assert ids == [id for part in ("was [", "mask", "] [", "sep", "] good") for id in tokenizer.tokens_of([part])[0]]
+
+
+def test_a_vocabulary_alone_makes_the_same_tokenizer(checkpoint, tmp_path):
+    write(tmp_path / "vocab.txt", (checkpoint / "vocab.txt").read_text())
+    texts = ["The films was good!", "[MASK]"]
+    assert TextTokenizer(tmp_path).tokens_of(texts) == TextTokenizer(checkpoint).tokens_of(texts)
+    files = tokenizer_files(tmp_path)
+    assert files.keys() == {"vocab.txt", "tokenizer.json"}
+    write(tmp_path / "tokenizer.json", files["tokenizer.json"].decode())
+    assert transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).encode("[MASK]")
+
+
+def test_a_checkpoint_without_a_vocabulary_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"holds no vocabulary: tokenizer\.json or vocab\.txt is needed"):
+        TextTokenizer(tmp_path)
+    write(tmp_path / "vocab.txt", "a\nb\n[UNK]\n")
+    with pytest.raises(UserError, match=r"\[CLS\]|cannot be read"):
+        TextTokenizer(tmp_path)
+
+
+def classify(path: Path, **options):
+    return read_classify([path], FinetuneConfig(**options))
+
+
+def test_classes_of_a_table_of_the_users_own(tmp_path):
+    words = write(tmp_path / "a.csv", "id,text,label\n1,x,no\n2,y,yes\n3,z,no\n4,z,no\n")
+    task = classify(words)
+    assert task.settings()["labels"] == ["no", "yes"]
+    assert [example.target for example in task.read(words, True)] == [0, 1, 0, 0]
+    named = write(tmp_path / "b.tsv", "q\ta\tkind\n1\tx\t10\n2\ty\t9\n3\tz\t10\n4\tz\t9\n")
+    task = classify(named, text="q", text_pair="a", label="kind")
+    assert task.settings()["labels"] == ["9", "10"]
+    assert next(task.read(named, True)) == Example("1", "x", 1)
+    assert saved_task(json.loads(json.dumps(task.settings()))) == task
+
+
+def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\nx,1\ny,2.5\nz,3\nz,3.0\n")
+    task = classify(path)
+    assert task.settings()["labels"] == []
+    assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
+    whole = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
+    assert classify(whole).settings()["labels"] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("a,b\nx,1\n", "has the columns a, b; say with --text and --label which ones to use"),
+        ("text,label\n", "holds no rows"),
+        ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
+        ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
+        ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
+        ("text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n", "line 6: the label '1.0' in label is the same number as '1'; w"),
+        ("text, label\nx,1\n", "a.csv has the columns text, ' label'; say with --text and --label which ones"),
+        ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; a class alone"),
+        ("text,label\nx,p\ny,q\nz,r\n", "a.csv: label holds 3 labels in 3 rows; is it the column of the label?"),
+    ],
+)
+def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
+    with pytest.raises(UserError) as error:
+        classify(write(tmp_path / "a.csv", content))
+    assert message in str(error.value)
+
+
+def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
+    with pytest.raises(UserError, match="There is no task 'sst'; it is one of cola, sst2"):
+        find_entry("sst", FinetuneConfig())
+    with pytest.raises(UserError, match="--text-pair is for classify; sst2 does not take it"):
+        find_entry("sst2", FinetuneConfig(text_pair="b"))
+
+
+def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:
+    rng = np.random.default_rng(len(lengths))
+    rows = (rng.integers(1, vocab_size, length).astype(np.int32) for length in lengths)
+    dtype = np.float32 if num_classes == 1 else np.int64
+    return [
+        Feature((TokenRow(row, len(row) // 2),), np.array(index % num_classes, dtype=dtype), index)
+        for index, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 5])
+def test_logits_loss_and_gradients_equal_transformers(num_classes):
+    config = ModelConfig(
+        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+    )
+    ours = BertForSequenceClassification(config, num_classes).eval()
+    initialise(ours, config, torch.Generator().manual_seed(2))
+    shape: dict[str, Any] = {**config.to_hf(), "num_labels": num_classes, "attn_implementation": "eager"}
+    peer_config = transformers.BertConfig(**shape)
+    theirs = transformers.BertForSequenceClassification(peer_config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
+    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
+    logits = ours(batch)
+    torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
+    check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
+
+
+def test_answers_are_probabilities(tmp_path):
+    logits = [np.array([0.0, np.log(3)], dtype=np.float32), np.array([1000.0, 0.0], dtype=np.float32)]
+    first, second = GLUE["sst2"].answers(logits, [], [])
+    assert first["label"] == "positive"
+    assert first["probabilities"] == {"negative": pytest.approx(0.25), "positive": pytest.approx(0.75)}
+    assert second["probabilities"]["negative"] == 1
+    assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]
+
+
+def answers_of(task: Any) -> list[dict[str, Any]]:
+    return [{"label": name} for name in task.labels] or [{"score": score} for score in (-0.5, 2.71828, 5.2)]
+
+
+@pytest.mark.parametrize(
+    "name, file, predictions",
+    [
+        ("cola", "CoLA.tsv", ["0", "1"]),
+        ("sst2", "SST-2.tsv", ["0", "1"]),
+        ("mrpc", "MRPC.tsv", ["0", "1"]),
+        ("qqp", "QQP.tsv", ["0", "1"]),
+        ("stsb", "STS-B.tsv", ["0.000", "2.718", "5.000"]),
+        ("mnli", "MNLI-m.tsv", ["entailment", "neutral", "contradiction"]),
+        ("qnli", "QNLI.tsv", ["entailment", "not_entailment"]),
+        ("rte", "RTE.tsv", ["entailment", "not_entailment"]),
+        ("wnli", "WNLI.tsv", ["0", "1"]),
+    ],
+)
+def test_files_for_the_glue_server(name, file, predictions):
+    # Names and labels as gluebenchmark.com/faq and jiant's glue_submission_formatter.py have them.
+    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in enumerate(predictions))]
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "test") == {file: ("\n".join(lines) + "\n").encode()}
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "dev") == {}
+
+
+def test_mnli_has_two_files_for_the_server(tmp_path):
+    answers = answers_of(GLUE["mnli"])
+    assert list(GLUE["mnli"].official(answers, [], "test_mismatched")) == ["MNLI-mm.tsv"]
+    assert classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(answers, [], "test") == {}
+
+
+@pytest.fixture
+def hub_folder(tmp_path) -> Path:
+    """A folder in the layout of the hub: Parquet files whose names tell the splits."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split, size in (("train", 12), ("validation", 4), ("test", 3)):
+        rows = [{"sentence": f"text {i} of {split}", "label": i % 2 if split != "test" else -1, "idx": i}
+                for i in range(size)]  # fmt: skip
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
+    splits = find_splits(f"hf:{hub_folder}")
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["set#train"], "dev": ["set#validation"], "test": ["set#test"],
+    }  # fmt: skip
+    files = find_splits(hub_folder)
+    for split in ("train", "dev"):
+        assert read("sst2", splits[split][0]) == read("sst2", files[split][0])
+    assert read("sst2", splits["test"][0], labelled=False)[2] == Example("text 2 of test", None, None)
+    with pytest.raises(UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is none of"):
+        read("sst2", splits["test"][0])
+    with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
+        read("rte", splits["train"][0])
+    with pytest.raises(UserError, match="is a table, but this task has files of its own form"):
+        find_splits(f"hf:{hub_folder}", (".json",))

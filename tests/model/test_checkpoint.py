@@ -1,0 +1,164 @@
+"""Model directories: round trips with transformers, old names, and damage."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from clozeworks.model.bert import initialise
+from clozeworks.model.checkpoint import load_weights, read_config, read_model, read_weights, save_model
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.pretraining import run
+from clozeworks.pipeline.errors import UserError
+from safetensors.torch import load_file, save_file
+
+CONFIG = ModelConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+
+
+@pytest.fixture
+def model() -> BertForPreTraining:
+    model = BertForPreTraining(CONFIG)
+    initialise(model, CONFIG, torch.Generator().manual_seed(4))
+    return model
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    save_model(tmp_path / "model", model.state_dict(), CONFIG.to_hf(), {"vocab.txt": b"[PAD]\n"})
+    return tmp_path / "model"
+
+
+def same(one: torch.nn.Module, two: torch.nn.Module) -> bool:
+    mine, other = one.state_dict(), two.state_dict()
+    return mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)
+
+
+def test_round_trip(model, saved):
+    assert {path.name for path in saved.iterdir()} == {"model.safetensors", "config.json", "vocab.txt"}
+    assert read_config(saved) == CONFIG
+    assert same(read_model(saved), model)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_reads_what_transformers_saves(tmp_path, safe):
+    values: dict[str, Any] = CONFIG.to_hf()
+    peer = transformers.BertForPreTraining(transformers.BertConfig(**values)).eval()
+    peer.save_pretrained(tmp_path)
+    if not safe:
+        torch.save(peer.state_dict(), tmp_path / "pytorch_model.bin")
+        (tmp_path / "model.safetensors").unlink()
+    ours = read_model(tmp_path).eval()
+    ids = torch.arange(12).view(2, 6)
+    with torch.no_grad():
+        logits = ours.mlm_logits(ours.bert(ids), torch.arange(12)).view(2, 6, 50)
+        torch.testing.assert_close(logits, peer(ids).prediction_logits, rtol=0, atol=1e-5)
+
+
+def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
+    weights = load_file(saved / "model.safetensors")
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): weight for name, weight in weights.items()}
+    old = {name.replace("LayerNorm.bias", "LayerNorm.beta"): weight for name, weight in old.items()}
+    old["bert.embeddings.position_ids"] = torch.arange(512)[None]
+    save_file(old, saved / "model.safetensors")
+    assert same(read_model(saved), model)
+    bare = {name.removeprefix("bert."): weight for name, weight in weights.items() if name.startswith("bert.")}
+    save_file(bare, saved / "model.safetensors")
+    assert read_weights(saved).keys() == {name for name in weights if name.startswith("bert.")}
+    missing = load_weights(BertForPreTraining(CONFIG), saved, new=("cls.",))
+    assert missing == [name for name in model.state_dict() if name.startswith("cls.")]
+
+
+def test_mistakes_are_named(saved, tmp_path):
+    with pytest.raises(UserError, match=r"config\.json is missing"):
+        read_config(tmp_path)
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
+    with pytest.raises(UserError, match=r"has shape \(50, 16\), but this model needs \(50, 32\)"):
+        read_model(saved)
+    (saved / "config.json").write_text("{")
+    with pytest.raises(UserError, match="is no model configuration"):
+        read_config(saved)
+    weights = load_file(saved / "model.safetensors")
+    del weights["bert.pooler.dense.bias"]
+    save_file(weights, saved / "model.safetensors")
+    with pytest.raises(UserError, match=r"lacks bert\.pooler\.dense\.bias"):
+        load_weights(BertForPreTraining(CONFIG), saved)
+    content = (saved / "model.safetensors").read_bytes()
+    (saved / "model.safetensors").write_bytes(content[:300])
+    with pytest.raises(UserError, match="are damaged"):
+        read_weights(saved)
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="holds no weights"):
+        read_weights(saved)
+
+
+class Payload:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (os.environ["PAYLOAD"],)
+
+
+def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("PAYLOAD", str(tmp_path / "ran"))
+    (saved / "model.safetensors").unlink()
+    torch.save({"bert.pooler.dense.bias": Payload()}, saved / "pytorch_model.bin")
+    with pytest.raises(UserError, match="damaged or hold code"):
+        read_weights(saved)
+    assert not (tmp_path / "ran").exists()
+
+
+def save(output, model, step: int, keep: int = 2) -> None:
+    files = {
+        "weights": model.state_dict(),
+        "config": CONFIG.to_hf(),
+        "tokenizer": dict.fromkeys(run.TOKENIZER_FILES, b""),
+    }
+    run.save_checkpoint(output, files, {"rate": step}, {"step": step}, keep)
+
+
+def test_checkpoints_are_kept_by_number_and_the_latest_is_the_run_itself(model, tmp_path):
+    for step in (9, 10, 9_999_999, 10_000_000):
+        with torch.no_grad():
+            model.cls.predictions.bias.fill_(step)
+        save(tmp_path, model, step)
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-9999999", "step-10000000"}
+    latest = run.latest_checkpoint(tmp_path)
+    assert latest is not None and latest.name == "step-10000000"
+    assert run.read_state(latest) == ({"rate": 10_000_000}, {"step": 10_000_000})
+    assert same(read_model(tmp_path), model)
+    assert same(read_model(latest), model)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(model, tmp_path, monkeypatch):
+    save(tmp_path, model, 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        save(tmp_path, model, 2)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000001"]
+    assert same(read_model(tmp_path), model)
+
+
+def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tmp_path):
+    save(tmp_path, model, 1)
+    (tmp_path / "checkpoints" / "step-0000002.partial").mkdir()
+    latest = run.latest_checkpoint(tmp_path)
+    assert latest is not None and latest.name == "step-0000001"
+    (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
+    with pytest.raises(UserError, match="step-0000001 is damaged"):
+        run.read_state(latest)
+
+
+def test_the_best_model_is_replaced_whole(model, tmp_path):
+    for loss in (3.0, 2.0):
+        files = {"weights": model.state_dict(), "config": CONFIG.to_hf(), "tokenizer": {}}
+        run.save_best(tmp_path, files, {"loss": loss})
+    best = tmp_path / "checkpoints" / "best"
+    assert json.loads((best / "metrics.json").read_text()) == {"loss": 2.0}
+    assert same(read_model(best), model)
+    assert [path.name for path in best.parent.iterdir()] == ["best"]

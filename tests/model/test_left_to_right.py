@@ -1,0 +1,137 @@
+"""Encoders that read from left to right: fine-tuning keeps the constraint, and reads a row at its last token."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from clozeworks.model.checkpoint import read_config
+from clozeworks.model.features.config import FeaturesConfig
+from clozeworks.model.features.features import extract_features
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune, make_model
+from clozeworks.model.finetuning.predict import evaluate_task, load_finetuned, predict
+from clozeworks.model.finetuning.results import Figure, read_results
+from clozeworks.model.tasks.choice import Choice
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.ner import EntityRecognition
+from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad
+from clozeworks.model.tasks.task import Feature, LinearHead, Task, TokenRow, make_batch
+from clozeworks.model.tokenizer import TextTokenizer
+
+CLS, SEP = SPECIALS.index("[CLS]"), SPECIALS.index("[SEP]")
+TASKS = [GLUE["sst2"], Choice(num_choices=2), Squad(version="2.0")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint", is_decoder=True)
+
+
+def make_row(length: int, seed: int) -> np.ndarray:
+    inner = np.random.default_rng(seed).integers(len(SPECIALS), len(SPECIALS + WORDS), length - 2)
+    return np.array([CLS, *inner, SEP], dtype=np.int32)
+
+
+def feature(*rows: np.ndarray) -> Feature:
+    return Feature(tuple(TokenRow(row, len(row)) for row in rows), None, 0)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_row(checkpoint, task: Task):
+    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
+    row = make_row(9, 1)
+    before = model.states(make_batch([feature(row)]))[0]
+    for place in range(9):
+        changed = row.copy()
+        changed[place] = row[place] + 1
+        moved = (model.states(make_batch([feature(changed)]))[0] - before).abs().amax(1) > 1e-6
+        # [CLS] itself stands last.
+        assert moved.tolist() == [True, *(other >= place for other in range(1, 8)), place == 0]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_padding_changes_nothing(checkpoint, task: Task):
+    model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
+    rows = [make_row(length, length) for length in (5, 12, 7, 9)]
+    features = [feature(rows[0], rows[1]), feature(rows[2], rows[3])] if task.name == "swag" else [*map(feature, rows)]
+    together = model(make_batch(features))
+    for index, alone in enumerate(features):
+        expected = model(make_batch([alone]))[0]
+        torch.testing.assert_close(together[index][: len(expected)], expected, rtol=0, atol=1e-6)
+
+
+def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpoint):
+    model, squad = (make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2))
+    assert isinstance(model, LinearHead)
+    assert isinstance(squad, BertForQuestionAnswering)
+    decoder = transformers.BertModel.from_pretrained(checkpoint).eval()
+    assert decoder.config.is_decoder
+    row = make_row(11, 3)
+    with torch.inference_mode():
+        hidden = decoder(torch.from_numpy(row).long()[None]).last_hidden_state
+        # Their pooler takes the first of what it is given.
+        expected = model.classifier(decoder.get_submodule("pooler")(hidden[:, -1:]))
+        torch.testing.assert_close(model(make_batch([feature(row)])), expected, rtol=0, atol=1e-5)
+        logits_L2 = squad.qa_outputs(hidden)[0]
+        order = [10, *range(1, 10), 0]
+        torch.testing.assert_close(squad(make_batch([feature(row)]))[0], logits_L2[order], rtol=0, atol=1e-5)
+
+
+def write_sentences(folder: Path) -> Path:
+    folder.mkdir()
+    draw = random.Random(1)
+    for name, size in (("train", 160), ("dev", 40)):
+        lines = ["sentence\tlabel"]
+        for index in range(size):
+            words = [draw.choice(["the", "film", "was", "very"]) for _ in range(draw.randint(1, 9))]
+            words.insert(draw.randint(0, len(words)), ("bad", "good")[index % 2])
+            lines.append(f"{' '.join(words)}\t{index % 2}")
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
+    data, output = write_sentences(tmp_path / "data"), tmp_path / "run"
+    config = FinetuneConfig(max_length=24, batch_size=8, epochs=4, learning_rates=(2e-3,), device="cpu")
+    summary = finetune("sst2", data, checkpoint, output, config)
+    assert summary["best"]["scores"]["accuracy"] > 0.9
+    assert evaluate_task(output, data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
+    assert read_config(output).is_decoder
+    (line,) = read_results(output)
+    assert (line.variant, line.paper.base) == ("left-to-right", Figure(92.1, "dev"))
+    (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")
+    predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
+    labels = [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert labels == ["positive", "negative"]
+
+
+def test_entities_are_those_of_transformers_decoder(checkpoint, tmp_path):
+    lines = [f"{word} {'B-x' if word == 'book' else 'O'}" for word in ("a", "book", "is", "good", "a", "film")]
+    (tmp_path / "train.conll").write_text("\n".join(lines) + "\n")
+    (tmp_path / "dev.conll").write_text("\n".join(lines) + "\n")
+    config = FinetuneConfig(max_length=24, epochs=1, device="cpu")
+    finetune("ner", tmp_path, checkpoint, tmp_path / "run", config)
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "run").eval()
+    ours = load_finetuned(tmp_path / "run", torch.device("cpu"))
+    assert isinstance(ours.task, EntityRecognition)
+    row = make_row(10, 4)
+    with torch.inference_mode():
+        theirs = model(torch.from_numpy(row).long()[None]).logits
+        torch.testing.assert_close(ours.model(make_batch([feature(row)])), theirs, rtol=0, atol=1e-5)
+
+
+def test_features_are_those_of_transformers_decoder(checkpoint, tmp_path):
+    (tmp_path / "texts.txt").write_text("the film was good\n")
+    extract_features(checkpoint, tmp_path / "texts.txt", tmp_path / "a.parquet", FeaturesConfig(device="cpu"))
+    tokenizer = TextTokenizer(checkpoint)
+    ids = tokenizer.row(tokenizer.tokens_of(["the film was good"])[0], None, 64)[0]
+    with torch.inference_mode():
+        states = transformers.BertModel.from_pretrained(checkpoint)(torch.from_numpy(ids).long()[None])
+    found = np.array(pq.read_table(tmp_path / "a.parquet")["layer_2"].to_pylist())
+    np.testing.assert_allclose(found, states.last_hidden_state[0, 1:-1].numpy(), rtol=0, atol=1e-5)

@@ -1,0 +1,72 @@
+"""The learning curve: what it is drawn from, and that it is a picture."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from clozeworks.cli.pretrain import pretrain
+from clozeworks.model.training import curve
+from clozeworks.model.training.logs import METRICS
+from instances_fixture import write_instances
+from matplotlib.image import imread
+
+HEADER = ",".join(METRICS)
+
+
+def write_metrics(run: Path, *, steps: int, nsp: bool = True) -> None:
+    accuracy = "0.75" if nsp else ""
+    lines = [f"{step},train,0.001,{8 - step / steps},0.1,,{accuracy},1.5" for step in range(1, steps + 1)]
+    lines += [f"{step},validation,,{8.1 - step / steps},0.1,,{accuracy}," for step in range(0, steps + 1, 10)]
+    (run / "metrics.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+
+
+@pytest.mark.parametrize("nsp", [True, False])
+def test_it_shows_both_losses(tmp_path, nsp):
+    write_metrics(tmp_path, steps=40, nsp=nsp)
+    curve.draw_curve(tmp_path)
+    picture = imread(tmp_path / curve.CURVE)
+    assert picture.shape[:2] == ((768, 960) if nsp else (552, 960))
+    for color in (curve.TRAIN, curve.VALIDATION):
+        wanted = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+        assert (np.abs(picture[..., :3] - wanted).max(-1) < 0.02).sum() > 500
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_nothing_is_drawn_before_the_first_step_or_without_matplotlib(tmp_path, monkeypatch):
+    (tmp_path / "metrics.csv").write_text(f"{HEADER}\n0,validation,,9.0,0.0,,0.5,\n")
+    curve.draw_curve(tmp_path)
+    assert not (tmp_path / curve.CURVE).exists()
+    write_metrics(tmp_path, steps=10)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
+    assert not curve.can_draw()
+    curve.draw_curve(tmp_path)
+    assert not (tmp_path / curve.CURVE).exists()
+
+
+def test_points_leave_out_what_was_not_measured(tmp_path):
+    write_metrics(tmp_path, steps=10)
+    lines = curve.read_metrics(tmp_path)
+    assert curve.points(lines, "validation", "mlm_loss") == ([0, 10], [8.1, pytest.approx(7.1)])
+    assert curve.points(lines, "validation", "gradient_norm") == ([], [])
+
+
+def test_smoothing_keeps_the_level_from_the_first_value_on():
+    assert curve.smooth([2.0] * 5, 0.3) == pytest.approx([2.0] * 5)
+    assert curve.smooth([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
+    assert curve.smooth([], 0.5) == []
+
+
+def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
+    instances = write_instances(tmp_path / "instances")
+    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2"
+    drawn = []
+    for run, can_draw in (("with", True), ("without", False)):
+        monkeypatch.setattr(curve, "can_draw", lambda can_draw=can_draw: can_draw)
+        arguments = [str(instances), "--output", str(tmp_path / run), *shape.split()]
+        made = CliRunner().invoke(pretrain, arguments, standalone_mode=False).return_value
+        drawn.append(((tmp_path / run / curve.CURVE).exists(), dict(made.rows).get("loss curve")))
+    note = "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"
+    assert drawn == [(True, None), (False, note)]

@@ -1,0 +1,383 @@
+"""The audit passes what `build_instances` makes, and names each fault that is planted."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.audit.checks import Audit, audit_instances, wilson_interval
+from clozeworks.pipeline.build.balance import auc_of
+from clozeworks.pipeline.build.chunks import Corpus
+from clozeworks.pipeline.build.instances import build_instances, parquet_options
+from clozeworks.pipeline.config import BuildConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.schemas import instances_schema
+from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocab.tokenize import Normalization
+from clozeworks.pipeline.vocab.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
+from manifest_fixture import write_manifest
+from sklearn.metrics import roc_auc_score
+
+VOCABULARY = Vocabulary(
+    (*SPECIAL_TOKENS, "[unused0]", "[unused1]", ".", *(f"w{i}" for i in range(600)), *(f"##p{i}" for i in range(200))),
+    Normalization(True, True),
+)
+FULL_STOP = VOCABULARY.ids["."]
+
+
+def corpus_of(num_documents: int, seed: int = 0) -> Corpus:
+    rng = rng_for(seed, "corpus")
+    sizes = rng.integers(4, 30, num_documents)
+    offsets = np.append(0, np.cumsum(rng.integers(4, 45, sizes.sum())))
+    token_ids = rng.integers(FULL_STOP + 1, len(VOCABULARY), offsets[-1]).astype(np.int32)
+    token_ids[offsets[1:] - 1] = FULL_STOP
+    return Corpus(token_ids, offsets, np.append(0, np.cumsum(sizes)))
+
+
+def build(directory: Path, num_documents: int = 250, **options) -> dict:
+    """Write a shard of two passes, as the stage does, and return its manifest."""
+    config = BuildConfig(**{"duplicates": 2, **options})
+    corpus, counts = corpus_of(num_documents), Counter()
+    schema = instances_schema(len(VOCABULARY))
+    name = "train-00000-of-00001.parquet"
+    with pq.ParquetWriter(directory / name, schema, **parquet_options(schema)) as writer:
+        for duplicate in range(config.duplicates):
+            rngs = [rng_for(config.seed, step, duplicate) for step in ("pairs", "masks")]
+            built = build_instances(corpus, VOCABULARY, config, rngs[0], rngs[1], duplicate)
+            writer.write_table(built.table, row_group_size=1000)
+            counts.update(built.counts)
+    shards = [{"name": name, "split": "train", "rows": counts.pop("rows")}]
+    return {"config": asdict(config), "shards": shards, "counts": dict(counts)}
+
+
+def audit(directory: Path, manifest: dict) -> Audit:
+    return audit_instances(str(directory), manifest, VOCABULARY)
+
+
+def spoil(directory: Path, manifest: dict, fault) -> None:
+    """Apply `fault` to the rows (a list of dictionaries) of the first shard."""
+    path = directory / manifest["shards"][0]["name"]
+    rows = pq.read_table(path).to_pylist()
+    fault(rows)
+    pq.write_table(pa.Table.from_pylist(rows, instances_schema(len(VOCABULARY))), path, row_group_size=1000)
+
+
+def write_directory(directory: Path, manifest: dict) -> str:
+    """Write beside the shards what else a directory of instances holds."""
+    rows = {shard["name"]: shard["rows"] for shard in manifest["shards"]}
+    write_manifest(directory, "build", rows, config=manifest["config"], counts=manifest["counts"])
+    for name, content in vocabulary_files(VOCABULARY).items():
+        (directory / name).write_bytes(content)
+    return str(directory)
+
+
+def failed(audited: Audit) -> set[str]:
+    return {check.name for check in audited.failed}
+
+
+@pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
+@pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
+def test_what_build_makes_passes(tmp_path, pairing, masking):
+    audited = audit(tmp_path, build(tmp_path, pairing=pairing, masking=masking))
+    assert failed(audited) == set()
+    assert sum(map(sum, audited.lengths)) == next(check.value for check in audited.checks if check.name == "rows")
+    assert json.loads(json.dumps(audited.to_json()))["ok"] is True
+
+
+@pytest.mark.parametrize("mask_split", [(100, 0, 0), (0, 100, 0), (0, 0, 100), (60, 20, 20)])
+def test_any_split_that_was_asked_passes(tmp_path, mask_split):
+    assert failed(audit(tmp_path, build(tmp_path, mask_split=mask_split, mask_rate=0.3))) == set()
+
+
+@pytest.mark.parametrize(("max_length", "mask_rate"), [(8, 0.15), (512, 0.4), (2048, 0.25)])
+def test_any_length_and_rate_that_was_asked_passes(tmp_path, max_length, mask_rate):
+    assert failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate))) == set()
+
+
+def test_the_parts_of_a_text_in_order_need_not_be_of_equal_length(tmp_path):
+    audited = audit(tmp_path, build(tmp_path, pairing="sop", max_length=16))
+    checks = {check.name: check for check in audited.checks}
+    assert abs(checks["AUC of length of A for the label"].value - 0.5) > 0.05
+    assert checks["AUC of row length for the label"].verdict == "ok"
+    assert failed(audited) == set()
+
+
+def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
+    manifest = build(tmp_path, 20)
+    manifest["shards"][0]["source_tokens"] = {"books": 100, "enwiki": 300}
+    manifest["shards"].append({**manifest["shards"][0], "source_tokens": {"books": 600}})
+    shown = {check.name: check.measured for check in audit(tmp_path, manifest).checks}
+    assert shown["tokens from books"] == "70.0%"
+    assert shown["tokens from enwiki"] == "30.0%"
+    assert shown["most often masked"].startswith(". ")
+
+
+def set_labels(rows, share: float = 0.1):
+    for row in rows[: int(share * len(rows))]:
+        row["next_sentence_label"] = 1 - row["next_sentence_label"]
+
+
+def wrong_label(rows):
+    rows[11]["next_sentence_label"] = 1 - rows[11]["next_sentence_label"]
+
+
+def mask_separator(rows):
+    row = rows[7]
+    row["masked_lm_positions"][0] = row["segment_b_start"] - 1
+    row["masked_lm_ids"][0] = row["input_ids"][row["segment_b_start"] - 1]
+    row["input_ids"][row["segment_b_start"] - 1] = VOCABULARY.mask_id
+
+
+def pair_within_document(rows):
+    row = next(row for row in rows if row["next_sentence_label"] == 1)
+    row["document_b"] = row["document_a"]
+
+
+def pair_across_documents(rows):
+    row = next(row for row in rows if row["next_sentence_label"] == 0)
+    row["document_b"] = row["document_a"] + 1
+
+
+def random_unused(rows):
+    row = rows[3]
+    row["input_ids"][row["masked_lm_positions"][0]] = VOCABULARY.ids["[unused1]"]
+
+
+def random_of_few(rows):
+    """Replace all random tokens by one."""
+    for row in rows:
+        for position, original in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+            if row["input_ids"][position] not in (original, VOCABULARY.mask_id):
+                row["input_ids"][position] = 100
+
+
+def lose_a_mask(rows):
+    row = rows[5]
+    position, original = row["masked_lm_positions"].pop(), row["masked_lm_ids"].pop()
+    row["input_ids"][position] = original
+
+
+def first_token_pad(rows):
+    """What a streaming example did: labels[0] = 0 on padded rows, so that [CLS] learns to predict [PAD]."""
+    for row in rows[:5]:
+        row["masked_lm_positions"].insert(0, 0)
+        row["masked_lm_ids"].insert(0, VOCABULARY.pad_id)
+
+
+def special_in_text(rows):
+    rows[0]["input_ids"][1] = VOCABULARY.sep_id
+
+
+def wrong_first_token(rows):
+    rows[0]["input_ids"][0] = 100
+
+
+def position_beyond_row(rows):
+    rows[0]["masked_lm_positions"][-1] = len(rows[0]["input_ids"])
+
+
+def positions_out_of_order(rows):
+    rows[0]["masked_lm_positions"].reverse()
+    rows[0]["masked_lm_ids"].reverse()
+
+
+def label_of_another_kind(rows):
+    rows[0]["next_sentence_label"] = 2
+
+
+def longer_not_next(rows):
+    """Cut IsNext rows only, as filling NotNext pairs to the brim does."""
+    for row in rows:
+        end = len(row["input_ids"]) - 20
+        if row["next_sentence_label"] == 0 and end > row["segment_b_start"] + 1:
+            kept = [position for position in row["masked_lm_positions"] if position < end - 1]
+            row["input_ids"] = [*row["input_ids"][: end - 1], VOCABULARY.sep_id]
+            row["masked_lm_positions"], row["masked_lm_ids"] = kept, row["masked_lm_ids"][: len(kept)]
+
+
+def repeat_rows(rows):
+    rows[: len(rows) // 20] = rows[-(len(rows) // 20) :]
+
+
+def drop_rows(rows):
+    del rows[-10:]
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (set_labels, "NotNext pairs within one document"),
+        (set_labels, "IsNext pairs across documents"),
+        (mask_separator, "masks on [CLS] or [SEP]"),
+        (pair_within_document, "NotNext pairs within one document"),
+        (pair_across_documents, "IsNext pairs across documents"),
+        (random_unused, "special or [unused] tokens as random tokens"),
+        (random_of_few, "spread of random tokens (chi-squared per token)"),
+        (lose_a_mask, "rows with another number of masks than the rule's"),
+        (first_token_pad, "rows without [CLS] and [SEP] in their places"),
+        (first_token_pad, "masks on [CLS] or [SEP]"),
+        (special_in_text, "special tokens in the text"),
+        (wrong_first_token, "rows without [CLS] and [SEP] in their places"),
+        (position_beyond_row, "positions outside of their row or order"),
+        (positions_out_of_order, "positions outside of their row or order"),
+        (label_of_another_kind, "labels other than 0 and 1"),
+        (longer_not_next, "AUC of row length for the label"),
+        (longer_not_next, "AUC of B ending a sentence for the label"),
+        (repeat_rows, "rows that occur twice, masks and all"),
+        (drop_rows, "rows"),
+        (drop_rows, "tokens in the rows, against documents less what was cut"),
+    ],
+)
+def test_a_planted_fault_is_named(tmp_path, fault, named):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, fault)
+    assert named in failed(audit(tmp_path, manifest))
+
+
+def test_a_single_wrong_label_is_named(tmp_path):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, wrong_label)
+    named = failed(audit(tmp_path, manifest))
+    assert len(named & {"NotNext pairs within one document", "IsNext pairs across documents"}) == 1
+
+
+def test_rows_that_differ_in_what_is_masked_only_do_not_occur_twice(tmp_path):
+    manifest = build(tmp_path)
+
+    def repeat_but_for_the_masked(rows):
+        for index in range(1, len(rows) // 10):
+            originals = [FULL_STOP + 1 + index, *rows[0]["masked_lm_ids"][1:]]
+            rows[index] = {**rows[0], "masked_lm_ids": originals}
+
+    spoil(tmp_path, manifest, repeat_but_for_the_masked)
+    assert "rows that occur twice, masks and all" not in failed(audit(tmp_path, manifest))
+
+
+def test_labels_out_of_balance_are_named(tmp_path):
+    manifest = build(tmp_path)
+
+    def leave_out(rows):
+        rows[:] = [row for index, row in enumerate(rows) if row["next_sentence_label"] or index % 3]
+        manifest["shards"][0]["rows"] = len(rows)
+
+    spoil(tmp_path, manifest, leave_out)
+    assert "IsNext" in failed(audit(tmp_path, manifest))
+
+
+def test_a_split_other_than_asked_is_named(tmp_path):
+    manifest = build(tmp_path, mask_split=(60, 20, 20))
+    manifest["config"]["mask_split"] = [80, 10, 10]
+    assert {"masked tokens that are [MASK]", "… a random token", "… kept"} <= failed(audit(tmp_path, manifest))
+
+
+def test_split_words_are_named(tmp_path):
+    manifest = build(tmp_path, masking="token")
+    manifest["config"]["masking"] = "whole-word"
+    assert "words masked only in part" in failed(audit(tmp_path, manifest))
+
+
+def test_a_capped_number_of_masks_is_named(tmp_path):
+    """At most 20 predictions at length 512, as four code bases have it."""
+    manifest = build(tmp_path, max_length=512, mask_rate=0.04)
+    manifest["config"]["mask_rate"] = 0.15
+    assert "rows with another number of masks than the rule's" in failed(audit(tmp_path, manifest))
+
+
+@pytest.mark.parametrize("field", ["tokenizer", "max_length", "seed"])
+def test_a_shard_of_another_build_is_named(tmp_path, field):
+    manifest = build(tmp_path)
+    path = tmp_path / manifest["shards"][0]["name"]
+    footer = {"tokenizer": VOCABULARY.fingerprint, "max_length": "128", "seed": "0"}
+    for planted in ({}, {field: "other"}):
+        named = {f"clozeworks.{name}": value for name, value in {**footer, **planted}.items()}
+        pq.write_table(pq.read_table(path).replace_schema_metadata(named), path)
+        expected = {"shards of another vocabulary, length or seed"} if planted else set()
+        assert failed(audit(tmp_path, manifest)) == expected
+
+
+def test_lost_tokens_are_named(tmp_path):
+    manifest = build(tmp_path)
+    manifest["counts"]["tokens_in"] = int(manifest["counts"]["tokens_in"] * 1.01)
+    manifest["counts"]["tokens_cut"] = manifest["counts"]["tokens_in"] - manifest["counts"]["tokens_used"]
+    assert failed(audit(tmp_path, manifest)) == {"tokens cut"}
+
+
+def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
+    manifest = build(tmp_path, 20)
+    path = tmp_path / manifest["shards"][0]["name"]
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"train-00000-of-00001.parquet cannot be read"):
+        audit(tmp_path, manifest)
+    path.unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        audit(tmp_path, manifest)
+
+
+def test_another_schema_is_one_clear_error(tmp_path):
+    manifest = build(tmp_path, 20)
+    pq.write_table(pa.table({"text": ["no instances"]}), tmp_path / manifest["shards"][0]["name"])
+    with pytest.raises(UserError, match="does not hold instances"):
+        audit(tmp_path, manifest)
+
+
+def test_an_empty_corpus_is_measured(tmp_path):
+    manifest = {"config": asdict(BuildConfig()), "shards": [], "counts": {}}
+    assert failed(audit(tmp_path, manifest)) == set()
+
+
+def test_auc_is_that_of_scikit_learn():
+    rng = rng_for(0, "auc")
+    labels, values = rng.integers(0, 2, 500), rng.integers(0, 20, 500)
+    histogram = np.zeros((2, 20), np.int64)
+    np.add.at(histogram, (labels, values + 0), 1)
+    assert auc_of(histogram)[0] == pytest.approx(roc_auc_score(labels, values))
+
+
+def test_wilson_interval_is_that_of_the_literature():
+    # Newcombe (1998), Statistics in Medicine 17, table I: 15 of 148, 95 %.
+    assert wilson_interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+
+
+def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    small, spans = tmp_path / "small", tmp_path / "spans"
+    for directory, masking in ((small, "token"), (spans, "span")):
+        directory.mkdir()
+        write_directory(directory, build(directory, masking=masking))
+    main(["audit", str(small), "--json"])
+    measured = json.loads(capsys.readouterr().out)
+    assert measured[str(small)]["ok"]
+    report = tmp_path / "new" / "report.html"
+    main(["audit", str(small), str(spans), f"--report={report}"])
+    table = capsys.readouterr().out
+    assert "words masked only in part" in table
+    assert f"{report}\n" in table.replace(" ", "")
+    assert str(small) in report.read_text()
+    assert str(spans) in report.read_text()
+
+
+def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, capsys):
+    manifest = build(tmp_path)
+    spoil(tmp_path, manifest, mask_separator)
+    directory = write_directory(tmp_path, manifest)
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, "--json"])
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert not json.loads(captured.out)[directory]["ok"]
+    assert captured.err.startswith("Out of tolerance: masks on [CLS] or [SEP], ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_report_that_cannot_be_written_is_told_in_a_line(tmp_path, capsys):
+    directory = write_directory(tmp_path, build(tmp_path, 20))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", directory, f"--report={tmp_path}"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"Error: --report {tmp_path} cannot be written: ")
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))

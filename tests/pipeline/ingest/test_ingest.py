@@ -1,0 +1,214 @@
+"""Ingest: parts, duplicates across sources, shard sizes, validation, and what is left when the disk is full."""
+
+import hashlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.directory import StageDirectory
+from clozeworks.pipeline.execution.estimates import SHARD_TEXT_BYTES
+from clozeworks.pipeline.ingest import pipeline as ingest_module
+from clozeworks.pipeline.ingest import scatter
+from clozeworks.pipeline.ingest.gather import merge_buckets
+from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.ingest.scatter import cut_parts
+from clozeworks.pipeline.seeding import stable_hash
+from hypothesis import given
+from hypothesis import strategies as st
+
+CONFIG = IngestConfig(shards=2, validation_share=0.1)
+ONE = RunOptions(workers=1)
+PHASES = ("scatter", "duplicates", "gather")
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ingest_module, "run_units", run_units)
+
+
+def run_units(directory: StageDirectory, phase: str, units: Any, work: Callable[..., Any], _: Any) -> list[Any]:
+    """Do what is not done yet, one after the other, without Beam, which other tests see to."""
+    done = directory.done_units(phase)
+    for unit in units:
+        if unit.name not in done or directory.read_record(phase, unit.name) is None:
+            directory.write_record(phase, unit.name, work(directory, unit.payload))
+    return [directory.read_record(phase, unit.name) for unit in units]
+
+
+def write_texts(folder: Path, texts: dict[str, str]) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+    return str(folder)
+
+
+def text_of(number: int, sentences: int = 20) -> str:
+    rng = random.Random(number)
+    return " ".join(f"Text {number} tells of {rng.randrange(10**6)} things." for _ in range(sentences))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*-of-*"))}
+
+
+def rows_in(documents: Path, split: str = "*") -> Iterator[dict[str, Any]]:
+    for path in sorted(documents.glob(f"{split}-*.parquet")):
+        yield from pq.read_table(path).to_pylist()
+
+
+def kept_of(*names: str) -> str:
+    return min((f"text:{name}" for name in names), key=lambda doc_id: stable_hash(0, "document", doc_id))
+
+
+@pytest.mark.parametrize("part_bytes", [2000, 20_000])
+def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, in_this_process, part_bytes: int):
+    texts = {f"{i:03}": text_of(i % 90, 5 + i % 30) for i in range(100)}
+    source = write_texts(tmp_path / "texts", texts)
+    whole = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", part_bytes)
+    assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
+    assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
+    assert whole["counts"]["documents_read"] == 100
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
+def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
+    parts = list(cut_parts([{"num_bytes": size} for size in sizes], part_bytes))
+    assert [row["num_bytes"] for part in parts for row in part] == sizes
+    assert all(sum(row["num_bytes"] for row in part[:-1]) < part_bytes for part in parts)
+    assert all(sum(row["num_bytes"] for row in part) >= part_bytes for part in parts[:-1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, in_this_process, reverse: bool):
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 1500)
+    ours = {f"{i}": text_of(i) for i in range(20)}
+    wrapped = {f"copy-{i}": text_of(i).replace(". ", ".\n") for i in range(5)}
+    sources = [write_texts(tmp_path / "ours", ours), write_texts(tmp_path / "theirs", {**wrapped, "own": text_of(77)})]
+    manifest = ingest(sources[:: -1 if reverse else 1], str(tmp_path / "out"), CONFIG, ONE)
+    kept = {kept_of(f"ours/{i}", f"theirs/copy-{i}") for i in range(5)}
+    assert {row["doc_id"] for row in rows_in(tmp_path / "out")} == {
+        *kept, "text:theirs/own", *(f"text:ours/{i}" for i in range(5, 20))
+    }  # fmt: skip
+    assert manifest["counts"]["duplicate_texts"] == 5
+    for line in manifest["examples"]["duplicate_texts"]:
+        gone, stays = line.split(" repeats ")
+        assert stays in kept and gone not in kept and gone[-1] == stays[-1]
+
+
+def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many_go(tmp_path, in_this_process):
+    # The documents that would be for validation, those with the lowest hashes, are copies of others.
+    names = sorted((f"{i}" for i in range(200)), key=lambda name: stable_hash(0, "validation", f"text:texts/{name}"))
+    by_hash = sorted(names[:160], key=lambda name: stable_hash(0, "document", f"text:texts/{name}"))
+    copies = [name for name in names[:6] if name not in by_hash[:8]]
+    texts = {name: text_of(int(name)) for name in names} | {name: text_of(int(by_hash[0])) for name in copies}
+    source = write_texts(tmp_path / "texts", texts)
+    config = IngestConfig(validation_share=1e-9)
+    manifest = ingest([source], str(tmp_path / "out"), config, ONE)
+    train, validation = (
+        [row["doc_id"] for row in rows_in(tmp_path / "out", split)] for split in ("train", "validation")
+    )
+    assert len(copies) >= 3
+    expected = [f"text:texts/{name}" for name in names if name not in copies][:2]
+    assert sorted(validation) == sorted(expected)
+    assert len(train) == 200 - len(copies) - 2 and not {*train} & {*validation}
+    assert manifest["counts"]["duplicate_texts"] == len(copies)
+
+
+def test_an_id_that_repeats_is_no_duplicate(tmp_path, in_this_process):
+    rows = "".join(f'{{"id": "{i % 12}", "text": "{text_of(i % 12)}"}}\n' for i in range(15))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
+    assert (manifest["counts"]["repeated_ids"], manifest["counts"]["duplicate_texts"]) == (3, 0)
+    assert {*manifest["examples"]["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
+    assert len(list(rows_in(tmp_path / "out"))) == 12
+
+
+def test_too_few_texts_that_differ_are_told(tmp_path, in_this_process):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
+    with pytest.raises(UserError, match="hold 3 documents; at least 4 that differ are needed"):
+        ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
+
+
+def test_workers_make_the_same_documents_without_duplicates(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
+    one, two = (ingest([source], str(tmp_path / f"{n}"), CONFIG, RunOptions(workers=n)) for n in (1, 2))
+    assert one == two
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
+    assert one["counts"]["duplicate_texts"] == 20
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_run_that_ended_within_a_phase_goes_on_to_the_same_bytes(tmp_path, monkeypatch, phase: str, done: int):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
+    monkeypatch.setattr(ingest_module, "run_units", run_units)
+    expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
+
+    def stop_within(directory: StageDirectory, now: str, units: Any, work: Any, options: Any) -> list[Any]:
+        if now != phase:
+            return run_units(directory, now, units, work, options)
+        run_units(directory, now, units[:done], work, options)
+        if done < len(units):
+            work(directory, units[done].payload)  # its files are there, its record is not
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest_module, "run_units", stop_within)
+    with pytest.raises(KeyboardInterrupt):
+        ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    monkeypatch.setattr(ingest_module, "run_units", run_units)
+    assert ingest([source], str(tmp_path / "out"), CONFIG, ONE) == expected
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    assert not (tmp_path / "out" / ".work").exists()
+
+
+def test_a_unit_whose_keys_are_gone_is_done_again(tmp_path):
+    directory = StageDirectory(str(tmp_path), "f")
+    for name in ("documents", "keys"):
+        directory.write_bytes(name, b"")
+    directory.write_record("scatter", "a", {"files": {"documents": "documents", "keys": "keys"}})
+    assert directory.read_record("scatter", "a") is not None
+    (tmp_path / "keys").unlink()
+    assert directory.read_record("scatter", "a") is None
+
+
+@given(st.lists(st.integers(0, SHARD_TEXT_BYTES // 8), min_size=1, max_size=200))
+def test_a_shard_holds_at_most_64_mb_and_shards_are_alike(bucket_bytes: list[int]):
+    runs = merge_buckets(bucket_bytes)
+    assert [i for run in runs for i in run] == list(range(len(bucket_bytes)))
+    sizes = [sum(bucket_bytes[run.start : run.stop]) for run in runs]
+    assert max(sizes) <= SHARD_TEXT_BYTES
+    assert min(sizes) > 0 or len(sizes) == 1
+    assert max(sizes) - min(sizes) <= 2 * max(bucket_bytes)
+    assert len(runs) <= max(1, -(-sum(bucket_bytes) // (SHARD_TEXT_BYTES - max(bucket_bytes))))
+
+
+def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i, 400) for i in range(30)})
+    script = "from clozeworks.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "ingest", source, "--output", str(tmp_path / "out"), "--workers=1"]
+
+    def limit_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    told = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit_files, check=False)
+    assert told.returncode == 2
+    assert told.stderr.splitlines()[-1].endswith(
+        "out cannot be written to: File too large. Mend that and run the same command again, it goes on."
+    )
+    left = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert left == [".work/plan.json"]
+    manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
+    assert sum(shard["rows"] for shard in manifest["shards"]) == 30

@@ -1,0 +1,359 @@
+import bz2
+import gzip
+import io
+import lzma
+import random
+import tarfile
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pytest
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.storage import open_input
+from clozeworks.pipeline.sources import archives
+from clozeworks.pipeline.sources.archives import SUFFIXES, plan_archive_ranges, read_archive
+from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from hypothesis import given
+from hypothesis import strategies as st
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_real_data = pytest.mark.skipif(not DATA.exists(), reason="the real data is not beside this checkout")
+
+TEXTS = {f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n" for number in range(5)}
+Files = Mapping[str, bytes | str]
+
+
+def tar(files: Files, **options: int) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", **options) as archive:  # pyright: ignore
+        for name, text in files.items():
+            raw = text.encode() if isinstance(text, str) else text
+            info = tarfile.TarInfo(name)
+            info.size = len(raw)
+            archive.addfile(info, io.BytesIO(raw))
+    return content.getvalue()
+
+
+def zipped(files: Files, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", method) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def zstd(content: bytes) -> bytes:
+    return pa.compress(content, codec="zstd", asbytes=True)
+
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    ".tar": bytes,
+    ".tar.gz": gzip.compress,
+    ".tgz": gzip.compress,
+    ".tar.bz2": lambda content: bz2.compress(content, 1),
+    ".tar.xz": lambda content: lzma.compress(content, preset=0),
+    ".tar.zst": zstd,
+}
+
+
+def pack(suffix: str, files: Files) -> bytes:
+    return zipped(files) if suffix == ".zip" else COMPRESSORS[suffix](tar(files))
+
+
+def read(content: bytes, name: str, tally: Tally | None = None, range_bytes: int = 1 << 40) -> list[RawDocument]:
+    def open_file(path: str) -> BinaryIO:
+        return io.BytesIO(content)
+
+    ranges = plan_archive_ranges("anywhere", name, len(content), range_bytes, open_file)
+    tally = tally or Tally()
+    return [document for part in ranges for document in read_archive(part, open_file, tally)]
+
+
+def ids(documents: list[RawDocument]) -> list[str]:
+    return [document.id for document in documents]
+
+
+def expected(files: Files, stem: str) -> Iterator[RawDocument]:
+    for name, text in files.items():
+        source = InputRange(path="", name=f"{stem}/{name}", format="text")
+        yield from read_book(source, lambda path, text=text: io.BytesIO(str(text).encode()), Tally())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_members_are_read_as_files_are(suffix: str) -> None:
+    tally = Tally()
+    found = read(pack(suffix, {**TEXTS}), f"box/novels{suffix}", tally)
+    assert found == list(expected({**TEXTS}, "box/novels"))
+    assert ids(found)[0] == "box/novels/shelf/Book 0"
+    assert not tally.bad
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_all_methods_of_zip(method: int) -> None:
+    assert read(zipped({**TEXTS}, method), "novels.zip") == list(expected({**TEXTS}, "novels"))
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+@pytest.mark.parametrize("range_bytes", [100, 1000, 3000])
+def test_the_ranges_give_each_member_once(suffix: str, range_bytes: int) -> None:
+    rng = random.Random(0)
+    texts = {f"{'long ' * 30}/{n}.txt": f"It is {n}, " + rng.randbytes(n * 20).hex() + "." for n in range(30)}
+    content = pack(suffix, {**texts})
+    ranges = plan_archive_ranges("p", f"a{suffix}", len(content), range_bytes, lambda path: io.BytesIO(content))
+    assert len(ranges) > 2
+    assert ranges == plan_archive_ranges("p", f"a{suffix}", len(content), range_bytes, lambda path: io.BytesIO(content))
+    assert [part.stop for part in ranges] == [*(part.start for part in ranges[1:]), None]
+    assert read(content, f"a{suffix}", range_bytes=range_bytes) == read(content, f"a{suffix}")
+    assert len(read(content, f"a{suffix}")) == 30
+
+
+def test_a_compressed_tar_and_one_elsewhere_are_one_range() -> None:
+    def refuse(path: str) -> BinaryIO:
+        raise AssertionError(path)
+
+    for path, name in (("a.tar.gz", "a.tar.gz"), ("gs://shelf/a.tar", "a.tar")):
+        assert plan_archive_ranges(path, name, 1 << 30, 1 << 20, refuse) == [
+            InputRange(path=path, name=name, format="archive")
+        ]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_compressed_and_other_members(suffix: str) -> None:
+    tally = Tally()
+    files: Files = {
+        "./a.txt.gz": gzip.compress(b"It is a, here."),
+        "b.TXT": "It is b, here.",
+        "c.txt.zst": zstd(b"It is c, here."),
+        "._b.TXT": b"\0\5\x16\7",
+        "cover.jpg": b"\xff\xd8",
+    }
+    assert ids(read(pack(suffix, files), f"x{suffix}", tally)) == ["x/a", "x/b", "x/c"]
+    assert tally.counts["members_of_unknown_format"] == 2
+    assert not tally.bad
+
+
+def test_names_in_other_encodings_and_with_backslashes() -> None:
+    content = tar({"caf?.txt": "It is a café."}, format=tarfile.GNU_FORMAT).replace(b"caf?", b"caf\xe9")
+    header = bytearray(content[:512])
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    assert ids(read(bytes(header) + content[512:], "a.tar")) == ["a/caf\\xe9"]
+    assert ids(read(zipped({"shelf\\Emma.txt": "It is Emma."}), "a.zip")) == ["a/shelf/Emma"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/etc/evil.txt", "C:\\evil.txt", "a/.."])
+def test_members_that_point_elsewhere(suffix: str, name: str) -> None:
+    tally = Tally()
+    found = read(pack(suffix, {name: "Evil is here.", **TEXTS}), f"x{suffix}", tally)
+    assert len(found) == 5
+    assert dict(tally.bad) == {"unsafe_member": 1}
+    assert tally.examples["unsafe_member"] == [f"x{suffix}: {name.replace(chr(92), '/') if suffix == '.zip' else name}"]
+
+
+def test_links_and_devices_in_a_tar() -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, kind in {"sym.txt": tarfile.SYMTYPE, "hard.txt": tarfile.LNKTYPE, "dev.txt": tarfile.CHRTYPE}.items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+        info = tarfile.TarInfo("folder")
+        info.type = tarfile.DIRTYPE
+        archive.addfile(info)
+    whole = content.getvalue()[:2048] + tar({**TEXTS})
+    tally = Tally()
+    assert len(read(whole, "a.tar", tally)) == 5
+    assert dict(tally.bad) == {"link_or_device_member": 3}
+
+
+def test_links_in_a_zip() -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        link = zipfile.ZipInfo("link.txt")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd is where it leads.")
+    tally = Tally()
+    assert read(content.getvalue(), "a.zip", tally) == []
+    assert dict(tally.bad) == {"link_or_device_member": 1}
+
+
+def test_an_encrypted_and_a_damaged_member_cost_only_themselves() -> None:
+    content = bytearray(zipped({**TEXTS}, zipfile.ZIP_STORED))
+    content[content.index(b"This is book 1")] ^= 1
+    central = content.index(b"PK\1\2")
+    content[central + 8] |= 1
+    tally = Tally()
+    assert ids(read(bytes(content), "a.zip", tally)) == [f"a/shelf/Book {number}" for number in (2, 3, 4)]
+    assert dict(tally.bad) == {"encrypted_member": 1, "damaged_member": 1, "no_text": 1}
+    assert tally.examples["encrypted_member"] == ["a.zip: shelf/Book 0.txt"]
+    assert tally.examples["damaged_member"][0].startswith("a.zip: shelf/Book 1.txt: Bad CRC-32")
+
+
+def test_a_member_whose_header_is_damaged_and_one_of_an_unknown_method() -> None:
+    content = bytearray(zipped({**TEXTS}))
+    content[0] ^= 1
+    second = content.index(b"PK\1\2", content.index(b"PK\1\2") + 4)
+    content[second + 10] = 97
+    tally = Tally()
+    assert len(read(bytes(content), "a.zip", tally)) == 3
+    assert dict(tally.bad) == {"damaged_member": 1, "unsupported_member": 1}
+
+
+@pytest.mark.parametrize("cut", [200, 512 + 30, 1024, 1024 + 542, 2048 + 100, 5000])
+def test_a_tar_that_is_cut_off_gives_what_is_before(cut: int) -> None:
+    whole = list(expected({**TEXTS}, "a"))
+    tally = Tally()
+    found = read(tar({**TEXTS})[:cut], "a.tar", tally)
+    assert [document.id for document in found] == ids(whole[: (cut - 512 + 1023) // 1024])
+    assert found[: cut // 1024] == whole[: cut // 1024]
+    assert dict(tally.bad) == {"not_an_archive" if cut < 512 else "damaged_archive": 1}
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix not in (".tar", ".zip")])
+def test_a_compressed_tar_that_is_cut_off_gives_what_is_before(suffix: str) -> None:
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(180_000)]
+    files: Files = {f"{n}.txt": " ".join(words[n * 18_000 : (n + 1) * 18_000]) + "." for n in range(10)}
+    content = pack(suffix, files)
+    tally = Tally()
+    found = read(content[: len(content) * 3 // 4], f"a{suffix}", tally)
+    assert ids(found)[:5] == [f"a/{n}" for n in range(5)]
+    assert len(found) < 10
+    assert dict(tally.bad) == {"corrupt_file": 1}
+
+
+def test_a_damaged_header_costs_one_member() -> None:
+    content = bytearray(tar({**TEXTS}))
+    content[2048 + 5] ^= 1
+    tally = Tally()
+    assert ids(read(bytes(content), "a.tar", tally)) == [f"a/shelf/Book {number}" for number in (0, 1, 3, 4)]
+    assert tally.examples == {"damaged_archive": ["a.tar, after shelf/Book 1.txt: bad checksum"]}
+    for range_bytes in (500, 1500, 2500):
+        tally = Tally()
+        assert len(read(bytes(content), "a.tar", tally, range_bytes)) == 4
+        assert dict(tally.bad) == {"damaged_archive": 1}
+
+
+def test_tars_one_after_the_other() -> None:
+    assert len(read(tar({"a.txt": "It is a."}) + tar({"b.txt": "It is b."}), "a.tar")) == 2
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000])
+def test_what_is_no_archive_is_counted(suffix: str, content: bytes) -> None:
+    for range_bytes in (1 << 40, 100):
+        tally = Tally()
+        assert read(content, f"a{suffix}", tally, range_bytes) == []
+        assert sum(tally.bad.values()) == 1
+        assert set(tally.bad) <= {"not_an_archive", "corrupt_file"}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_archive_without_text_is_counted(suffix: str) -> None:
+    for files in ({}, {"a.jpg": b"\xff\xd8"}):
+        tally = Tally()
+        assert read(pack(suffix, files), f"a{suffix}", tally) == []
+        assert tally.examples["archive_without_text"] == [f"a{suffix}"]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix != ".tar"])
+def test_a_member_that_expands_beyond_measure(suffix: str) -> None:
+    tally = Tally()
+    bomb = b"It expands beyond measure.\n" + b" " * 18_000_000
+    found = read(pack(suffix, {"bomb.txt": bomb, **TEXTS}), f"a{suffix}", tally)
+    assert ids(found)[-5:] == [f"a/shelf/Book {number}" for number in range(5)]
+    assert dict(tally.bad) == {"compression_bomb": 1}
+    assert tally.examples["compression_bomb"][0].startswith(f"a{suffix}: bomb.txt")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_compressed_member_that_expands_beyond_measure(suffix: str) -> None:
+    tally = Tally()
+    bomb = gzip.compress(b"It expands beyond measure.\n" + b" " * 18_000_000)
+    found = read(pack(suffix, {"bomb.txt.gz": bomb, **TEXTS}), f"a{suffix}", tally)
+    assert ids(found)[-5:] == [f"a/shelf/Book {number}" for number in range(5)]
+    assert dict(tally.bad) == {"compression_bomb": 1}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_archive_that_expands_beyond_measure(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "ARCHIVE_ALLOWANCE", 9_000_000)
+    bomb = gzip.compress(b"It expands.\n" + b" " * 2_000_000)
+    files: Files = {f"{n}.txt.gz": bomb for n in range(100)}
+    tally = Tally()
+    content = pack(suffix, files)
+    found = read(content, f"a{suffix}", tally)
+    assert 4 <= len(found) <= 30
+    assert dict(tally.bad) == {"compression_bomb": 1}
+
+
+def test_hostile_headers_end_soon() -> None:
+    def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+        info = tarfile.TarInfo(name)
+        info.size, info.type = size, kind
+        return info.tobuf(tarfile.GNU_FORMAT)
+
+    for first in (header("a.txt", -1024), header("huge", 1 << 80), header("x", -(1 << 40), tarfile.GNUTYPE_LONGNAME)):
+        for compressor in (bytes, gzip.compress):
+            tally = Tally()
+            read(
+                compressor(tar({"ok.txt": "It is fine."})[:1024] + first + tar({**TEXTS})),
+                "a.tar.gz" if compressor is gzip.compress else "a.tar",
+                tally,
+            )
+            assert tally.bad["damaged_archive"] == 1
+    tally = Tally()
+    read(header("x", 10, tarfile.GNUTYPE_LONGNAME) * 5000, "a.tar", tally)
+    assert sum(tally.bad.values()) == 1
+
+
+def test_memory_does_not_grow_with_the_archive() -> None:
+    rng = random.Random(2)
+    line = " ".join("".join(rng.choices("abcdefghij", k=5)) for _ in range(4000)) + ".\n\n"
+
+    def peak(num_members: int) -> int:
+        content = gzip.compress(tar({f"{n}.txt": line * 20 for n in range(num_members)}), 1)
+        tracemalloc.start()
+        part = InputRange(path="", name="a.tar.gz", format="archive")
+        assert sum(1 for _ in read_archive(part, lambda path: io.BytesIO(content), Tally())) == num_members
+        found = tracemalloc.get_traced_memory()[1] - len(content)
+        tracemalloc.stop()
+        return found
+
+    assert peak(40) < 1.2 * peak(8)
+
+
+@given(st.binary(max_size=2000), st.sampled_from(SUFFIXES), st.integers(0, 6000), st.integers(0, 255))
+def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bits: int) -> None:
+    read(junk, f"a{suffix}")
+    content = bytearray(pack(suffix, {**TEXTS}))
+    content[place % len(content)] ^= bits
+    content[place:place] = junk[:40]
+    tally = Tally()
+    found = read(bytes(content), f"a{suffix}", tally)
+    assert found or tally.bad
+    assert len(set(ids(found))) == len(found)
+
+
+@needs_real_data
+def test_the_novels_are_read_from_their_archive() -> None:
+    path = DATA / "books" / "novels.tar.gz"
+    part = InputRange(path=str(path), name="novels.tar.gz", format="archive")
+    documents = read_archive(part, open_input, Tally())
+    with tarfile.open(path) as archive:
+        for member in iter(archive.next, None):
+            if not member.isfile():
+                continue
+            stream = archive.extractfile(member)
+            assert stream is not None
+            document = next(documents)
+            assert document.id == f"novels/{member.name.removesuffix('.txt')}"
+            assert 0.95 < sum(map(len, document.paragraphs)) / member.size <= 1
+            if document.id > "novels/novels/Barclay":
+                break

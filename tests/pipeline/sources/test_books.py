@@ -1,0 +1,467 @@
+import bz2
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pytest
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources import books
+from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from hypothesis import given
+from hypothesis import strategies as st
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_real_data = pytest.mark.skipif(not DATA.exists(), reason="the real data is not beside this checkout")
+
+BOOK = """\
+\ufeffThe Project Gutenberg EBook of The Bear, by A. Writer
+
+This eBook is for the use of anyone anywhere at no cost.
+
+Title: The Bear
+       A Story for the Young
+
+Author: A. Writer
+
+Language: English
+
+*** START OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***
+
+Produced by Someone and the Online
+Distributed Proofreading Team at http://www.pgdp.net
+
+
+THE BEAR
+
+By A. Writer
+
+
+CONTENTS
+
+I. How the Bear came      1
+II. How he went           9
+
+
+
+CHAPTER I.
+
+HOW THE BEAR CAME
+
+
+There was once a _bear_ who lived in a wood, and who was known[3] to all
+the people for miles around as the _kindest_ of beasts.
+
+[Illustration: The bear
+at home]
+
+"I am a bear," he said.
+
+       *       *       *       *       *
+
+[Transcriber's Note: the spelling
+is the author's.]
+
+
+
+CHAPTER II. HOW HE WENT
+
+He went
+away.
+
+THE END
+
+
+
+
+Transcriber's Note:
+
+Obvious errors were mended.
+
+End of Project Gutenberg's The Bear, by A. Writer
+
+*** END OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***
+
+Updated editions will replace the previous one.
+"""
+PROSE = [
+    "There was once a bear who lived in a wood, and who was known to all the people for miles around as the kindest "
+    "of beasts.",
+    '"I am a bear," he said.',
+    "He went away.",
+]
+
+
+def read(content: bytes | str, tally: Tally | None = None, name: str = "shelf/book.txt", **options: Any):
+    raw = content if isinstance(content, bytes) else content.encode()
+    source = InputRange(path="anywhere", name=name, format="text")
+    return list(read_book(source, lambda path: io.BytesIO(raw), tally or Tally(), **options))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_gutenberg_book_is_its_prose(newline: str) -> None:
+    assert read(BOOK.replace("\n", newline)) == [
+        RawDocument(
+            id="shelf/book",
+            source="gutenberg",
+            title="The Bear A Story for the Young",
+            language="en",
+            paragraphs=PROSE,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["***START OF THE PROJECT GUTENBERG EBOOK THE BEAR***", "*END*THE SMALL PRINT! FOR ETEXTS*Ver.04.29.93*END*"],
+)
+def test_older_marks_around_a_book(start: str) -> None:
+    text = BOOK.replace("*** START OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***", start)
+    text = text.replace("*** END OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***\n", "")
+    assert read(text)[0].paragraphs == PROSE
+    assert (
+        read(text.replace("End of Project Gutenberg's", "End of the Project Gutenberg Etext of"))[0].paragraphs == PROSE
+    )
+
+
+def test_a_book_without_marks_is_a_book_all_the_same() -> None:
+    text = BOOK.partition("pgdp.net\n")[2].partition("Transcriber's Note:\n\nObvious")[0]
+    (document,) = read(text)
+    assert (document.source, document.title, document.language) == ("text", "", "")
+    assert [paragraph for paragraph in document.paragraphs if paragraph in PROSE] == PROSE
+
+
+def test_a_text_about_gutenberg_is_no_gutenberg_file() -> None:
+    assert not is_gutenberg("I found it at Project Gutenberg.\nThe eBook of it is free.")
+    assert is_gutenberg("Project Gutenberg's The Bear, by A. Writer\n")
+
+
+def test_headings_and_rulers_are_left_out_and_counted() -> None:
+    tally = Tally()
+    text = "\n\n".join(
+        ["CHAPTER IV.", "Chapter the First", "XII", "Down the River", "* * *", "He came.", '"HELP!"', "12"]
+    )
+    assert read(text, tally)[0].paragraphs == ["He came.", '"HELP!"']
+    assert tally.counts["headings_left_out"] == 5
+
+
+def test_a_book_without_blank_lines_has_paragraphs() -> None:
+    line = "the wind went on and on over the grey and empty fields of the north,"
+    paragraph = [line] * 3 + ["and was gone."]
+    text = "\n".join(["Chapter I", *paragraph, "Chapter II", *paragraph, *paragraph])
+    assert read(text)[0].paragraphs == [" ".join(paragraph)] * 3
+
+
+def test_a_paragraph_a_line_stays_so() -> None:
+    paragraphs = [f"Paragraph {number}. " + "It goes on for a while, as paragraphs do. " * 5 for number in range(9)]
+    assert read("\n".join(paragraphs))[0].paragraphs == [paragraph.strip() for paragraph in paragraphs]
+
+
+def test_one_sentence_a_line_and_a_blank_line_between_documents() -> None:
+    blocks = [[f"This is sentence {number} of document {block}." for number in range(4)] for block in range(3)]
+    text = "\n\n\n".join("\n".join(block) for block in blocks)
+    documents = read(text)
+    assert [(document.id, document.paragraphs) for document in documents] == [
+        (f"shelf/book#{number}", block) for number, block in enumerate(blocks)
+    ]
+    assert [document.id for document in read(text, documents="file")] == ["shelf/book"]
+
+
+def test_a_document_a_line_only_when_asked_for() -> None:
+    text = "One document here.\n\nAnother one there.\nTHE THIRD\n"
+    assert [document.paragraphs for document in read(text, documents="line")] == [
+        ["One document here."],
+        ["Another one there."],
+        ["THE THIRD"],
+    ]
+    assert len(read(text)) == 1
+
+
+def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
+    text = "A line that is cut off\nin the middle of it.\n\nAnother that is cut\noff as well here."
+    assert [document.paragraphs for document in read(text, documents="blank-line")] == [
+        ["A line that is cut off in the middle of it."],
+        ["Another that is cut off as well here."],
+    ]
+
+
+def test_other_encodings() -> None:
+    tally = Tally()
+    assert read("“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), tally)[
+        0
+    ].paragraphs == [
+        "“Café” was open – at last.",
+        "“Café”, it said.",
+    ]
+    assert tally.counts["text_lines_read_as_windows_1252"] == 1
+    assert read("“Café” was open.\r\n".encode("utf-16"))[0].paragraphs == ["“Café” was open."]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "no_text"), (b"\n\n \n", "no_text"), (b"CHAPTER I\n", "no_text"), (b"PK\x03\x04\x00\x00", "not_text")],
+)
+def test_what_is_no_text_is_counted(content: bytes, reason: str) -> None:
+    tally = Tally()
+    assert read(content, tally) == []
+    assert tally.examples == {reason: ["shelf/book.txt"]}
+
+
+def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "LONGEST_DOCUMENT", 2000)
+    monkeypatch.setattr(books, "BOOK_CHARACTERS", 500)
+    paragraphs = [f"This is paragraph {number} of a file that is no book." for number in range(100)]
+    documents = read("\n\n".join(paragraphs))
+    assert [paragraph for document in documents for paragraph in document.paragraphs] == paragraphs
+    sizes = [sum(map(len, document.paragraphs)) for document in documents]
+    assert all(500 <= size <= 1000 for size in sizes)
+    assert sum(size < 560 for size in sizes) >= len(sizes) - 1
+    assert [document.id for document in documents][:3] == ["shelf/book", "shelf/book#1", "shelf/book#2"]
+
+
+@pytest.mark.parametrize("documents", ["auto", "file", "blank-line"])
+def test_sentences_without_blank_lines_make_documents_of_the_size_of_books(documents: str) -> None:
+    """The form of bookcorpus/bookcorpus."""
+    sentences = [
+        "usually , he would be tearing around the living room , playing with his toys .",
+        "`` what do you think ? '' she asked , and number {} looked up .",
+        "`` no ! ''",
+        "it was the {}th time ... and the last .",
+    ]
+    lines = [sentences[number % 4].format(number) for number in range(100_000)]
+    found = read("\n".join(lines), documents=documents)
+    assert [line for document in found for line in document.paragraphs] == lines
+    sizes = [sum(map(len, document.paragraphs)) for document in found]
+    assert len(sizes) > 10
+    assert all(books.BOOK_CHARACTERS <= size <= 2 * books.BOOK_CHARACTERS for size in sizes)
+
+
+def test_a_book_of_one_sentence_a_line_is_one_document() -> None:
+    lines = [f"it was the {number}th time , and the last ." for number in range(20_000)]
+    assert [document.paragraphs for document in read("\n".join(lines))] == [lines]
+
+
+def test_books_of_one_sentence_a_line_with_blank_lines_between_them() -> None:
+    shelf = [[f"It was the {number}th time in book {book}." for number in range(4000)] for book in range(3)]
+    text = "\n\n".join("\n".join(book) for book in shelf)
+    assert [document.paragraphs for document in read(text)] == shelf
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_compressed_books(suffix: str) -> None:
+    compress: dict[str, Callable[[bytes], bytes]] = {
+        "gz": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zst": lambda content: pa.compress(content, codec="zstd", asbytes=True),
+    }
+    for encoding in ("utf-8-sig", "utf-16"):
+        raw = compress[suffix](BOOK.removeprefix("\ufeff").encode(encoding))
+        (document,) = read(raw, name=f"shelf/book.txt.{suffix}")
+        assert (document.id, document.paragraphs) == ("shelf/book", PROSE)
+    tally = Tally()
+    assert read(raw[:-9], tally, name=f"shelf/book.txt.{suffix}") or suffix in ("bz2", "zst")
+    assert tally.bad["corrupt_file"] == 1
+
+
+def test_a_compressed_text_that_expands_beyond_measure() -> None:
+    tally = Tally()
+    (document,) = read(gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), tally, name="bomb.txt.gz")
+    assert document.paragraphs == ["It is here."]
+    assert tally.bad == {"compression_bomb": 1}
+    assert tally.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
+
+
+def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"LONGEST_DOCUMENT": 400_000, "BOOK_CHARACTERS": 40_000, "LONGEST_PARAGRAPH": 100_000}
+    for name, size in {**sizes, "LONGEST_LINE_BYTES": 1 << 14, "CHUNK_BYTES": 1 << 14}.items():
+        monkeypatch.setattr(books, name, size)
+    content = b"it goes on and on and on,\n" * 5000 + b"it goes on and on and on, " * 150_000
+    for documents in ("file", "blank-line"):
+        source = InputRange(path="anywhere", name="giant.txt", format="text")
+        tracemalloc.start()
+        found = read_book(source, lambda path: io.BytesIO(content), Tally(), documents)
+        assert sum(1 for _ in found) > 30
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * books.LONGEST_DOCUMENT
+
+
+def test_advertisements_behind_the_end_are_left_out() -> None:
+    shop = "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid on receipt of price.\n"
+    assert read(BOOK.replace("THE END\n", "THE END\n" + shop))[0].paragraphs == PROSE
+    note = "A note of the author follows here, which is no advertisement at all."
+    assert read(BOOK.replace("THE END\n", f"THE END\n\n{note}\n"))[0].paragraphs == [*PROSE, note]
+    story = BOOK.replace("CHAPTER II.", f"THE END\n{shop}\nCHAPTER II.")
+    assert len(read(story)[0].paragraphs) > len(PROSE)
+
+
+FRONT = """\
+THE MASQUERADE
+
+Entered according to act of Congress, in the year 1857, by A. WRITER, in
+the Clerk's Office of the District Court of the United States for the
+Southern District of New York.
+
+CONTENTS
+
+I. In which the story of the unfortunate man is told, from which may be
+gathered whether or no he has been justly so entitled by his friends.
+
+II. An old miser, upon suitable representations, is prevailed upon to
+venture an investment of which the reader will hear more in its place.
+
+
+
+CHAPTER I
+
+"""
+
+
+def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
+    prose = BOOK[BOOK.index("There was once") : BOOK.index("[Illus")]
+    marked = "*** START OF THE PROJECT GUTENBERG EBOOK THE BEAR ***\n\n" + FRONT + prose
+    for printed in ("Edinburgh:\nPrinted by J. Ballantyne & Co.", "LONDON:--Printed by G. BARCLAY, Castle St."):
+        (document,) = read(marked + "\n\n" + printed + "\n")
+        assert document.paragraphs == PROSE[:1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Copyright, 1916, by Harper & Brothers.",
+        "[All Rights Reserved.]",
+        "London:--Printed by G. BARCLAY, Castle St. Leicester Sq.",
+        "Entered, according to Act of Congress, in the year 1857, by A. Writer.",
+    ],
+)
+def test_imprints_are_no_prose(text: str) -> None:
+    tally = Tally()
+    (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", tally)
+    assert document.paragraphs == [PROSE[0], "The copyright was hers, and all rights reserved to her."]
+    assert tally.counts["headings_left_out"] == 1
+
+
+def test_a_giant_file_is_read_as_it_is_needed() -> None:
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            buffer[:] = (b"A document of one line.\n\n" * (len(buffer) // 25 + 1))[: len(buffer)]
+            return len(buffer)
+
+    def endless(path: str) -> BinaryIO:
+        return io.BufferedReader(Endless())
+
+    source = InputRange(path="anywhere", name="endless", format="text")
+    documents = read_book(source, endless, Tally(), "blank-line")
+    assert [next(documents).id for _ in range(3)] == ["endless#0", "endless#1", "endless#2"]
+
+
+@given(st.binary(max_size=300), st.sampled_from(["auto", "file", "blank-line", "line"]))
+def test_any_bytes_are_read_or_counted(content: bytes, documents: str) -> None:
+    tally = Tally()
+    found = read(content, tally, documents=documents)
+    assert bool(found) != bool(tally.bad)
+    assert all(document.paragraphs for document in found)
+    assert len({document.id for document in found}) == len(found)
+
+
+@given(st.lists(st.sampled_from(["", "CHAPTER II", "The bear went home.", "and then", "[Illustration", "_x_", "IV"])))
+def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
+    words = [word for document in read("\n".join(lines)) for text in document.paragraphs for word in text.split()]
+    source = iter(" ".join(lines).replace("_x_", "x").split())
+    assert all(word in source for word in words)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - ", "a 1\n", "text of "],
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    text = "Project Gutenberg's Book, by A. Writer\n\n" + unit * (400_000 // len(unit)) + "\nIt is the end.\n"
+    assert {document.source for document in read(text)} <= {"gutenberg"}
+
+
+def test_marks_of_plain_text() -> None:
+    assert plain("He _was_ there,[12] =indeed=, in snake_case; a = b. [Picture: him]") == (
+        "He was there, indeed, in snake_case; a = b. "
+    )
+    assert plain("[Footnote 3: He was not.]") == "He was not."
+
+
+def test_header_fields() -> None:
+    assert read_header("Title: Faust\r\nLanguage: German\r\n") == {"title": "Faust", "language": "de"}
+    assert read_header("Language: Klingon") == {"language": ""}
+    assert read_header("no header") == {}
+
+
+def test_a_paragraph_in_a_script_without_full_stops_is_prose() -> None:
+    thai = "ประเทศไทยเป็นรัฐชาติอันตั้งอยู่ในภูมิภาคเอเชียตะวันออกเฉียงใต้ " * 3
+    assert read(f"{thai}\n\nบทที่หนึ่ง\n\n{thai}")[0].paragraphs == [thai.strip()] * 2
+
+
+def test_the_books_of_the_quickstart_are_prose() -> None:
+    folder = Path(__file__).resolve().parents[3] / "examples" / "quickstart" / "corpus" / "books"
+    files = sorted(folder.iterdir())
+    assert len(files) > 10
+    for file in files:
+        (document,) = read(file.read_bytes(), name=file.name)
+        assert document.source == ("gutenberg" if "Project Gutenberg" in file.read_text("utf-8-sig")[:200] else "text")
+        assert 15_000 < sum(map(len, document.paragraphs)) < 120_000
+        assert not [text for text in document.paragraphs if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)]
+
+
+def _real(name: str) -> Callable[[str], BinaryIO]:
+    return lambda path: (DATA / "books" / "gutenberg" / name).open("rb")
+
+
+@needs_real_data
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("Austen - Pride and Prejudice.txt", "It is a truth universally acknowledged", "With the Gardiners, they were"),
+        ("Chekhov - The Witch, and Other Stories.txt", "IT was approaching nightfall.", "“Good Christian folk,” Sasha"),
+        ("Chesterton - Creatures That Once Were Men.txt", "It is certainly a curious fact", "And all around seemed to"),
+        ("Emshwiller - The Unlearned.txt", "The Chief Officer of Scientific", "Silvers shook his head"),
+        ("Poe - The Works of Edgar Allan Poe — Volume 2.txt", "At Paris, just after dark", ""),
+    ],
+)
+def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
+    source = InputRange(path=name, name=name, format="text")
+    (document,) = read_book(source, _real(name), Tally())
+    assert document.source == "gutenberg"
+    assert document.paragraphs[0].startswith(first)
+    assert document.paragraphs[-1].startswith(last)
+    assert not [paragraph for paragraph in document.paragraphs if "Gutenberg" in paragraph and "tm" in paragraph]
+
+
+@needs_real_data
+def test_the_sample_text_of_bert_is_three_documents() -> None:
+    source = InputRange(path="sample", name="sample_text.txt", format="text")
+    documents = list(read_book(source, lambda path: (DATA / "bert" / "sample_text.txt").open("rb"), Tally()))
+    assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
+
+
+@needs_real_data
+def test_novels_keep_their_words() -> None:
+    with tarfile.open(fileobj=gzip.open(DATA / "books" / "novels.tar.gz")) as archive:
+        for _ in range(6):
+            member = archive.next()
+            if member is None or not member.isfile():
+                continue
+            stream = archive.extractfile(member)
+            assert stream is not None
+            content = stream.read()
+            (document,) = read(content, name=member.name)
+            words = sum(len(paragraph.split()) for paragraph in document.paragraphs)
+            assert 0.98 < words / len(content.split()) <= 1

@@ -1,0 +1,225 @@
+"""Data sets of the hub (a stand-in for it, on this machine) and from disk."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.tables import plan_data_set_ranges, read_data_set
+from hub_server import served
+
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+WIKI = "https://simple.wikipedia.org/wiki/Almond"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets.disable_progress_bars()
+    hub.open_set.cache_clear()
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def documents(name: str, tally: Tally | None = None, text_column: str = "text") -> list[RawDocument]:
+    found = hub.open_set(name)
+    ranges = hub.plan_set_ranges(found.address, found.name)
+    return [document for part in ranges for document in read_data_set(part, tally or Tally(), text_column)]
+
+
+def rows(number: int) -> list[dict[str, Any]]:
+    return [{"text": f"{PROSE} {i}", "id": i} for i in range(number)]
+
+
+def write_lines(path: Path, lines: list[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    """Two splits that `save_to_disk` wrote."""
+    splits = datasets.DatasetDict()
+    splits["train"], splits["test"] = datasets.Dataset.from_list(rows(10)), datasets.Dataset.from_list(rows(3))
+    splits.save_to_disk(tmp_path / "books")
+    return str(tmp_path / "books")
+
+
+def test_what_save_to_disk_wrote(saved: str):
+    found = documents(f"hf:{saved}")
+    assert [document.id for document in found] == [f"train/{i}" for i in range(10)]
+    assert found[3] == RawDocument(id="train/3", source="books", title="", language="", paragraphs=[f"{PROSE} 3"])
+    assert [document.id for document in documents(f"{saved}:test")] == [f"test/{i}" for i in range(3)]
+    assert hub.splits(saved) == ["train", "test"]
+    assert list(hub.open_rows(saved, "test")) == rows(3)
+    assert hub.is_saved(saved) and hub.is_saved(f"{saved}/test") and not hub.is_saved(str(Path(saved).parent))
+
+
+def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):
+    whole = documents(saved)
+    monkeypatch.setattr(hub, "RANGE_BYTES", 100)
+    found = hub.open_set(saved)
+    assert len(hub.plan_set_ranges(found.address, found.name)) > 3
+    assert documents(saved) == whole
+
+
+def test_a_folder_of_parquet_files(tmp_path: Path):
+    (tmp_path / "wiki").mkdir()
+    for number in range(3):
+        table = {"body": [PROSE, PROSE], "id": [number, number + 9], "url": [WIKI, None], "title": ["Almond", None]}
+        pq.write_table(pa.table(table), tmp_path / "wiki" / f"train-{number:05d}-of-00003.parquet")
+    name = f"hf:{tmp_path}/wiki"
+    found = documents(name, text_column="body")
+    assert [(document.source, document.id) for document in found] == [
+        pair for i in range(3) for pair in [("simplewiki", str(i)), ("wiki", f"train/{i}/{i + 9}")]
+    ]
+    assert len(list(hub.open_rows(name))) == 6
+    with pytest.raises(UserError, match=r"wiki:train has no column 'text' but body, id, url, title"):
+        documents(name)
+
+
+def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(4))  # whose columns only rows show
+    for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
+        found = hub.open_set(name)
+        assert plan_data_set_ranges(found.address, found.name) == hub.plan_set_ranges(found.address, found.name)
+        with pytest.raises(UserError, match=f"{source} has no column 'body' but text, id: give --text-column"):
+            plan_data_set_ranges(found.address, found.name, "body")
+        with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
+            plan_data_set_ranges(found.address, found.name, "id")
+
+
+def test_a_set_whose_first_file_is_damaged_can_be_planned(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part-0.jsonl", ["{broken"])
+    write_lines(tmp_path / "set" / "part-1.jsonl", rows(2))
+    found = hub.open_set(f"hf:{tmp_path}/set")
+    assert len(plan_data_set_ranges(found.address, found.name)) == 2
+
+
+def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
+    for number, lines in enumerate([rows(4), ["{broken"], rows(2)]):
+        write_lines(tmp_path / "set" / f"part-{number}.jsonl", [*lines])
+    tally = Tally()
+    assert len(documents(f"hf:{tmp_path}/set", tally)) == 6
+    assert tally.bad == {"unreadable_shard": 1}
+    assert tally.examples["unreadable_shard"][0].startswith("set:train, shard 1: ")
+
+
+def test_the_digest_tells_the_content_wherever_the_folder_lies(tmp_path: Path):
+    for place, count in (("a/set", 4), ("b/set", 4), ("c/set", 5)):
+        write_lines(tmp_path / place / "part.jsonl", rows(count))
+    one, same, other = (hub.open_set(f"hf:{tmp_path}/{place}/set").digest for place in "abc")
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:{saved}:nope", "has no split 'nope'; there is train, test"),
+        ("hf:{saved}/nothing", "is neither a folder nor the name of a data set"),
+        ("hf:a:b:c:d", "give hf:owner/name, hf:owner/name:config"),
+        ("hf:{saved}/train:test:x", "has no split"),
+    ],
+)
+def test_mistakes_of_the_user(saved: str, name: str, message: str):
+    with pytest.raises(UserError, match=message):
+        hub.open_set(name.replace("{saved}", saved))
+
+
+def test_a_saved_set_that_is_damaged_is_told(saved: str):
+    (Path(saved) / "train" / "data-00000-of-00001.arrow").write_bytes(b"damage")
+    with pytest.raises(UserError, match="cannot be read as a saved data set"):
+        hub.open_set(saved)
+
+
+ASK = """
+import json, sys, time
+from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources.tables import read_data_set
+from clozeworks.pipeline.execution.counters import Tally
+
+def answer(name):
+    try:
+        found = hub.open_set(name)
+        ranges = hub.plan_set_ranges(found.address, found.name)
+        read = [f"{row.source}:{row.id}" for part in ranges for row in read_data_set(part, Tally())]
+        return [found.address, found.num_bytes, hub.splits(name), read]
+    except hub.UserError as error:
+        return str(error)
+
+print(json.dumps([answer(name) for name in sys.argv[1:]]))
+"""
+
+
+def ask(tmp_path: Path, endpoint: str, *names: str) -> list[Any]:
+    """Open data sets in a process of its own, which reads the address of the hub when it starts."""
+    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
+    command = [sys.executable, "-c", ASK, *names]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_data_sets_of_the_hub(tmp_path: Path):
+    configs = "".join(
+        f"- config_name: '{name}'\n  data_files:\n  - split: train\n    path: {name}/train-*\n" for name in ("en", "de")
+    )
+    for number in range(2):
+        write_lines(tmp_path / "hub" / "owner" / "two" / "de" / f"train-{number}.jsonl", rows(2))
+        write_lines(tmp_path / "hub" / "owner" / "two" / "en" / f"train-{number}.jsonl", rows(1))
+    (tmp_path / "hub" / "owner" / "two" / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    write_lines(tmp_path / "hub" / "owner" / "script" / "script.py", ["import datasets"])
+    names = ["hf:owner/two:de", "hf:owner/two", "hf:owner/two:fr", "hf:owner/two:de:dev", "hf:owner/none"]
+    with served(tmp_path / "hub") as endpoint:
+        found, *errors = ask(tmp_path, endpoint, *names, "hf:owner/two@v9", "hf:owner/script")
+    size = sum(path.stat().st_size for path in (tmp_path / "hub" / "owner" / "two" / "de").iterdir())
+    ids = [f"owner/two:de/train/{shard}/{row}" for shard in (0, 1) for row in (0, 1)]
+    assert found == [f"hf:owner/two@{'a' * 40}:de:train", size, ["train"], ids]
+    for error, message in zip(
+        errors,
+        [
+            "has several configurations: say which of en, de.",
+            "has no configuration 'fr'; there is en, de.",
+            "has no split 'dev'; there is train.",
+            "nor a data set of the Hugging Face hub, or it is private",
+            "has no revision 'v9'",
+            "is a loading script, which datasets no longer runs: try the hub's own conversion, "
+            "hf:owner/script@refs/convert/parquet",
+        ],
+        strict=True,
+    ):
+        assert message in error
+
+
+def test_a_hub_that_cannot_be_reached_is_told_within_seconds(tmp_path: Path):
+    begun = time.monotonic()
+    (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
+    assert "the Hugging Face hub cannot be reached" in error
+    assert time.monotonic() - begun < 20  # datasets itself takes 23 s, beside the time to import it
+
+
+def test_streaming_loads_no_torch(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(3))
+    script = (
+        "import sys; from clozeworks.pipeline.sources import hub\n"
+        "print(len(list(hub.open_rows(sys.argv[1]))), {'torch', 'apache_beam'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "set")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "3 set()"
+
+
+def test_importing_it_loads_neither_beam_nor_datasets():
+    heavy = "{'apache_beam', 'datasets', 'sentencex'}"
+    script = f"import sys, clozeworks.pipeline.sources.hub; print({heavy} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "set()"

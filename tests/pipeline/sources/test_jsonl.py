@@ -1,0 +1,167 @@
+"""JSON Lines: rows of any form, bad ones counted and named, the same from any ranges."""
+
+import gzip
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources.jsonl import check_first_objects, json_table, read_json_lines
+from clozeworks.pipeline.sources.lines import plan_line_ranges
+from clozeworks.pipeline.sources.records import RawDocument
+
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+
+
+def opened(path: str) -> io.BufferedReader:
+    return Path(path).open("rb")
+
+
+def read(path: Path, tally: Tally, text_column: str = "text", range_bytes: int = 1 << 20) -> list[RawDocument]:
+    ranges = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, range_bytes)
+    table = json_table(path.name, text_column)
+    return [document for part in ranges for document in read_json_lines(part, opened, tally, table)]
+
+
+def written(folder: Path, *lines: Any) -> Path:
+    raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    (folder / "part.jsonl").write_bytes(b"\n".join(raw) + b"\n")
+    return folder / "part.jsonl"
+
+
+def test_rows_become_documents(tmp_path: Path):
+    wiki = {"id": "12", "url": "https://ko.wikipedia.org/wiki/A", "title": "A", "text": PROSE}
+    path = written(tmp_path, wiki, {"text": PROSE}, b"", {"text": PROSE, "id": 3, "title": "B"})
+    tally = Tally()
+    found = [(document.source, document.id, document.title, document.language) for document in read(path, tally)]
+    second = len(json.dumps(wiki)) + 1
+    assert found == [("kowiki", "12", "A", "ko"), ("jsonl", f"part#{second}", "", ""), ("jsonl", "part/3", "B", "")]
+    assert not tally.bad
+
+
+@pytest.mark.parametrize("range_bytes", [1, 50, 137, 1000])
+def test_every_range_gives_the_same_documents(tmp_path: Path, range_bytes: int):
+    path = written(tmp_path, *({"text": f"{PROSE} {i} " * (i % 7 + 1)} for i in range(40)))
+    assert len(read(path, Tally())) == 40
+    assert read(path, Tally(), range_bytes=range_bytes) == read(path, Tally())
+
+
+def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path):
+    bad = [
+        (b"{not json}", "not_json"),
+        (b"[1, 2]", "no_json_object"),
+        (b'"text"', "no_json_object"),
+        (b"[" * 100_000, "not_json"),
+        (b'{"text": 1' + b"0" * 5000 + b"}", "not_json"),
+        (b'{"body": "x"}', "no_text_column"),
+        (b'{"text": 12}', "text_is_no_string"),
+        (b'{"text": null}', "no_text"),
+        (b'{"text": "cut off', "not_json"),
+    ]
+    good = {"text": PROSE}
+    path = written(tmp_path, good, *(line for raw, _ in bad for line in (raw, good)))
+    tally = Tally()
+    documents = read(path, tally)
+    assert [document.paragraphs for document in documents] == [[PROSE]] * (len(bad) + 1)
+    assert tally.bad == {reason: [r for _, r in bad].count(reason) for reason in {r for _, r in bad}}
+    assert tally.examples["not_json"][0] == f"part.jsonl, byte {len(json.dumps(good)) + 1}"
+
+
+def test_text_that_is_no_utf8_is_kept_with_replacement(tmp_path: Path):
+    path = written(tmp_path, b'{"text": "Caf\xe9 is a word, and so is this one."}', {"text": PROSE})
+    tally = Tally()
+    texts = [document.paragraphs for document in read(path, tally)]
+    assert texts == [["Caf\ufffd is a word, and so is this one."], [PROSE]]
+    assert tally.examples == {"invalid_utf8": ["part.jsonl, byte 0"]}
+
+
+def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
+    (document,) = read(written(tmp_path, {"text": "x" * 10_000_000}), Tally())
+    assert len(document.paragraphs[0]) == 10_000_000
+
+
+def test_rows_of_one_sentence_are_documents_together_where_that_is_asked_for(tmp_path: Path):
+    texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
+    path = written(tmp_path, *({"text": text} for text in texts))
+    (part,) = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, 1 << 20)
+    tally = Tally()
+    found = list(read_json_lines(part, opened, tally, json_table(path.name), "blank-line"))
+    assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
+    assert found[0].id == "part#0" and len({document.id for document in found}) == 3
+    assert tally.bad == {"text_is_no_string": 1}
+    assert len(list(read_json_lines(part, opened, Tally(), json_table(path.name)))) == 4
+
+
+def check(path: Path, text_column: str = "text") -> None:
+    check_first_objects(str(path), opened, text_column)
+
+
+def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
+    path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
+    with pytest.raises(UserError, match=r"part.jsonl has no column 'text' but content, meta, n: give --text-column"):
+        check(path)
+    with pytest.raises(UserError, match=r"part.jsonl: column 'meta' holds objects, not text: give another"):
+        check(path, "meta")
+    with pytest.raises(UserError, match="holds numbers, not text"):
+        check(path, "n")
+    check(path, "content")
+    assert len(read(path, tally := Tally(), "content")) == 2
+    assert tally.bad == {"not_json": 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([{"text": "x"}], indent=1).encode(),
+        b"Call me Ishmael.\n",
+        b"12",
+        json.dumps([{"text": "x"}]).encode(),
+        b"\xff\xfe\n" * 99,
+    ],
+)
+def test_a_file_that_is_no_json_lines_is_told(tmp_path: Path, content: bytes):
+    (tmp_path / "part.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"part.jsonl is no JSON Lines: its first lines hold no object"):
+        check(tmp_path / "part.jsonl")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b""],
+        [{"text": None}],
+        [{"text": None, "a": 1}, {"b": 2}],
+        [{"a": 1}, [1], b"broken", {"text": 12}, {"text": PROSE}],
+        [b'{"text": "' + b"x" * (1 << 24) + b'"}'],  # too long for a line, which is bad input
+        [b'{"text": "' + b"x" * 100_000 + b'"}'],
+    ],
+)
+def test_one_good_line_is_enough_and_where_there_is_none_to_see_nothing_is_said(tmp_path: Path, lines: list[Any]):
+    check(written(tmp_path, *lines))
+
+
+def test_a_compressed_file_that_is_cut_off_is_no_mistake(tmp_path: Path):
+    content = gzip.compress(json.dumps({"text": random.Random(0).randbytes(3000).hex()}).encode())
+    (tmp_path / "part.jsonl.gz").write_bytes(content[: len(content) // 2])
+    check(tmp_path / "part.jsonl.gz")
+
+
+def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path):
+    path = written(tmp_path, *[{"text": PROSE}] * 10_000)
+    with path.open("rb", buffering=0) as file:
+        check_first_objects(str(path), lambda _: io.BufferedReader(Kept(file)), "text")
+        assert file.tell() < 200_000
+
+
+class Kept(io.RawIOBase):
+    """A file that is not closed with its reader."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self.readinto = file.readinto
+
+    def readable(self) -> bool:
+        return True

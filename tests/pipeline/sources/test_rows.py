@@ -1,0 +1,81 @@
+"""Rows with a text as documents: ids, sources and titles, of wikis and of anything else."""
+
+from typing import Any
+
+import pytest
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.rows import Table, row_document, wiki_of
+
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
+
+
+def read(row: dict[str, Any], tally: Tally | None = None, table: Table = TABLE) -> RawDocument | None:
+    return row_document(row, 17, table, tally or Tally())
+
+
+def test_a_page_of_a_wiki_has_the_ids_of_its_dump():
+    row = {"id": "12", "url": "https://simple.wikipedia.org/wiki/Almond", "title": "Almond", "text": f"Almond\n{PROSE}"}
+    assert read(row) == RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE])
+
+
+def test_ids_of_other_tables_are_those_of_one_file():
+    found = [read(row) for row in ({"text": PROSE}, {"text": PROSE, "id": 17}, {"text": PROSE, "id": None})]
+    assert [document.id for document in found if document] == ["c4/part-0#17", "c4/part-0/17", "c4/part-0#17"]
+    assert {(document.source, document.title, document.language) for document in found if document} == {
+        ("jsonl", "", "")
+    }
+
+
+def test_only_the_text_of_wikis_loses_its_short_lines():
+    text = '"Yes," he said.\n\n"No."\n'
+    document = read({"text": text})
+    assert document and document.paragraphs == ['"Yes," he said.', '"No."']
+    tally = Tally()
+    assert read({"text": text, "url": "https://en.wikipedia.org/wiki/Yes"}, tally) is None
+    assert tally.to_record()["counts"] == {"lines_left_out": 2, "rows_without_prose": 1}
+
+
+def test_hard_wrapped_text_is_read_as_a_book():
+    words = "CHAPTER I\r\n\r\n" + "It was a bright cold day in April, and the clocks were striking\r\n" * 30
+    document = read({"text": f"{words}thirteen.\r\n\r\nNobody heard\r\nthem."})
+    assert document and len(document.paragraphs) == 2
+    assert document.paragraphs[0].startswith("It was a bright cold day in April, and the clocks were striking It was")
+    assert document.paragraphs[1] == "Nobody heard them."
+    verse = [f"A line of verse, the number {'very ' * (i % 9)}{i}." for i in range(40)]
+    document = read({"text": "\n".join(verse)})
+    assert document and document.paragraphs == verse
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(None, "no_text"), ("", "no_text"), (7, "text_is_no_string"), (["a"], "text_is_no_string"), ([], "no_text")],
+)
+def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
+    tally = Tally()
+    assert read({"id": 1, "text": text}, tally) is None
+    assert tally.to_record()["examples"] == {reason: ["c4/part-0.jsonl, row 17"]}
+
+
+def test_fields_of_any_type_become_clean_text():
+    document = read({"text": PROSE, "id": {"a": [1]}, "url": 5, "title": "Al\ud800mond\n\x00s"})
+    assert document and (document.id, document.title) == ("c4/part-0/{'a': [1]}", "Almond s")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://en.wikipedia.org/wiki/A", ("enwiki", "en")),
+        ("http://en.m.wikipedia.org/wiki?curid=290", ("enwiki", "en")),
+        ("https://zh-min-nan.wikipedia.org/wiki/A", ("zh_min_nanwiki", "zh-min-nan")),
+        ("https://be-tarask.wikipedia.org/wiki/A", ("be_x_oldwiki", "be-tarask")),
+        ("https://fr.wiktionary.org/wiki/a", ("frwiktionary", "fr")),
+        ("https://example.org/en.wikipedia.org", None),
+        ("https://en.wikipedia.org.example.com/wiki/A", None),
+        ("http://[bad", None),
+        ("", None),
+    ],
+)
+def test_wiki_of_an_address(url: str, expected: tuple[str, str] | None) -> None:
+    assert wiki_of(url) == expected

@@ -1,0 +1,145 @@
+import time
+import unicodedata
+
+import pytest
+from clozeworks.pipeline.sources.sentences import JOINS, LONGEST_CALL, Join, language_code, normalise, split_sentences
+from hypothesis import given
+from hypothesis import strategies as st
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
+
+MARKS = "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は\u3000\u00a0\t\n\r\x00\x85\u2028\u00ad\u200b\u200d\ufeff\ud800"
+LANGUAGES = ["en", "ko", "ja", "zh", "de", "simple", "xx", "", "zh-min-nan", "EN_us"]
+
+
+def kept(text: str) -> str:
+    """What must survive, by Unicode's own classes: all but whitespace, controls, surrogates and invisible marks."""
+    invisible = "\u00ad\u180e\u200b\u200e\u200f\ufeff"
+    return "".join(
+        char
+        for char in text
+        if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cs") and char not in invisible
+    )
+
+
+@given(st.lists(st.text(MARKS, max_size=60), max_size=4), st.sampled_from(LANGUAGES))
+def test_no_character_is_lost_and_every_sentence_is_normalised(paragraphs: list[str], language: str) -> None:
+    sentences = split_sentences(paragraphs, language)
+    assert kept("".join(sentences)) == kept("".join(paragraphs))
+    for sentence in sentences:
+        assert sentence == " ".join(sentence.split()) != ""
+        assert not any(unicodedata.category(char) in ("Cc", "Cs") for char in sentence)
+        sentence.encode("utf-8")
+
+
+@given(st.text())
+def test_normalise_agrees_with_the_unicode_classes_on_any_text(text: str) -> None:
+    line = normalise(text)
+    assert line == " ".join(line.split())
+    assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in line)
+    assert normalise(line) == line
+
+
+def test_whitespace_and_invisible_characters() -> None:
+    assert (
+        normalise("\ufeffBer\u00adlin\u3000is\u2028a\r\n\t\x0bcity\x85of\x00 \u200btrees ")
+        == "Berlin is a city of trees"
+    )
+    assert normalise("می\u200cخواهم") == "می\u200cخواهم"
+    assert normalise("two  spaces") == "two spaces"
+
+
+@pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
+def test_each_rule_joins_its_example(rule: Join) -> None:
+    for language in ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split():
+        text = rule.example.replace("|", "")
+        assert split_sentences([text], language) == [text]
+
+
+@pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
+def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
+    languages = ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split()
+    pieces = [[piece.strip() for piece in segment(language, rule.example.replace("|", ""))] for language in languages]
+    assert [piece.strip() for piece in rule.example.split("|")] in pieces
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ru", "Поэты М. Ю. Лермонтов и А. С. Пушкин. Оба писали."),
+        ("fr", "Le roi et M. Dupont virent Mme. Foo av. Jean. Puis ils partirent."),
+        ("ru", "Завод им. Кирова и пос. Ленино. Он вырос там."),
+        ("pl", "Kościół św. Jana i ul. Długa. Potem wrócił."),
+        ("de", "Das hl. Land und die geb. Müller. Danach kam er."),
+        ("pt", "No séc. XX, na pág. 5. Depois voltou."),
+    ],
+)
+def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
+    assert len(split_sentences([text], language)) == 2
+
+
+def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
+    assert split_sentences(["he left . she stayed . who knows ?"], "en") == ["he left .", "she stayed .", "who knows ?"]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("en", ["Mr. Smith went to the U.S. Army.", "He came back in 1990.", "Then he left."]),
+        ("en", ["It weighs approx. 3 kg.", "That is all."]),
+        ("en", ['"Is it so?" he asked.', '"It is!"', "They left."]),
+        ("en", ["“You know nothing,” I interrupted.", "“You never did.”"]),
+        ("en", ["'Go!' said he.", "'Tis late."]),
+        ("ru", ["Да!", "Нет."]),
+        ("hi", ["वाह!", "यह अच्छा है।"]),
+        ("ko", ["그는 1990. 10. 3. 에 태어났다.", "그리고 갔다."]),
+        ("ko", ["산성도는 pH로 나타낸다.", "pH는 7이다."]),
+        ("en", ["It is vitamin C.", "The rest is not."]),
+        ("ko", ["그는 “나는 모른다.”라고 말했다.", "이는 사실이다."]),
+        ("ja", ["彼は「そうだ。」と言った。", "それから行った。"]),
+        ("ja", ["「雨が降る。」", "「本が多い。」"]),
+        ("ja", ["彼は「さようなら。」", "ところが、彼は帰らなかった。"]),
+        ("zh-classical", ["孔子曰。", "學而時習之。"]),
+        ("ja", ["彼は去った。", "2003年に帰った。", "「行く。3人で。」と言った（駅。4番）。"]),
+        ("zh", ["他走了。", "2003年他来了。"]),
+        ("de", ["Er wurde 19.", "Danach kam die 2. Bundesliga.", "Am 5. Mai 1990 ging er."]),
+        ("ru", ["В 4 г. до н. э. был г. Москва.", "А. С. Пушкин и М. Ю. Лермонтов писали."]),
+    ],
+)
+def test_boundaries(language: str, sentences: list[str]) -> None:
+    separator = "" if language in ("ja", "zh", "zh-classical") else " "
+    assert split_sentences([separator.join(sentences)], language) == sentences
+
+
+def test_a_sentence_never_spans_two_paragraphs() -> None:
+    assert split_sentences(["No full stop", "here", "", " \x00 "], "en") == ["No full stop", "here"]
+
+
+def test_a_long_sentence_is_kept_and_unclosed_quotes_take_linear_time() -> None:
+    long = "word " * 3000 + "end."
+    assert split_sentences([long + " Next."], "en") == [long, "Next."]
+    hostile = "“ a. " * (4 * LONGEST_CALL)  # In one call this takes half a minute.
+    assert kept("".join(split_sentences([hostile], "en"))) == kept(hostile)
+
+
+def test_a_paragraph_of_many_calls_is_cut_only_between_sentences() -> None:
+    sentences = [f"This is sentence number {number} of a very long paragraph." for number in range(2000)]
+    assert split_sentences([" ".join(sentences)], "en") == sentences
+
+
+def test_language_codes_of_projects() -> None:
+    codes = [language_code(code) for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")]
+    assert codes == ["en", "en", "zh", "be", "en", "en", "en", "ltg"]
+
+
+@pytest.mark.parametrize(
+    ("language", "piece"), [("ru", "М. "), ("ja", "『a."), ("ja", "。1（"), ("ko", "Ab?' "), ("de", "19. Ab ")]
+)
+def test_hostile_text_takes_linear_time(language: str, piece: str) -> None:
+    def seconds(num_characters: int) -> float:
+        text = piece * (num_characters // len(piece))
+        start = time.process_time()
+        assert kept("".join(split_sentences([text], language))) == kept(text)
+        return time.process_time() - start
+
+    # Four times the text takes four times the time; were it quadratic, sixteen times.
+    assert seconds(160_000) < 10 * seconds(40_000) + 0.05

@@ -1,0 +1,178 @@
+"""Sources: which files a command names, in which format each is, and how they are cut into units of work."""
+
+import bz2
+import gzip
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_range
+
+AUTO = IngestConfig()
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+TEXT = f"{PROSE} {PROSE}\n".encode()
+LINE = json.dumps({"text": PROSE}).encode() + b"\n"
+DOC = f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{PROSE}\n\n</doc>\n'.encode()
+DUMP = (
+    b'<mediawiki xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo><page><title>A</title><ns>0</ns><id>5</id>'
+    b"<revision><text>" + PROSE.encode() + b"</text></revision></page></mediawiki>"
+)
+
+
+def write(path: Path, content: bytes) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+def formats(folder: Path, config: IngestConfig = AUTO) -> tuple[dict[str, str], list[str]]:
+    inputs, left_out = find_inputs([str(folder)], str(folder.parent / "out"), config)
+    return {entry.name.removeprefix(f"{folder.name}/"): entry.format for entry in inputs}, left_out
+
+
+FILES = {
+    "enwiki-20231101-pages-articles.xml": (DUMP, "wikipedia"),
+    "enwiki-20231101-pages-articles1.xml-p1p41242.bz2": (bz2.compress(DUMP), "wikipedia"),
+    "enwiki-pages-articles-multistream-index1.txt-p1p41242.bz2": (bz2.compress(b"600:1:A\n"), None),
+    "enwiki-pages-articles-multistream-index.txt.bz2": (bz2.compress(b"600:1:A\n"), None),
+    "dump": (b'<?xml version="1.0"?>\n' + DUMP, "wikipedia"),
+    "AA/wiki_00": (DOC, "wikiextractor"),
+    "AA/wiki_01.bz2": (bz2.compress(DOC), "wikiextractor"),
+    "AA/wiki_02": (LINE, "jsonl"),
+    "Emma.TXT": (TEXT, "text"),
+    "Emma.txt.gz": (gzip.compress(TEXT), "text"),
+    "part.jsonl": (LINE, "jsonl"),
+    "part.ndjson.gz": (gzip.compress(LINE), "jsonl"),
+    "part.json.zst": (pa.compress(LINE, "zstd", asbytes=True), "jsonl"),
+    "long.json": (b'{"text": "' + b"x" * 200_000 + b'"}\n', "jsonl"),
+    "state.json": (json.dumps({"a": 1}, indent=1).encode(), None),
+    "squad.json": (json.dumps([1, 2]).encode(), None),
+    "part-00000": (LINE, "jsonl"),
+    "part-00001.gz": (gzip.compress(LINE), "jsonl"),
+    "README": (TEXT, None),
+    "cover.jpg": (LINE, None),
+    "_SUCCESS": (b"", None),
+    "broken.bz2": (b"no bz2", None),
+    "books.tar.gz": (b"", "archive"),
+    "books.zip": (b"", "archive"),
+}
+
+
+def test_formats_are_known_by_name_or_by_the_first_bytes(tmp_path: Path):
+    for name, (content, _) in FILES.items():
+        write(tmp_path / "all" / name, content)
+    found, left_out = formats(tmp_path / "all")
+    assert found == {name: kind for name, (_, kind) in FILES.items() if kind}
+    assert sorted(left_out) == sorted(f"all/{name}" for name, (_, kind) in FILES.items() if not kind)
+
+
+def test_format_says_what_names_do_not(tmp_path: Path):
+    write(tmp_path / "all" / "a.md", TEXT)
+    write(tmp_path / "all" / "b.tar", TEXT)
+    assert formats(tmp_path / "all", IngestConfig(format="text")) == ({"a.md": "text", "b.tar": "archive"}, [])
+    assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {"a.md": "jsonl", "b.tar": "jsonl"}
+
+
+def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[str], Tally]:
+    """Return the sources of the documents that sources hold, counted."""
+    inputs, _ = find_inputs(sources, "/nowhere/out", config)
+    tally = Tally()
+    parts = [part for unit in plan_units(inputs, config) for part in unit.ranges]
+    return Counter(document.source for part in parts for document in read_range(part, config, tally)), tally
+
+
+def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path):
+    write(tmp_path / "dumps" / "enwiki-articles1.xml-p1p9.bz2", bz2.compress(DUMP))
+    write(tmp_path / "dumps" / "enwiki-articles2.xml-p10p19.bz2", bz2.compress(DUMP))
+    write(tmp_path / "text" / "AA" / "wiki_00", DOC.replace(b"en.wiki", b"ko.wiki"))
+    write(tmp_path / "books" / "Emma.txt.gz", gzip.compress(TEXT))
+    with tarfile.open(tmp_path / "books" / "novels.tar", "w") as archive:
+        archive.add(write(tmp_path / "Persuasion.txt", TEXT), "novels/Persuasion.txt")
+    write(tmp_path / "lines.jsonl", LINE * 3)
+    pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "table.parquet")
+    datasets.Dataset.from_list([{"text": PROSE, "label": 1}] * 2).save_to_disk(tmp_path / "saved")
+    names = ["dumps/*.bz2", "text", "books/", "lines.jsonl", "table.parquet", "saved"]
+    found, tally = read_all([f"{tmp_path}/{name}" for name in names])
+    assert found == {"enwiki": 2, "kowiki": 1, "text": 2, "jsonl": 3, "parquet": 1, "saved": 2}
+    assert not tally.bad
+    assert read_all([f"hf:{tmp_path}/saved"])[0] == read_all([f"{tmp_path}/saved"], IngestConfig(format="hf"))[0]
+
+
+def test_empty_files_are_counted(tmp_path: Path):
+    for name in ("a.txt", "b.jsonl", "c.parquet", "d.xml", "e.xml.bz2", "f.tar"):
+        write(tmp_path / "all" / name, b"")
+    write(tmp_path / "all" / "g.txt", TEXT)
+    found, tally = read_all([f"{tmp_path}/all"])
+    assert found == {"text": 1}
+    assert tally.bad == {"empty_file": 6}
+    assert tally.examples["empty_file"] == ["all/a.txt", "all/b.jsonl", "all/c.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (["all/a.txt", "all/a.txt"], "all/a.txt is named twice by the sources"),
+        (["all", "all/a.txt"], "all/a.txt is named twice by the sources"),
+        (["all/*.txt", "all"], "is named twice by the sources"),
+        (["all/a.txt", "link.txt"], "all/a.txt and link.txt are one file, named twice by the sources"),
+        (["saved", "hf:saved"], "saved:train is named twice by the sources"),
+        (["all/a.txt", "other/a.txt"], "have one name, a.txt: give the folder that holds both"),
+        (["empty"], "empty names no file: there is nothing there"),
+        (["all/nothing*"], "names no file: there is nothing there"),
+        (["pictures"], "pictures names no file in a known format"),
+        (["all/README"], "README names no file in a known format"),
+        (["hf:all"], r"--output \S*out lies in the source all"),
+        (["all"], r"--output \S*out lies in the source all"),
+    ],
+)
+def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], message: str):
+    monkeypatch.chdir(tmp_path)
+    for name in ("all/a.txt", "all/b.txt", "other/a.txt", "all/README", "pictures/a.jpg"):
+        write(tmp_path / name, TEXT)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
+    datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk("saved")
+    with pytest.raises(UserError, match=message):
+        find_inputs(sources, "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out", AUTO)
+
+
+def test_a_name_that_is_no_utf8_is_told(tmp_path: Path):
+    write(Path(f"{tmp_path}/all/caf\udce9.txt"), TEXT)
+    with pytest.raises(UserError, match=r"all/caf\\xe9.txt' is no name in UTF-8"):
+        find_inputs([f"{tmp_path}/all"], "out", AUTO)
+
+
+def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
+    write(tmp_path / "all" / "a.jsonl", b"")
+    write(tmp_path / "all" / "big.jsonl", LINE * 40_000)
+    for number in range(200):
+        write(tmp_path / "all" / f"small-{number}.txt", TEXT * 20)
+    inputs, _ = find_inputs([f"{tmp_path}/all"], f"{tmp_path}/out", AUTO)
+    units = plan_units(inputs, AUTO)
+    ranges: list[Any] = [part for unit in units for part in unit.ranges]
+    assert len(set(ranges)) == len(ranges)
+    assert {part.name for part in ranges} == {entry.name for entry in inputs}
+    assert max(unit.num_bytes for unit in units) <= 2 * (1 << 18)
+    assert len(units) < 40
+
+
+def test_a_text_column_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path):
+    write(tmp_path / "lines" / "part.jsonl", LINE)
+    write(tmp_path / "lines" / "part.jsonl.gz", gzip.compress(LINE))
+    (tmp_path / "tables").mkdir()
+    pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "tables" / "part.parquet")
+    datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk(tmp_path / "saved")
+    for source in ("lines/part.jsonl", "lines/part.jsonl.gz", "tables", "saved"):
+        inputs, _ = find_inputs([f"{tmp_path}/{source}"], f"{tmp_path}/out", AUTO)
+        assert len(plan_units(inputs, AUTO)) == 1
+        with pytest.raises(UserError, match=r"has no column 'body' but text: give --text-column"):
+            plan_units(inputs, IngestConfig(text_column="body"))

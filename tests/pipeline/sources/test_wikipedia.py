@@ -1,0 +1,417 @@
+import bz2
+import errno
+import gzip
+import io
+import json
+import lzma
+import random
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+from xml.sax.saxutils import escape
+
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.sources import dump_pages
+from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+WIKIPEDIA = Path(__file__).resolve().parents[4] / "shared" / "data" / "wikipedia"
+HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <siteinfo><sitename>Wikipedia</sitename><dbname>testwiki</dbname><namespaces>
+    <namespace key="0" case="first-letter" />
+    <namespace key="1" case="first-letter">Talk</namespace>
+    <namespace key="14" case="first-letter">Category</namespace>
+  </namespaces></siteinfo>
+"""
+FOOT = "</mediawiki>\n"
+
+
+def page(number: int, text: str = "", *, title: str = "", ns: int | None = 0, extra: str = "") -> str:
+    namespace = "" if ns is None else f"<ns>{ns}</ns>"
+    return (
+        f"  <page>\n    <title>{escape(title or f'Page {number}')}</title>{namespace}<id>{number}</id>{extra}\n"
+        f"    <revision><id>7</id><text xml:space='preserve'>{escape(text or f'Text {number} is prose.')}</text>"
+        "</revision>\n  </page>\n"
+    )
+
+
+def multistream(texts: list[str]) -> bytes:
+    return b"".join(bz2.compress(text.encode()) for text in texts)
+
+
+def read(
+    content: bytes, name: str = "dump.xml", num_ranges: int = 1, tally: Tally | None = None
+) -> tuple[list[RawDocument], Tally]:
+    tally = tally or Tally()
+    opened: Callable[[str], BinaryIO] = lambda path: io.BytesIO(content)  # noqa: E731
+    ranges = plan_dump_ranges("/folder/" + name, name, len(content), -(-len(content) // num_ranges))
+    return [document for part in ranges for document in read_dump(part, opened, tally)], tally
+
+
+def ids(documents: list[RawDocument]) -> list[int]:
+    return [int(document.id) for document in documents]
+
+
+def test_plan_covers_the_file_without_overlap() -> None:
+    ranges = plan_dump_ranges("p/a.xml.bz2", "a.xml.bz2", 1001, 100)
+    assert ranges[0].start == 0 and ranges[-1].stop == 1001 and len(ranges) == 11
+    assert all(left.stop == right.start for left, right in pairwise(ranges))
+    whole = InputRange(path="p/a.xml.gz", name="a.xml.gz", format="wikipedia")
+    assert plan_dump_ranges("p/a.xml.gz", "a.xml.gz", 1001, 100) == [whole]
+
+
+def test_reads_an_article() -> None:
+    documents, tally = read((HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode())
+    assert documents == [
+        RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
+    ]
+    assert tally.to_record()["counts"] == {"pages": 1}
+
+
+@pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
+@pytest.mark.parametrize("compression", ["plain", "multistream", "page tags across streams", "gz", "xz"])
+def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 64)
+    texts = [HEAD, *("".join(page(3 * part + index) for index in range(3)) for part in range(12)), FOOT]
+    whole = "".join(texts)
+    content, name = {
+        "plain": (whole.encode(), "dump.xml"),
+        "multistream": (multistream(texts), "dump.xml.bz2"),
+        # As pbzip2 writes: a stream for every so many bytes, in the middle of tags.
+        "page tags across streams": (
+            multistream([whole[start : start + 173] for start in range(0, len(whole), 173)]),
+            "dump.xml.bz2",
+        ),
+        "gz": (gzip.compress(whole.encode()), "dump.xml.gz"),
+        "xz": (lzma.compress(whole.encode()), "dump.xml.xz"),
+    }[compression]
+    documents, tally = read(content, name, num_ranges)
+    assert ids(documents) == list(range(36))
+    assert {document.source for document in documents} == {"testwiki"}
+    assert tally.counts["pages"] == 36 and not tally.bad
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.lists(st.integers(0, 5000), max_size=6))
+def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: list[int]) -> None:
+    whole = HEAD + "".join(page(number) for number in range(8)) + FOOT
+    texts, begin = [], 0
+    for size in stream_sizes:
+        texts.append(whole[begin : begin + size])
+        begin += size
+    content = multistream([text for text in [*texts, whole[begin:]] if text])
+    bounds = sorted({0, *(min(cut, len(content)) for cut in cuts), len(content)})
+    found: list[int] = []
+    for start, stop in pairwise(bounds):
+        part = InputRange(path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop)
+        found += ids(list(read_dump(part, lambda path: io.BytesIO(content), Tally())))
+    assert found == list(range(8))
+
+
+def test_a_single_stream_is_read_by_its_first_range() -> None:
+    rng = random.Random(0)
+    noise = "".join(chr(rng.randrange(97, 123)) for _ in range(20_000))
+    content = multistream([HEAD + "".join(page(number, f"Text {noise}") for number in range(5)) + FOOT])
+    documents, tally = read(content, "dump.xml.bz2", 4)
+    assert ids(documents) == list(range(5))
+    assert tally.counts["single_stream_files"] == 1
+    _, tally = read(multistream([HEAD, page(1), FOOT]), "dump.xml.bz2")
+    assert "single_stream_files" not in tally.counts
+
+
+def test_what_is_left_out_is_counted() -> None:
+    pages = [
+        page(1),
+        page(2, ns=1, title="Talk:Page"),
+        page(3, "Text", extra='<redirect title="Page 1" />'),
+        page(4, "#перенаправление [[Page 1]]"),
+        page(5, "'''X''' may be:\n* y\n{{Human name disambiguation}}"),
+        page(6, " "),
+        page(7, "* only\n* a list"),
+        page(8, "#REDIRECT: [[Page 1]]"),
+        page(9).replace("<revision>", "<revision><model>json</model>"),
+    ]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    assert ids(documents) == [1]
+    assert dict(tally.counts) == {
+        "pages": 9,
+        "other_namespaces": 1,
+        "redirects": 3,
+        "disambiguation_pages": 1,
+        "empty_pages": 2,
+        "other_models": 1,
+    }
+    assert not tally.bad
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "expected"),
+    [
+        ("Mercury", "{{disambig}}", True),
+        ("Mercury", "{{ Geodis |x}}", True),
+        ("Merkur", "x\n{{Begriffsklärung}}", True),
+        ("マーキュリー", "{{aimai}}", True),
+        ("Mercury (disambiguation)", "x", True),
+        ("Mercury", "__DISAMBIG__", True),
+        ("Mercure", "{{Homonymie}}", True),
+        ("Jean", "{{Personnes homonymes}}", True),
+        ("Mercurio", "{{desambiguación}}", True),
+        ("Mercurio", "{{Disambigua}}", True),
+        ("Mercurius", "{{dp}}", True),
+        ("Merkury", "{{Ujednoznacznienie}}", True),
+        ("Mercúrio", "{{Desambiguação}}", True),
+        ("Меркурий", "{{неоднозначность|тип=имя}}", True),
+        ("Меркурій", "{{багатозначність}}", True),
+        ("Меркурий", "{{Пояснение}}", True),
+        ("Merkurius", "{{Gren}}", True),
+        ("Merkur", "{{Rozcestník}}", True),
+        ("水星", "{{消歧义}}", True),
+        ("수성", "{{동음이의}}", True),
+        ("عطارد", "{{توضيح}}", True),
+        ("Merkür", "{{anlam ayrımı}}", True),
+        ("佐藤", "{{人名の曖昧さ回避}}", True),
+        ("수성 (동음이의)", "x", True),
+        ("水星 (曖昧さ回避)", "x", True),
+        ("Merkur (Begriffsklärung)", "x", True),
+        ("Меркурий (значения)", "x", True),
+        ("Mercurio (desambiguación)", "x", True),
+        ("Mercure (homonymie)", "x", True),
+        ("Mercury (planet)", "x {{dates}} y", False),
+        ("Mercury", "A {{disambiguation needed|date=x}} planet {{convert|5|km}}", False),
+        ("Mercury", "{{other uses|Mercury (disambiguation)}} A planet", False),
+    ],
+)
+def test_disambiguation_pages(title: str, text: str, expected: bool) -> None:
+    assert is_disambiguation(title, text) is expected
+
+
+def test_old_schema_takes_namespace_and_database_from_the_head() -> None:
+    head = (
+        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" xml:lang="zh-min-nan"><siteinfo>'
+        '<namespaces><namespace key="0" /><namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
+    )
+    pages = page(1, ns=None) + page(2, ns=None, title="Thó-lūn & x:Page") + page(3, ns=None, title="Re: Title")
+    documents, tally = read((head + pages + FOOT).encode())
+    assert [(document.source, document.language) for document in documents] == [("zh_min_nanwiki", "zh-min-nan")] * 2
+    assert ids(documents) == [1, 3] and tally.counts["other_namespaces"] == 1
+
+
+def test_a_damaged_head_has_defaults() -> None:
+    site = parse_siteinfo("<mediawi")
+    assert (site.database, site.language) == ("wikipedia", "en")
+
+
+def test_a_corrupt_stream_costs_only_itself() -> None:
+    streams = [multistream([HEAD])] + [multistream([page(number)]) for number in range(6)]
+    streams[3] = streams[3][:40] + bytes(value ^ 0xFF for value in streams[3][40:80]) + streams[3][80:]
+    for num_ranges in (1, 2, 5):
+        documents, tally = read(b"".join(streams), "dump.xml.bz2", num_ranges)
+        assert ids(documents) == [0, 1, 3, 4, 5]
+        assert tally.bad == {"corrupt_bz2_stream": 1}
+    assert f"byte {sum(map(len, streams[:3]))}" in tally.examples["corrupt_bz2_stream"][0]
+
+
+def test_a_file_that_ends_early() -> None:
+    whole = (HEAD + page(1) + page(2)).encode()
+    documents, tally = read(whole[:-40])
+    assert ids(documents) == [1] and tally.bad == {"cut_off_page": 1}
+    documents, tally = read(gzip.compress(whole)[:-60], "dump.xml.gz")
+    assert tally.bad["corrupt_file"] == 1
+    documents, tally = read(multistream([HEAD + page(1), page(2)])[:-20], "dump.xml.bz2")
+    assert ids(documents) == [1] and tally.bad["corrupt_bz2_stream"] == 1
+
+
+def test_a_broken_page_costs_only_itself() -> None:
+    pages = [page(1), page(2).replace("</title>", ""), page(3)[:60], page(4), page(5, "Bad ?? bytes.")]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
+    assert ids(documents) == [1, 4, 5]
+    assert documents[-1].paragraphs == ["Bad \ufffd\ufffd bytes."]
+    assert tally.bad == {"malformed_page": 1, "cut_off_page": 1, "invalid_utf8": 1}
+
+
+def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
+    documents, tally = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
+    assert ids(documents) == [1, 3] and tally.bad == {"oversized_page": 1}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-16", "Это текст."),
+        ("utf-16-le", "Это текст."),
+        ("utf-16-be", "Это текст."),
+        ("utf-8-sig", "Это текст."),
+        ("windows-1251", "Это текст."),
+        ("koi8-r", "Это текст."),
+        ("iso-8859-1", "C’est un été."),
+        ("shift_jis", "これは文である。"),
+    ],
+)
+def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
+    declared = "" if encoding.startswith("utf") else f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    whole = declared + HEAD + page(1, text) + page(2) + FOOT
+    content = whole.encode(encoding, "xmlcharrefreplace")
+    for num_ranges in (1, 3):
+        documents, tally = read(content, "dump.xml", num_ranges)
+        assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not tally.bad
+
+
+def test_a_page_of_one_long_line_is_read_in_linear_time() -> None:
+    start = time.process_time()
+    text = "Some words stand here. " * 450_000
+    documents, tally = read((HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3)
+    assert ids(documents) == [1, 2, 3] and documents[1].paragraphs == [text.strip()] and not tally.bad
+    # It takes about a second; were anything in it quadratic, hours.
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
+def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 1 << 22)
+    compressor = {
+        "bz2": bz2.BZ2Compressor(),
+        "gz": zlib.compressobj(wbits=31),
+        "xz": lzma.LZMACompressor(preset=0),
+    }[compression]
+    parts = [compressor.compress((HEAD + page(1) + "<page>").encode())]
+    parts += [compressor.compress(b"x" * 1_000_000) for _ in range(50)]
+    parts += [compressor.compress((page(2) + FOOT).encode()), compressor.flush()]
+    content = b"".join(parts)
+    tracemalloc.start()
+    documents, tally = read(content, f"dump.xml.{compression}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(content) < 300_000 and peak < 16e6
+    assert ids(documents) == [1, 2] and set(tally.bad) == {"oversized_page"}
+
+
+def test_pages_without_text_are_no_bad_input() -> None:
+    pages = [page(1), "<page></page>", "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>"]
+    pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
+    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    assert ids(documents) == [1, 4]
+    assert tally.to_record()["counts"] == {"pages": 5, "empty_pages": 3} and not tally.bad
+
+
+@pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
+@pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz"])
+def test_what_is_no_dump_has_no_documents(content: bytes, suffix: str) -> None:
+    documents, tally = read(content, f"dump.xml{suffix}", 2)
+    assert not documents and tally.bad["no_dump"] == 1
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4))
+def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int]], num_ranges: int) -> None:
+    for suffix, whole in [
+        ("", (HEAD + "".join(map(page, range(9))) + FOOT).encode()),
+        (".bz2", multistream([HEAD, *map(page, range(9)), FOOT])),
+    ]:
+        content = bytearray(whole)
+        for place, value in damage:
+            content[place % len(content)] = value
+        documents, _ = read(bytes(content), f"dump.xml{suffix}", num_ranges)
+        assert len(documents) <= 9
+        if not damage:
+            assert ids(documents) == list(range(9))
+
+
+def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "dumps"
+    source.mkdir()
+    prose = "This is the text of page {}, of which there is enough to be kept as a document. " * 4
+    pages = {number: page(number, prose.replace("{}", str(number))) for number in range(50)}
+    corrupt = bytearray(multistream([pages[0]]))
+    corrupt[40:60] = bytes(20)
+    (source / "xwiki-1.xml.bz2").write_bytes(multistream([HEAD]) + corrupt + multistream([pages[1], pages[2]]))
+    (source / "xwiki-2.xml.bz2").write_bytes(multistream([HEAD + pages[10] + pages[11] + FOOT]))
+    (source / "xwiki-3.xml.gz").write_bytes(gzip.compress((HEAD + pages[20] + FOOT).encode()))
+    (source / "xwiki-4.xml").write_bytes((HEAD + pages[30] + pages[31][:-30]).encode())
+    (source / "xwiki-5.xml").write_bytes((HEAD + pages[40]).encode().replace(b"enough", b"\xe9nough"))
+    main(["ingest", f"{source}/xwiki-*", f"--output={tmp_path / 'out'}", "--workers=1", "--max-bad=0.5"])
+    said = capsys.readouterr()
+    warnings = said.err.splitlines()
+    assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
+    assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
+    assert warnings[1].startswith(
+        "Warning: 1 .bz2 file of a single stream, for one worker only; take the multistream dump"
+    )
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["examples"]["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]
+    shards = [pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")]
+    found = sorted(doc_id for shard in shards for doc_id in shard["doc_id"].to_pylist())
+    assert found == sorted(f"testwiki:{number}" for number in (1, 2, 10, 11, 20, 30, 40))
+
+
+class Failing(io.BytesIO):
+    """A file on a disk that fails after its first block."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(size)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2"])
+def test_a_disk_that_fails_is_no_damage_of_the_dump(suffix: str) -> None:
+    noise = "".join(random.Random(0).choices("abcdefghij", k=400_000))
+    content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress((HEAD + page(1, noise) + FOOT).encode())
+    part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")
+    tally = Tally()
+    with pytest.raises(OSError, match="Input/output"):
+        list(dump_pages.read_pages(part, Failing(content), "utf-8", tally))
+    assert not tally.bad
+
+
+def real(name: str) -> Path:
+    if not (WIKIPEDIA / name).exists():
+        pytest.skip(f"{name} is not here: it is real data that does not come with the package")
+    return WIKIPEDIA / name
+
+
+def read_file(path: Path, num_ranges: int) -> tuple[list[RawDocument], Tally]:
+    size, tally = path.stat().st_size, Tally()
+    ranges = plan_dump_ranges(str(path), path.name, size, -(-size // num_ranges))
+    return [document for part in ranges for document in read_dump(part, lambda name: open(name, "rb"), tally)], tally
+
+
+def test_a_real_wiki_is_the_same_in_any_split() -> None:
+    path = real("ltgwiki-pages-articles-multistream.xml.bz2")
+    whole, tally = read_file(path, 1)
+    assert tally.counts["pages"] == 2004 and tally.counts["other_namespaces"] == 2004 - 1050 and not tally.bad
+    assert whole == read_file(path, 2)[0] == read_file(path, 7)[0]
+
+
+def test_real_single_and_multistream_hold_the_same_articles() -> None:
+    single, tally = read_file(real("enwiki-pages-articles-excerpt.xml.bz2"), 1)
+    assert tally.counts["single_stream_files"] == 1 and len(single) > 90
+    assert single == read_file(real("enwiki-gensim206-pages-articles-multistream.xml.bz2"), 3)[0]
+    einstein = next(document for document in single if document.title == "Albert Einstein")
+    assert einstein.paragraphs[0].startswith(
+        "Albert Einstein (14 March 1879 – 18 April 1955) was a German-born theoretical physicist."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "bad"),
+    [
+        ("jawiki-truncated-100k.xml.xz", "jawiki", {"cut_off_page": 1}),
+        ("bgwiki-utf16-excerpt.xml.bz2", "bgwiki", {}),
+        ("enwiki-20090902-pages-articles-sample.xml", "enwiki", {}),
+    ],
+)
+def test_real_files_with_a_difficulty(name: str, source: str, bad: dict[str, int]) -> None:
+    documents, tally = read_file(real(name), 3)
+    assert documents and {document.source for document in documents} == {source}
+    assert tally.bad == bad

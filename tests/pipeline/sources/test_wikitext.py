@@ -1,0 +1,404 @@
+import random
+import re
+import time
+
+import pytest
+from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
+from clozeworks.pipeline.sources.wikitext.templates import parse_arguments, render_template
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def clean(markup: str, language: str = "en") -> str:
+    """Return the paragraphs, one a line; the last may be short of a sentence."""
+    sentence = " This makes it a passage."
+    return "\n".join(wikitext_to_paragraphs(markup + sentence, language)).replace(sentence, "").strip()
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("'''Ada''' was a ''mathematician''.", "Ada was a mathematician."),
+        ("'''''Both''''' and l'''Odissea'' di Omero", "Both and l'Odissea di Omero"),
+        ("'''A''' (plural ''As'')", "A (plural As)"),
+        ("'''Omero''' scrisse l'''Odissea''.", "Omero scrisse l'Odissea."),
+        ("'''Bold''' and '''unclosed", "Bold and unclosed"),
+        ("A [[town]] in [[France|the south]] and [[mill]]s.", "A town in the south and mills."),
+        ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", "See Category:Towns, History, ville."),
+        ("[http://x.org The site] and [//y.org] here.", "The site and here."),
+        ("One.<ref>{{cite web|a}}</ref> Two<ref name=x /> words.", "One. Two words."),
+        ("A<!-- [[x --> B <nowiki>C</nowiki><nowiki/>s", "A B Cs"),
+        ("Fish &amp; chips&nbsp;&ndash; good", "Fish & chips – good"),
+        ("5&nbsp;km<sup>2</sup> of H<sub>2</sub>O", "5 km² of H2O"),
+        ("-{zh-hans:计算机;zh-hant:電腦}- 好", "计算机 好"),
+        ("__NOTOC__ Text here.", "Text here."),
+        ("One line\nand its second.\n\nNext.", "One line and its second.\nNext."),
+        ("One<br/>two.<p>Three.</p>", "One two.\nThree."),
+    ],
+)
+def test_renders_inline_markup(markup: str, text: str) -> None:
+    assert clean(markup) == text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "== Heading ==",
+        "==Heading== <!-- note -->",
+        "* item [[a|b]]\n# other\n; term : meaning\n: indented",
+        "{| class=x\n! a || b\n|-\n| c\n{|\n| nested\n|}\n|}",
+        "{{Infobox person\n| name = {{nowrap|Ada}}\n| born = [[London]]\n}}",
+        "[[File:a.jpg|thumb|200px|A [[town]] with {{lang|fr|ville}}]]",
+        "[[Datei:a.jpg|mini|Ein Dorf]]",
+        "[[Unbekannt:Foto.JPG|mini|Ein Dorf]]",
+        "[[Category:Towns|x]]",
+        "[[de:Dorf]]",
+        "<gallery>\nFile:a.jpg|caption\n</gallery>",
+        "<ref>note</ref>",
+        ":<math>x^2</math>",
+        " preformatted",
+        "----",
+        "<syntaxhighlight lang=c>int x;</syntaxhighlight>",
+        "<table><tr><td>cell</td></tr></table>",
+        "{{Main|History}}",
+        "| row of a broken table",
+        "{{unclosed box",
+        "[[File:a.jpg|thumb|unclosed",
+        "{{DEFAULTSORT:Town}}",
+    ],
+)
+def test_drops_what_is_no_prose(block: str) -> None:
+    assert clean(f"Before it.\n{block}\nAfter it.").split("\n") in (
+        ["Before it.", "After it."],
+        ["Before it. After it."],
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("convert|5|km", "5 km"),
+        ("convert|2381741|km2|sqmi|0", "2,381,741 km²"),
+        ("convert|3|to|4.5|ft|m", "3 to 4.5 ft"),
+        ("convert|6|ft|2|in|abbr=on", "6 ft 2 in"),
+        ("formatnum:1234567.8", "1,234,567.8"),
+        ("lang|fr|bonjour", "bonjour"),
+        ("lang-de|Brot", "German: Brot"),
+        ("lang-grc-gre|Ἀριστοτέλης", "Ancient Greek: Ἀριστοτέλης"),
+        ("nowrap|1 2", "1 2"),
+        ("convert|2|e6acre|km2", "2 million acres"),
+        ("convert|800|koilbbl/d|m3/d", "800 thousand barrels per day"),
+        ("transl|ar|ALA|Allāh", "Allāh"),
+        ("не переведено 5|Имя|Надпись|en|Name", "Надпись"),
+        ("ill|Target|de|Ziel|lt=Label", "Label"),
+        ("citation needed span|text=The claim|date=x", "The claim"),
+        ("abbr|BC|Before Christ", "BC"),
+        ("sfrac|3|4", "3/4"),
+        ("frac|2|3|4", "2 3/4"),
+        ("circa|1900", "c. 1900"),
+        ("birth date and age|1970|3|25", "March 25, 1970"),
+        ("death date|1970|03|05|1900|1|1|df=yes", "5 March 1970"),
+        ("start date|2009|12", "December 2009"),
+        ("as of|2009|lc=y", "as of 2009"),
+        ("'", "'"),
+        ("spaced ndash", " – "),
+        ("US$|12000", "US$12,000"),
+        ("HMS|Victory", "HMS Victory"),
+        ("nihongo|Aikido|合気道|Aikidō", "Aikido (合気道, Aikidō)"),
+        ("val|5.2|0.1|u=km", "5.2 ± 0.1 km"),
+    ],
+)
+def test_renders_templates_in_words(template: str, text: str) -> None:
+    assert render_template(template, "en") == text
+
+
+def test_numbers_and_dates_follow_the_language() -> None:
+    assert clean("Es sind {{formatnum:12345.5}} Orte.", "de") == "Es sind 12.345,5 Orte."
+    assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == "Il est né le 3 mai 1900 ici."
+    assert clean("Син є {{birth date|1900|5|3}} там.", "uk") == f"Син є {GAP} там."
+    assert clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr") == "Au XIXe siècle, le 1 janvier 1900."
+    assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
+
+
+@pytest.mark.parametrize(
+    ("language", "markup", "text"),
+    [
+        ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.", "Il dit « Bonjour » et part."),
+        ("fr", "Au {{XIXe siècle}}, {{Louis|x}} pesa {{unité|5400|km|2|s|-1}}.",
+         f"Au XIXe siècle, {GAP} pesa 5 400 km² s⁻¹."),
+        ("fr", "Aux {{sp|XVIII|e|ou|XIX|e}}.", "Aux XVIIIe ou XIXe siècles."),
+        ("fr", "Les {{s2|XVIII|e|XIX|e}} et {{-s|II|e}} et François {{Ier}}.",
+         "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
+        ("fr", "Le {{1er}} est {{M.|Dupont}}, {{nombre|12345|habitants}} ({{en}} x).",
+         "Le 1er est M. Dupont, 12 345 habitants (x)."),
+        ("fr", "{{Quand|De nombreux [[hôte]]s}} du {{Lien|fr=Groupe}} (parus en {{date||janvier|2005|en art}}).",
+         "De nombreux hôtes du Groupe (parus en janvier 2005)."),
+        ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.", "Die United States in 540 m."),
+        ("de", "Der {{Datum|1|2|1900}}, {{birth date|1900|2|1}}.", f"Der {GAP}, 1. Februar 1900."),
+        ("es", "En el {{siglo|V|a}} nació el {{fecha|3|5|1900}}.", "En el siglo V a. C. nació el 3 de mayo de 1900."),
+        ("it", "È {{senza fonte|il primo|date=x}} ({{en}} a) di {{M|12345|u=km}}.", "È il primo (a) di 12.345 km."),
+        ("pt", "Do {{séc|XIX}} e {{formatnum:12345.5}}.", "Do século XIX e 12.345,5."),
+        ("nl", "De {{Lang|fr|ville}} {{bron?|2010|11|20}} is.", "De ville is."),
+        ("pl", "To {{ang.|x}} {{w języku|en|town}} {{odn|A|2010}}.", f"To {GAP} town."),
+        ("ru", "Город ({{lang-en2|Moscow}}, {{s|5 км}}) в {{число|12345}} {{нет АИ|1|2|2010}}.",
+         "Город (Moscow, 5 км) в 12 345."),
+        ("bg", "{{lang-en|X}} е {{цитат2|y}} {{факт}} тук.", f"X е {GAP} тук."),
+        ("ja", "彼は{{ilq|そうだ}}と{{要出典範囲|述べ|date=x}}た。{{la|Europa}}は。",
+         "彼は「そうだ」と述べた。Europaは。"),
+        ("zh", "王（{{bd|1900年|1月1日|1990年|2月2日|catIdx=W}}），{{link-en|中文|English}}，"
+         "{{tsl|en|A|乙}}。",
+         "王（1900年1月1日—1990年2月2日），中文，乙。"),
+        ("ko", "{{llang|en|Seoul}}은 {{국기|대한민국}}이다.{{출처}}", "Seoul은 대한민국이다."),
+        ("sv", "Den {{språk|en|town}} är {{källa behövs|datum=x}} här.", "Den town är här."),
+        ("en", "It {{citation|title=x}} is {{en icon}} here {{ru|Москва}}.", "It is here Москва."),
+    ],
+)  # fmt: skip
+def test_templates_of_one_language(language: str, markup: str, text: str) -> None:
+    assert clean(markup, language) == text
+
+
+def test_parse_arguments_numbers_the_unnamed_ones() -> None:
+    assert parse_arguments(" Some_name |a| b = c |d") == ("some name", {"1": "a", "b": "c", "2": "d"})
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("'''Berlin''' ({{IPA-de|x}}; born 1237) is", "Berlin (born 1237) is"),
+        ("'''Berlin''' ({{IPA-de|x}}) is", "Berlin is"),
+        ("A (named {{IPAc-en|x}}, plural As) is", "A (plural As) is"),
+        ("A ({{unknown|x}}; [[Latin]]: {{unknown}}; 5 May) is", "A (5 May) is"),
+        ("A ({{IPAc-en|x}};<ref>n</ref> {{IPA-de|y}}; 14 March 1879) was", "A (14 March 1879) was"),
+        ("A ({{lang-pt|Vila}} {{IPA-pt|x}}; other) is", "A (Portuguese: Vila; other) is"),
+        ("'''Berlin''' ([{{IPA|x}}]; {{Audio|x.ogg|Aussprache}}) ist", "Berlin ist"),
+        ("'''Paris''' ({{API-fr|x}}; or /{{IPA|x}}/) is", "Paris is"),
+        ("母音は、{{IPA|x}}、{{IPA|y}}という", "母音は、という"),
+        ("It has 5 inh. ({{Year|2020}}). Next", "It has 5 inh. Next"),
+        ("A {{IPAc-en|x}}, a town, {{IPA|y}}, is", "A, a town, is"),
+        ("Text {{sfn|A}}. Next", "Text. Next"),
+        ("A {{citation needed}} word", "A word"),
+        ("A word.{{unknown footnote}} Next", "A word. Next"),
+        ("バールーフ（Baruch {{IPA|x}}、1632年）は", "バールーフ（Baruch、1632年）は"),
+        ("the function main() ends", "the function main() ends"),
+        ("Vous ; et : moi", "Vous ; et : moi"),
+    ],
+)
+def test_repairs_what_a_removal_leaves(markup: str, text: str) -> None:
+    assert clean(markup) == text
+
+
+def test_marks_where_words_are_missing() -> None:
+    assert clean("The value of <math>x</math> is a number.") == f"The value of {GAP} is a number."
+    assert clean("It lies {{unknown|5}} north.") == f"It lies {GAP} north."
+    assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
+    assert clean("{{Infobox}} The town") == "The town"
+    assert clean("In most of the accents that are spoken in the country today, the sound {{IPA|p}} is voiceless.") == (
+        f"In most of the accents that are spoken in the country today, the sound {GAP} is voiceless."
+    )
+    assert GAP not in clean("A character \ufffc in the source & an entity &#xFFFC;.")
+
+
+def test_wiki_namespaces_come_from_the_dump() -> None:
+    assert wikitext_to_paragraphs("[[Pildid:a|b]] Tekst.", "xx", ["pildid"]) == ["Tekst."]
+
+
+def test_labels_are_no_passages() -> None:
+    assert wikitext_to_paragraphs("Novels:\n* One\n\nConnecticut\n\nIt is one. ") == ["It is one."]
+
+
+def test_broken_markup_costs_little() -> None:
+    assert clean("A [[link and more.\n\nNext [[a]] paragraph.\n\nLast ]] one.") == (
+        "A link and more.\nNext a paragraph.\nLast one."
+    )
+    assert clean("One<ref>lost. Two<ref>note</ref> three.") == "Onelost. Two three."
+    assert clean("{{Infobox\n| a = b\n\nText stays.") == "Text stays."
+    assert clean("{| class=x\n| cell\n\nText stays.") == "Text stays."
+
+
+PIECES = [
+    *(
+        "{{",
+        "}}",
+        "[[",
+        "]]",
+        "{|",
+        "|}",
+        "|",
+        "\n",
+        "\n\n",
+        " ",
+        "<ref>",
+        "</ref>",
+        "<ref name=a/>",
+        "<!--",
+        "-->",
+        "'''",
+    ),
+    *(
+        "''",
+        "=",
+        "*",
+        "(",
+        ")",
+        ";",
+        ",",
+        ".",
+        "word",
+        "Ünï",
+        "漢字",
+        "<math>",
+        "</math>",
+        "File:",
+        "[http://a ",
+        "]",
+        "&lt;",
+    ),
+    *(
+        "{{convert|",
+        "{{lang|",
+        "{{date|",
+        "{{unité|",
+        "{{s2|",
+        "{{citation|",
+        "{{bd|",
+        "{{{",
+        "}}}",
+        "{{x}}",
+        "&#91;&#91;",
+        "&#123;{",
+        "<",
+        ">",
+        "-{",
+        "}-",
+        "__TOC__",
+        "<nowiki>",
+        "</nowiki>",
+        "#",
+    ),
+    *(
+        "\x01",
+        "\x02",
+        "\ufffc",
+        "<br>",
+        "<table>",
+        "</table>",
+        "1",
+        "[",
+        "{",
+        "}",
+        "<sup>",
+        "</sup>",
+        "ref",
+        ":",
+        "thumb",
+        "px",
+    ),
+]
+
+
+@settings(max_examples=400)
+@given(
+    st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)),
+    st.sampled_from(["en", "de", "fr", "es", "it", "pt", "pl", "ru", "ja", "zh", "ko", "xx", ""]),
+)
+def test_never_raises_and_leaves_no_markup(markup: str, language: str) -> None:
+    for paragraph in wikitext_to_paragraphs(markup, language):
+        assert not re.search(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?ref\b|[\x00-\x1f]", paragraph, re.IGNORECASE)
+        assert paragraph == " ".join(paragraph.split())
+        assert any(map(str.isalpha, paragraph))
+
+
+HOSTILE = [
+    *(
+        "{{",
+        "[[",
+        "<ref>",
+        "<ref name=a ",
+        "<!--",
+        "\n{|",
+        "\n|}",
+        "[http://a ",
+        "'''a ",
+        "(",
+        "({{x}}; ",
+        "{{[[}}",
+        "<sup>",
+    ),
+    *(
+        "{{nowrap|",
+        "[[a|",
+        "{{convert|1|to|",
+        "\n",
+        " \n",
+        "-{a:",
+        "&#",
+        "word ",
+        "=",
+        "{{x}} ",
+        "<nowiki>",
+        "_",
+        "{{template:",
+    ),
+    *(
+        "\n{{a\n",
+        "[[File:",
+        "(a; {{IPA}}, ",
+        "{{lang-de|",
+        "<a ",
+        "a '' ",
+        "{{formatnum:1",
+        "}}",
+        "]]",
+        "{{x}}\n \n",
+        " ",
+        "{{sfn}} , ",
+        "(" + "x" * 70 + "{{x}}",
+    ),
+    *(
+        "{{{{",
+        "{{{a|",
+        "'''''",
+        "<ref",
+        "[[[[",
+        "\n{|\n|-\n| a\n",
+        "\n{|\n|}",
+        "|}}",
+        "{{#if:",
+        "{{unité|1|a|2|",
+        "{{citation|a}} ",
+        "{{XIXe siècle}}",
+        "-{a;b:",
+        "<!-- a",
+        "<table>",
+        "&lt;ref&gt;",
+        "http://a ",
+        "「{{x}}、",
+    ),
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_takes_linear_time(piece: str) -> None:
+    def seconds(num_characters: int) -> float:
+        markup = piece * (num_characters // len(piece)) + "}}]]</ref></sup>"
+        best = float("inf")
+        for _ in range(2):
+            start = time.process_time()
+            wikitext_to_paragraphs(markup, "fr")
+            best = min(best, time.process_time() - start)
+        return best
+
+    # Four times the text takes four times the time; were it quadratic, sixteen times.
+    assert seconds(240_000) < 10 * seconds(60_000) + 0.02
+
+
+def test_deep_nesting_and_long_arguments_are_bounded() -> None:
+    rng = random.Random(0)
+    start = time.process_time()
+    wikitext_to_paragraphs("{{nowrap|" + " " * 200_000 + "é=}}")
+    assert time.process_time() - start < 2
+    for opening, closing in [("{{nowrap|x", "}}"), ("[[a|", "]]"), ("{{lang|fr|", "}}")]:
+        depth = 20_000 + rng.randrange(10)
+        start = time.process_time()
+        wikitext_to_paragraphs("Text " + opening * depth + closing * depth)
+        assert time.process_time() - start < 2

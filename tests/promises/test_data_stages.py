@@ -1,0 +1,180 @@
+"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or how often they were killed."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.sources.wikitext.repair import GAP
+from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+
+CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
+INGEST = IngestConfig(shards=3, validation_share=0.05)
+VOCAB = VocabConfig(size=4000)
+BUILD = BuildConfig(duplicates=2)
+NUM_RANGES = 8  # into which ingest cuts the corpus
+IN_THREADS = ("--direct_running_mode=multi_threading",)
+
+
+def all_stages(folder: Path, options: RunOptions) -> Path:
+    ingest([str(CORPUS)], str(folder / "documents"), INGEST, options)
+    learn_vocabulary(str(folder / "documents"), str(folder / "vocab"), VOCAB, options)
+    build(str(folder / "documents"), str(folder / "vocab"), str(folder / "instances"), BUILD, options)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of every file but the timings, by its path below `folder`."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return all_stages(tmp_path_factory.mktemp("one-worker"), RunOptions(workers=1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        RunOptions(workers=2),
+        RunOptions(workers=2, beam_options=("--direct_running_mode=multi_processing",)),
+        RunOptions(workers=3, beam_options=IN_THREADS),
+    ],
+    ids=["two processes", "two of Beam's processes", "three of Beam's threads"],
+)
+def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
+    assert digests(all_stages(tmp_path, options)) == digests(made)
+
+
+STAGES = {
+    "documents": (
+        "ingest",
+        [str(CORPUS), "--shards=3", "--validation-share=0.05"],
+        ["scatter", "duplicates", "gather"],
+    ),
+    "vocab": ("vocab", ["{made}/documents", "--size=4000"], ["count", "merge"]),
+    "instances": ("build", ["{made}/documents", "--vocab={made}/vocab", "--duplicates=2"], ["build"]),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_killed_stage_resumes_to_the_same_bytes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
+    output = tmp_path / stage
+    typed = typed_command(stage, made, output, workers=2)
+    for phase in STAGES[stage][2]:
+        kill(typed, output, f"{phase}/*.json", num_records=1)
+    subprocess.run(typed, check=True, capture_output=True)
+    assert digests(output) == digests(made / stage)
+
+
+def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    output = tmp_path / "documents"
+    typed = typed_command("documents", made, output, workers=3)
+    moments = random.Random(3)
+    for num_records in sorted(moments.sample(range(NUM_RANGES), 3)):
+        kill(typed, output, "*/*.json", num_records, delay_s=moments.random())
+    subprocess.run(typed, check=True, capture_output=True)
+    assert digests(output) == digests(made / "documents")
+
+
+def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[str]:
+    command, arguments, _ = STAGES[stage]
+    arguments = [argument.replace("{made}", str(made)) for argument in arguments]
+    script = "from clozeworks.cli.main import main; main()"
+    return [sys.executable, "-c", script, command, *arguments, f"--output={output}", f"--workers={workers}"]
+
+
+def kill(typed: list[str], output: Path, pattern: str, num_records: int, delay_s: float = 0) -> None:
+    """Run a command until so many records, or none but a plan, lie in its output, and `delay_s` longer."""
+    process = subprocess.Popen(typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    work = output / ".work"
+    while process.poll() is None and not (
+        (work / "plan.json").exists() and len(list(work.glob(pattern))) >= num_records
+    ):
+        time.sleep(0.005)
+    time.sleep(delay_s)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (output / "manifest.json").exists()
+
+
+def test_documents_are_as_the_schema_says(made: Path):
+    manifest = read_manifest(str(made / "documents"), "ingest")
+    seen: set[str] = set()
+    for shard in manifest["shards"]:
+        table = pq.read_table(made / "documents" / shard["name"])
+        ids = table["doc_id"].to_pylist()
+        assert table.num_rows == shard["rows"] >= 2
+        assert seen.isdisjoint(ids)
+        seen.update(ids)
+        for sentences in table["sentences"].to_pylist():
+            assert all(
+                sentence == " ".join(sentence.split()) and sentence and GAP not in sentence for sentence in sentences
+            )
+    assert manifest["counts"]["sentences_with_gaps"] > 0
+    assert {doc_id.split(":")[0] for doc_id in seen} >= {"enwiki", "gutenberg"}
+    assert not (made / "documents" / ".work").exists()
+
+
+def test_the_same_command_again_does_nothing(made: Path):
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    all_stages(made, RunOptions(workers=1))
+    assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
+
+
+def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
+    with pytest.raises(UserError, match="seed is 0 there and 1 here"):
+        ingest(
+            [str(CORPUS)], str(made / "documents"), IngestConfig(shards=3, validation_share=0.05, seed=1), RunOptions()
+        )
+
+
+def write_texts(folder: Path, number: int) -> str:
+    folder.mkdir(parents=True)
+    for i in range(number):
+        (folder / f"{i}.txt").write_text(f"Text number {i} is short. " * 20)
+    return str(folder)
+
+
+def test_too_few_documents_for_the_shards_are_told(tmp_path: Path):
+    texts, documents = write_texts(tmp_path / "texts", 6), str(tmp_path / "documents")
+    with pytest.raises(UserError, match="lower --shards"):
+        ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
+    with pytest.raises(UserError, match="hold 2 documents"):
+        ingest([f"{texts}/[01].txt"], documents, IngestConfig(), RunOptions(workers=1, overwrite=True))
+
+
+def test_the_validation_split_holds_at_least_two_documents(tmp_path: Path):
+    texts = write_texts(tmp_path / "texts", 12)
+    manifest = ingest([texts], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1))
+    assert [(shard["split"], shard["rows"]) for shard in manifest["shards"]] == [("train", 10), ("validation", 2)]
+
+
+def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for i, folder in enumerate(["here", "there/deeper"]):
+        texts = write_texts(tmp_path / folder / "texts", 8)
+        (tmp_path / folder / "texts" / "cover.jpg").write_bytes(b"no text")
+        monkeypatch.chdir(tmp_path / folder)
+        for j, source in enumerate([texts, "texts", "./texts/"][: 3 - i]):
+            ingest([source], f"{tmp_path}/{i}-{j}", IngestConfig(shards=1), RunOptions(workers=1))
+    assert len({tuple(digests(tmp_path / name).items()) for name in ("0-0", "0-1", "0-2", "1-0", "1-1")}) == 1
+    manifest = read_manifest(str(tmp_path / "0-0"), "ingest")
+    assert manifest["examples"] == {"files_of_unknown_format": ["texts/cover.jpg"]}

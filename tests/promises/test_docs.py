@@ -1,0 +1,53 @@
+"""Every command in README and docs/ parses, and every example in a docstring gives what it says."""
+
+import doctest
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from clozeworks.cli.main import DATA_STAGES, commands
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+EXAMPLES = [
+    ".".join(("clozeworks", *path.relative_to(ROOT).with_suffix("").parts))
+    for folder in ("pipeline", "model", "cli")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return the `clozeworks` commands in a page's blocks, each on one line; one may stand behind a pipe."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    return re.findall(r"^\$ (?:.*\| )?clozeworks (.+)$", text, re.MULTILINE)
+
+
+def parse(line: str) -> None:
+    """Parse a command without running it; raises what click raises for a mistake in it."""
+    name, *arguments = shlex.split(line, comments=True)
+    if name in DATA_STAGES and "--" in arguments:  # Beam's own options follow
+        arguments = arguments[: arguments.index("--")]
+    commands.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_parses(page):
+    lines = commands_of(page)
+    assert len(lines) == len(re.findall(r"^\$ .*\bclozeworks [a-z]+ ", page.read_text(encoding="utf-8"), re.MULTILINE))
+    for line in lines:
+        parse(line)
+
+
+@pytest.mark.parametrize("line", ["finetune sst2 data", "build documents --vocabulary v", "features run t --layers a"])
+def test_a_mistake_is_found(line):
+    with pytest.raises(Exception, match=r"[Mm]issing|[Nn]o such option|is not a list of numbers"):
+        parse(line)
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_the_examples_in_docstrings_hold(module):
+    assert not doctest.testmod(importlib.import_module(module)).failed

@@ -1,0 +1,85 @@
+"""The package as it is installed: one top-level name, and parts that do not load each other's libraries."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel from a copy of the checkout, so that nothing is left behind in it."""
+    checkout, wheels = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("wheels")
+    for name in ("pipeline", "model", "cli"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--quiet",
+        "-w",
+        str(wheels),
+        ".",
+    ]
+    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    return next(wheels.glob("clozeworks-*.whl"))
+
+
+def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"clozeworks"}
+    assert "clozeworks/model/tasks/glue.py" in names
+
+
+def test_every_module_of_the_checkout_is_in_the_wheel(wheel: Path):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = [path for name in ("pipeline", "model", "cli") for path in (ROOT / name).rglob("*.py")]
+    assert {f"clozeworks/{path.relative_to(ROOT).as_posix()}" for path in modules} <= names
+
+
+def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    script = (
+        "import sys; sys.path.insert(0, 'site'); import clozeworks.cli.main as main\n"
+        "assert main.__file__.startswith(sys.argv[1]), main.__file__; main.main(['--help'])"
+    )
+    command = [sys.executable, "-S", "-c", script, str(tmp_path)]
+    # Without site-packages' .pth files the checkout is not found; the libraries still are.
+    libraries = str(Path(sys.modules["pytest"].__file__ or "").parents[1])
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": libraries}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "ingest" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("modules", "foreign"),
+    [
+        (
+            "clozeworks.pipeline.ingest.pipeline, clozeworks.pipeline.vocab.pipeline, "
+            "clozeworks.pipeline.build.pipeline",
+            "torch",
+        ),
+        ("clozeworks.pipeline.audit.checks, clozeworks.pipeline.audit.report", "apache_beam"),
+        (
+            "clozeworks.model.pretraining.pretrain, clozeworks.model.finetuning.finetune, "
+            "clozeworks.model.features.features, clozeworks.model.pretraining.fill",
+            "apache_beam",
+        ),
+    ],
+)
+def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
+    script = f"import sys, {modules}; print({foreign!r} in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"

@@ -1,0 +1,52 @@
+"""README's commands run as they stand, on the quickstart's corpus; only sizes are made small."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from clozeworks.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICKSTART = ROOT / "examples" / "quickstart"
+# Appended to a command: the last of two equal options counts.
+SMALLER = {
+    "ingest": ["--validation-share", "0.1"],
+    "vocab": ["--size", "3000"],
+    "build": ["--duplicates", "1", "--max-length", "64"],
+    "pretrain": ["--model", "tiny", "--steps", "3", "--batch-size", "4"],
+    "finetune": ["--learning-rates", "5e-5", "--epochs", "1", "--max-length", "32"],
+}
+MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+
+
+def readme_commands() -> list[list[str]]:
+    """Return the arguments of each `clozeworks` command in README's blocks, but for those of other machines."""
+    lines = re.findall(r"^\$ clozeworks (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines if "://" not in line]
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lay out the files that README's commands name."""
+    monkeypatch.chdir(tmp_path)
+    dump = next(argument for argument in readme_commands()[0] if argument.endswith(".xml.bz2"))
+    shutil.copy(QUICKSTART / "corpus" / "enwiki-excerpt.xml.bz2", dump)
+    shutil.copytree(QUICKSTART / "corpus" / "books", "books")
+    rows = [f"{i % 2}\t{i}\t{i}\tHe saw {i} ships .\tShips he saw , {i} .\n" for i in range(8)]
+    for name in ("train", "dev"):
+        (tmp_path / "glue" / "MRPC").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "glue" / "MRPC" / f"{name}.tsv").write_text(MRPC + "".join(rows))
+    (tmp_path / "pairs.tsv").write_text(MRPC + "".join(rows))
+    return tmp_path
+
+
+def test_readmes_commands_run(user_folder: Path, capsys: pytest.CaptureFixture[str]):
+    commands = readme_commands()
+    assert [arguments[0] for arguments in commands][:4] == ["ingest", "vocab", "build", "audit"]
+    for arguments in commands:
+        main([*arguments, *SMALLER.get(arguments[0], [])])
+    assert (user_folder / "report.html").exists()
+    assert len((user_folder / "predictions.tsv").read_text().splitlines()) == 9
+    assert "tokens per word" in capsys.readouterr().out
