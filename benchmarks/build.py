@@ -17,12 +17,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.benchmarks.google_research import create_instances, make_tokenizer
-from clozeworks.benchmarks.process import run_command
 from clozeworks.pipeline.execution.directory import read_manifest
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from rich.console import Console
 from rich.table import Table
+
+from .google_research import create_instances, make_tokenizer
+from .process import run_command
 
 MAX_LENGTH = 128
 SAMPLE_BYTES = 1 << 20  # of text for the peer

@@ -25,11 +25,12 @@ import mwparserfromhell
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.benchmarks.build import read_sentences, text_bytes
-from clozeworks.benchmarks.process import Usage, run_command
-from clozeworks.benchmarks.wikitext_quality import read_articles
 from rich.console import Console
 from rich.table import Table
+
+from .build import read_sentences, text_bytes
+from .process import Usage, run_command
+from .wikitext_quality import read_articles
 
 PEER_BYTES = 6_000_000  # of XML for mwparserfromhell, whose time is linear
 PAGES_A_STREAM = 100  # as Wikimedia packs them

@@ -109,7 +109,7 @@ def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
     # In a process of its own: the threads of a broken run of Beam live on until it ends.
-    script = "import sys, test_runner; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
+    script = "import sys, test_units; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
@@ -127,7 +127,7 @@ def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
-    script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
+    script = "import sys, test_units; test_runner.run_until_interrupted(sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
     workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
@@ -177,7 +177,7 @@ def test_an_error_is_told_by_its_cause_alone():
 
 def test_beam_is_imported_only_where_its_options_are_given(tmp_path: Path):
     run = "run_units(StageDirectory(sys.argv[1], 'f'), 'squares', UNITS, square, RunOptions(workers=1))"
-    script = f"import sys; from test_runner import *; {run}; sys.exit('apache_beam' in sys.modules)"
+    script = f"import sys; from test_units import *; {run}; sys.exit('apache_beam' in sys.modules)"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
 
 
