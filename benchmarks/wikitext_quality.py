@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import mwparserfromhell
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.dump_pages import read_head, read_pages, sniff_encoding
 from clozeworks.pipeline.sources.records import InputRange
 from clozeworks.pipeline.sources.sentences import split_sentences
@@ -75,7 +75,7 @@ def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
     with dump.open("rb") as file:
         head = read_head(part, file)
         encoding = sniff_encoding(head)
-        for xml, _ in read_pages(part, file, encoding, Tally()):
+        for xml, _ in read_pages(part, file, encoding, Counters()):
             page = ElementTree.fromstring(xml)
             text = page.findtext("revision/text") or ""
             if page.findtext("ns") in (None, "0") and page.find("redirect") is None and not text.startswith("#"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pipeline.errors import UserError
-from .made import Made
+from .summary import CommandSummary
 
 if TYPE_CHECKING:
     from ..pipeline.audit.checks import Audit
@@ -22,7 +22,9 @@ MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
 @click.option("--report", metavar="FILE.html", help="Write a page with plots and example instances to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 @click.pass_context
-def audit(ctx: click.Context, instances: str, other: str | None, report: str | None, as_json: bool) -> Made | None:
+def audit(
+    ctx: click.Context, instances: str, other: str | None, report: str | None, as_json: bool
+) -> CommandSummary | None:
     """Measure INSTANCES against what was asked of them; exit with 1 where something is out of tolerance.
 
     A second directory, OTHER, is set beside the first.
@@ -40,7 +42,7 @@ def audit(ctx: click.Context, instances: str, other: str | None, report: str | N
         ctx.exit(1)
     num_checks = sum(check.verdict == "ok" for check in audits[instances].checks)
     rows = [("checks", f"{num_checks} of {num_checks} within tolerance"), *([("report", report)] if report else [])]
-    return None if as_json else Made("audit", instances, rows)
+    return None if as_json else CommandSummary("audit", instances, rows)
 
 
 def _measure(directory: str) -> "Audit":

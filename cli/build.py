@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
-from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
+from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
 NUM_WARNINGS = 3
 
@@ -19,7 +19,7 @@ NUM_WARNINGS = 3
 @click.option("--output", required=True, metavar="INSTANCES", help="Directory to write the instances to.")
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
-def build(ctx: click.Context, documents: str, vocab: str, output: str, **values: Any) -> Made:
+def build(ctx: click.Context, documents: str, vocab: str, output: str, **values: Any) -> CommandSummary:
     """Turn DOCUMENTS into masked sentence pairs in Parquet.
 
     Options for Apache Beam follow after --.
@@ -29,10 +29,10 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
 
     config, options = make_config(BuildConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return made_nothing("build", output, expect(documents, vocab, output, config, options))
+        return summarize_dry_run("build", output, expect(documents, vocab, output, config, options))
     manifest = run_build(documents, vocab, output, config, options)
     _warn(manifest["shards"])
-    return made_shards("build", output, manifest)
+    return summarize_shards("build", output, manifest)
 
 
 def _warn(shards: list[dict[str, Any]]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from ..pipeline.errors import UserError
-from .made import Made, figure
 from .options import device_option
+from .summary import CommandSummary, figure
 
 
 @click.command()
@@ -15,7 +15,7 @@ from .options import device_option
 @click.option("--split", default="validation", show_default=True, help="Which split of instances to use.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows of instances computed at once.")
 @device_option
-def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> Made:
+def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> CommandSummary:
     """Measure the model in RUN on DATA.
 
     A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with pre-training heads) is measured on
@@ -35,4 +35,6 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
         measured = evaluate_pretrained(model, data, split, device, batch_size)
-    return Made("evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()])
+    return CommandSummary(
+        "evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()]
+    )

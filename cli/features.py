@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from ..model.features.config import FeaturesConfig
-from .live import live_line
-from .made import Made, megabytes
 from .options import config_options, make_config
+from .summary import CommandSummary, megabytes
+from .training_progress import training_progress
 
 
 @click.command()
@@ -17,7 +17,7 @@ from .options import config_options, make_config
 @click.option("--output", required=True, metavar="FILE", help="Parquet file to write the vectors to.")
 @click.option("--overwrite", is_flag=True, help="Throw away what the output file holds, and begin anew.")
 @config_options(FeaturesConfig)
-def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> Made:
+def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
     DATA is plain text (a text a line), a table (TSV, CSV, JSON Lines, Parquet), a file of CoNLL columns, or a data set
@@ -27,7 +27,7 @@ def features(checkpoint: str, data: str, output: str, overwrite: bool, **values:
     from ..model.features.features import extract_features
 
     config = make_config(FeaturesConfig, values)
-    with live_line() as report:
+    with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]
-    return Made("features", output, [*rows, ("size", megabytes(Path(output).stat().st_size))])
+    return CommandSummary("features", output, [*rows, ("size", megabytes(Path(output).stat().st_size))])

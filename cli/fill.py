@@ -2,7 +2,7 @@
 
 import click
 
-from .made import Made
+from .summary import CommandSummary
 
 
 @click.command()
@@ -11,7 +11,7 @@ from .made import Made
 @click.option(
     "--top", type=click.IntRange(1), default=5, show_default=True, help="Number of tokens to name for each [MASK]."
 )
-def fill(run: str, text: str, top: int) -> Made:
+def fill(run: str, text: str, top: int) -> CommandSummary:
     """Name the likeliest tokens for each [MASK] in TEXT, by the model in RUN."""
     from ..model.pretraining.fill import fill as run_fill
 
@@ -19,4 +19,4 @@ def fill(run: str, text: str, top: int) -> Made:
         (text, ", ".join(f"{token} {probability:.1%}" for token, probability in candidates))
         for candidates in run_fill(run, text, top)
     ]
-    return Made("fill", run, rows)
+    return CommandSummary("fill", run, rows)

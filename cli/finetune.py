@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from ..model.finetuning.config import FinetuneConfig
-from .live import live_line
-from .made import Made, figure
 from .options import config_options, make_config
+from .summary import CommandSummary, figure
+from .training_progress import training_progress
 
 # Of SQuAD 2.0's many figures; summary.json has them.
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
@@ -21,7 +21,7 @@ DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 @click.option("--output", required=True, metavar="DIR", help="Directory to write the best model and the results to.")
 @click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
 @config_options(FinetuneConfig)
-def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> Made:
+def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
     """Fine-tune an encoder on a TASK and keep the best of the runs.
 
     TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for a
@@ -32,11 +32,11 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
     from ..model.finetuning.finetune import finetune as run_finetune
 
     config = make_config(FinetuneConfig, values)
-    with live_line() as report:
+    with training_progress() as report:
         summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
     if summary["status"] == "interrupted":
         raise click.Abort
-    return Made("finetune", output, _rows(summary))
+    return CommandSummary("finetune", output, _rows(summary))
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

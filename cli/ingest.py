@@ -6,8 +6,8 @@ import click
 
 from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_of, name_counts
-from .made import Made, made_nothing, made_shards, warn
 from .options import config_options, make_config
+from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
 
 @click.command()
@@ -15,7 +15,7 @@ from .options import config_options, make_config
 @click.option("--output", required=True, metavar="DOCUMENTS", help="Directory to write the documents to.")
 @config_options(IngestConfig, RunOptions)
 @click.pass_context
-def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: Any) -> Made:
+def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: Any) -> CommandSummary:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor's output, a text or a book (.txt,
@@ -28,10 +28,10 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
 
     config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return made_nothing("ingest", output, expect(sources, output, config, options))
+        return summarize_dry_run("ingest", output, expect(sources, output, config, options))
     manifest = run_ingest(sources, output, config, options)
     _warn(manifest)
-    return made_shards("ingest", output, manifest)
+    return summarize_shards("ingest", output, manifest)
 
 
 def _warn(manifest: dict[str, Any]) -> None:

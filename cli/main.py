@@ -16,13 +16,13 @@ from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
-from .made import Made, print_made
 from .predict import predict
 from .pretrain import pretrain
-from .ranks import is_told_by_first_rank
+from .ranks import is_reported_by_first_rank
 from .recipe import run
 from .results import results
 from .show import show
+from .summary import CommandSummary, print_summaries
 from .vocab import vocab
 
 COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
@@ -72,9 +72,9 @@ for _command in COMMANDS:
 
 
 @commands.result_callback()
-def _say_what_was_made(result: Made | list[Made] | None) -> None:
+def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> None:
     if result and os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
-        print_made(result if isinstance(result, list) else [result])
+        print_summaries(result if isinstance(result, list) else [result])
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -123,7 +123,7 @@ def _fail_missing(error: ModuleNotFoundError) -> None:
 
 def _fail(message: str, exit_code: int) -> Any:
     one_line = " ".join(message.split())
-    if exit_code != 2 or not is_told_by_first_rank(one_line):
+    if exit_code != 2 or not is_reported_by_first_rank(one_line):
         click.echo(f"Error: {one_line}", err=True)
     if exit_code == 2:
         sys.exit(exit_code)

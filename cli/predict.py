@@ -2,8 +2,8 @@
 
 import click
 
-from .made import Made
 from .options import device_option
+from .summary import CommandSummary
 
 
 @click.command()
@@ -22,7 +22,7 @@ from .options import device_option
     "--output.",
 )
 @device_option
-def predict(model: str, data: str, output: str, official: bool, device: str) -> Made | None:
+def predict(model: str, data: str, output: str, official: bool, device: str) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: one line of answer and probabilities for each example in DATA.
 
     DATA is a file of the form that the model was trained on (labels are not needed), or plain text with an example a
@@ -31,4 +31,4 @@ def predict(model: str, data: str, output: str, official: bool, device: str) -> 
     from ..model.finetuning.predict import predict as run_predict
 
     num_predicted = run_predict(model, data, output, device, official=official)
-    return Made("predict", output, [("predictions", f"{num_predicted:,}")]) if output != "-" else None
+    return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")]) if output != "-" else None

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from ..model.config import PretrainConfig
-from .live import live_line
-from .made import Made
 from .options import config_options, make_config
+from .summary import CommandSummary
+from .training_progress import training_progress
 
 
 @click.command()
@@ -18,7 +18,7 @@ from .options import config_options, make_config
 @click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
 @click.option("--resume", is_flag=True, help="Insist that there is a run to go on with (it goes on by itself anyway).")
 @config_options(PretrainConfig)
-def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: bool, **values: Any) -> Made:
+def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: bool, **values: Any) -> CommandSummary:
     """Pre-train a BERT encoder on INSTANCES.
 
     RUN is at every checkpoint a model that `transformers` loads. The same command goes on with an unfinished run.
@@ -27,14 +27,14 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
     from ..model.training.curve import can_draw
 
     config = make_config(PretrainConfig, values)
-    with live_line() as report:
+    with training_progress() as report:
         summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
     if summary["status"] == "interrupted":
         raise click.Abort
     rows = _rows(summary)
     if not can_draw():
         rows.append(("loss curve", "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"))
-    return Made("pretrain", output, rows)
+    return CommandSummary("pretrain", output, rows)
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

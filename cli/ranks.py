@@ -6,7 +6,7 @@ from datetime import timedelta
 WAIT_S = 5
 
 
-def is_told_by_first_rank(message: str) -> bool:
+def is_reported_by_first_rank(message: str) -> bool:
     """Tell whether this is not the first of torchrun's processes, and the first one tells the same message.
 
     They meet in the store that torchrun itself keeps, which is there before they join and when one of them has gone.

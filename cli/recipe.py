@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from ..pipeline.errors import UserError
-from .made import Made
+from .summary import CommandSummary
 
 
 @click.command()
 @click.argument("recipe", metavar="RECIPE.toml")
 @click.option("--output", default=".", show_default=True, help="What {output} stands for in the recipe.")
 @click.pass_context
-def run(ctx: click.Context, recipe: str, output: str) -> list[Made]:
+def run(ctx: click.Context, recipe: str, output: str) -> list[CommandSummary]:
     """Run the stages that RECIPE.toml lists, in order; what is finished is not done again.
 
     Each [[stage]] names a command; `arguments` are its arguments, every other key is one of its options (true
@@ -24,7 +24,7 @@ def run(ctx: click.Context, recipe: str, output: str) -> list[Made]:
     stages = _read_stages(recipe, {"recipe": str(Path(recipe).parent), "output": output})
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
-    made: list[Made] = []
+    made: list[CommandSummary] = []
     for number, (name, args) in enumerate(stages, start=1):
         command = group.get_command(ctx, name)
         if command is None or command is ctx.command:
@@ -32,9 +32,9 @@ def run(ctx: click.Context, recipe: str, output: str) -> list[Made]:
         click.echo(f"[{number}/{len(stages)}] clozeworks {name} {' '.join(args)}")
         begun = time.monotonic()
         result = command.main(args, prog_name=f"clozeworks {name}", standalone_mode=False)
-        if not isinstance(result, Made):
+        if not isinstance(result, CommandSummary):
             raise UserError(f"{recipe}: stage {number} ({name}) did not pass; the stages after it were not run.")
-        made.append(Made(name, result.where, [*result.rows, ("seconds", f"{time.monotonic() - begun:.0f}")]))
+        made.append(CommandSummary(name, result.where, [*result.rows, ("seconds", f"{time.monotonic() - begun:.0f}")]))
     return made
 
 

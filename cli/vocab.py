@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
-from .made import Made, made_nothing
 from .options import config_options, make_config
+from .summary import CommandSummary, summarize_dry_run
 
 NUM_CHARACTERS = 20
 
@@ -22,7 +22,7 @@ NUM_CHARACTERS = 20
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
-def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any) -> Made:
+def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any) -> CommandSummary:
     """Learn a WordPiece vocabulary from the words of DOCUMENTS, the same one on every run.
 
     Options for Apache Beam follow after --.
@@ -34,13 +34,13 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
         read_vocabulary(other)
     config, options = make_config(VocabConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return made_nothing("vocab", output, expect(documents, output, config, options))
+        return summarize_dry_run("vocab", output, expect(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
     rows = _rows(manifest["report"])
     for other in compare:
         measured = measure_vocabulary(documents, other)
         rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]
-    return Made("vocab", output, rows)
+    return CommandSummary("vocab", output, rows)
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,6 +10,6 @@ The way of the data is the way through the files::
 
 Under all of them lie config (the options), schemas (the columns), seeding (all randomness), stage (the output
 directory, its manifest, resume), shards (Parquet), scattered (Arrow files between the phases), storage (files here or
-remote), tally (counters), expectations (``--dry-run``), progress and errors. runner hands units of work to workers
+remote), counters (counters), expectations (``--dry-run``), progress and errors. runner hands units of work to workers
 (processes here) or to beam (Beam's runners). Nothing in this package imports torch.
 """

@@ -16,7 +16,7 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange
@@ -170,7 +170,7 @@ def novel_sentences(path: Path) -> list[str]:
     Quotation marks and dashes tell who transcribed the book, not who wrote it: sentences with them are left out.
     """
     source = InputRange(path=str(path), name=path.name, format="text")
-    (novel,) = read_book(source, open_file, Tally(), "file")
+    (novel,) = read_book(source, open_file, Counters(), "file")
     sentences = split_sentences(novel.paragraphs, "en")
     return [text for text in sentences if 8 <= text.count(" ") + 1 <= 40 and PLAIN_SENTENCE.fullmatch(text)]
 

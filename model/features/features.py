@@ -33,7 +33,7 @@ from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import Example
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
-from ..training.device import memory_told
+from ..training.device import oom_as_user_error
 from .config import FeaturesConfig
 from .vectors import Extractor, Report, make_extractor
 
@@ -78,7 +78,7 @@ def extract_features(
         claim(work, identity, overwrite, (PARTS, IDENTITY))
         (work / PARTS).mkdir(exist_ok=True)
         report = _reporter(progress, num_texts)
-        with memory_told("--batch-tokens"):
+        with oom_as_user_error("--batch-tokens"):
             parts = list(_write_parts(extractor, read_texts(data, config), work / PARTS, num_texts, report))
         _join(parts, output, extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()}))
     if (work / IDENTITY).exists():

@@ -36,7 +36,7 @@ from ..checkpoint import (
     write_file,
 )
 from ..config import ModelConfig
-from ..pretraining.run import SUMMARY, claim, full_disk_told, read_json, read_summary, write_json
+from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
 from ..pretraining.setup import Ranks, join_ranks
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
@@ -106,7 +106,7 @@ def finetune(
     if output.resolve() == checkpoint.resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
     job = _prepare(read_data(task_name, data, config), checkpoint, output, config)
-    with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_told(output):
+    with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_as_user_error(output):
         if ranks.rank == 0:
             claim(output, _identity(job), overwrite, OWN_FILES)
             if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):

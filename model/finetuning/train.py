@@ -26,7 +26,7 @@ from ..pretraining.data import prefetch
 from ..pretraining.run import stop_signals
 from ..pretraining.setup import MICRO_BATCH_TOKENS, Ranks
 from ..tasks.task import Batch, Feature, Recipe, TaskModel, make_batch, num_targets
-from ..training.device import memory_told, trim_memory, uses_bf16
+from ..training.device import oom_as_user_error, trim_memory, uses_bf16
 from ..training.logs import Clock, RunLog
 from ..training.optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
 from .config import FinetuneConfig
@@ -90,7 +90,7 @@ class State:
     step: int = 0
     seconds: float = 0.0
     """Spent before an interruption."""
-    unsettled: list[Update] = field(default_factory=list)
+    pending: list[Update] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     """Of the updates since the last report, as the next one."""
     num_examples: int = 0
@@ -120,8 +120,8 @@ def train_model(model: TaskModel, training: Training, report: Progress = lambda 
             while state.step < training.num_steps:
                 with clock.waiting():
                     parts = next(coming)
-                with memory_told("--micro-batch-size"):
-                    state.unsettled.append(_update(state, training, parts, stop_asked.is_set()))
+                with oom_as_user_error("--micro-batch-size"):
+                    state.pending.append(_update(state, training, parts, stop_asked.is_set()))
                 rows = order[state.step]
                 state.num_examples += len(rows)
                 clock.count(int(lengths[rows].sum()), 0, 0.0)
@@ -132,7 +132,7 @@ def train_model(model: TaskModel, training: Training, report: Progress = lambda 
                 # On a GPU looking at an update's numbers makes the CPU wait.
                 if on_gpu and not (ends or reports or saves):
                     continue
-                stops, gradient_norm = _settle(state, training)
+                stops, gradient_norm = _drain_updates(state, training)
                 if reports or ends:
                     _report(state, training, clock, gradient_norm, log, report)
                 if (saves or stops) and not ends:
@@ -228,13 +228,13 @@ def _update(state: State, training: Training, parts: Sequence[Part], stop_asked:
     return Update(loss_sum, num_stops, gradient_norm)
 
 
-def _settle(state: State, training: Training) -> tuple[bool, float]:
+def _drain_updates(state: State, training: Training) -> tuple[bool, float]:
     """Take note of the last updates; return whether to stop, and the last norm of the gradient.
 
     Raises `UserError` where a loss or a gradient is not finite.
     """
     stops, norm = False, 0.0
-    for back, (loss, num_stops, gradient_norm) in zip(range(len(state.unsettled), 0, -1), state.unsettled, strict=True):
+    for back, (loss, num_stops, gradient_norm) in zip(range(len(state.pending), 0, -1), state.pending, strict=True):
         value, norm = loss.item(), gradient_norm.item()
         if not (math.isfinite(value) and math.isfinite(norm)):
             what = f"loss is {value}" if not math.isfinite(value) else f"gradient's norm is {norm}"
@@ -242,7 +242,7 @@ def _settle(state: State, training: Training) -> tuple[bool, float]:
             raise UserError(f"The {what} at step {state.step - back + 1} with {rate}; take a lower one.")
         state.losses.append(value)
         stops = stops or num_stops.item() > 0
-    state.unsettled.clear()
+    state.pending.clear()
     return stops, norm
 
 

@@ -10,7 +10,7 @@ import torch
 from ...pipeline.errors import UserError
 from ..checkpoint import read_config, read_model, read_tokenizer
 from ..heads import BertForPreTraining, PretrainSums
-from ..training.device import find_device, memory_told, trim_memory
+from ..training.device import find_device, oom_as_user_error, trim_memory
 from .data import Batch, Rows, make_batches, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
@@ -37,7 +37,7 @@ def evaluate(
     place = find_device(device)
     objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
     batches = evaluation_batches(read_split(directory), objective, batch_size)
-    with memory_told("--batch-size"):
+    with oom_as_user_error("--batch-size"):
         return metrics(sum_losses(read_model(run).to(place), batches, place))
 
 

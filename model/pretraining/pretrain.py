@@ -26,7 +26,7 @@ from ..checkpoint import write_file
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..training.curve import draw_curve
-from ..training.device import memory_told, peak_flops, trim_memory
+from ..training.device import oom_as_user_error, peak_flops, trim_memory
 from ..training.flops import update_flops
 from ..training.logs import Clock, RunLog
 from ..training.optim import MAX_GRADIENT_NORM, set_learning_rate
@@ -36,7 +36,7 @@ from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .run import (
     SUMMARY,
     claim,
-    full_disk_told,
+    full_disk_as_user_error,
     latest_checkpoint,
     publish,
     read_summary,
@@ -122,7 +122,7 @@ def pretrain(
         # With `overwrite` the model would be thrown away before it is read.
         raise UserError(f"--checkpoint {config.checkpoint} lies in the --output {output}; give another --output.")
     directories = open_directories(config, instances)
-    with full_disk_told(output), join_ranks(config.device, config.batch_size) as ranks:
+    with full_disk_as_user_error(output), join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
             begun = overwrite or read_summary(output) or latest_checkpoint(output)
             advice = f"; to go on from its weights, give --checkpoint {output} and another --output" if begun else ""
@@ -151,14 +151,14 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
         state.initial = _evaluate(run)
     steps = count(state.step) if setup.num_steps is None else range(state.step, setup.num_steps)
     windows = prefetch(lambda step: _make_window(setup, step), steps)
-    unsettled: list[Update] = []
+    pending: list[Update] = []
     clock = Clock((peak_flops(setup.ranks.device) or 0) * setup.ranks.num_ranks, state.seconds)
     with stop_signals() as stop_asked, closing(windows):
         while not setup.is_over(state):
             with clock.waiting():
                 window = next(windows)
-            with memory_told("--micro-batch-size"):
-                unsettled.append(_update(run, window, stop_asked.is_set(), clock.elapsed()))
+            with oom_as_user_error("--micro-batch-size"):
+                pending.append(_update(run, window, stop_asked.is_set(), clock.elapsed()))
             num_tokens = int(window.lengths.sum())
             state.step += 1
             trim_memory(setup.ranks.device, state.step)
@@ -170,9 +170,9 @@ def _train(run: Run, progress: Progress) -> dict[str, Any]:
 
             logs, last = state.step % setup.log_every == 0, state.step == setup.num_steps
             evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
-            if not (last or logs or evaluates or saves or state.step % setup.settle_every == 0):
+            if not (last or logs or evaluates or saves or state.step % setup.drain_every == 0):
                 continue
-            stops, gradient_norm = _settle(run, unsettled)
+            stops, gradient_norm = _drain_updates(run, pending)
             ends = setup.is_over(state)
             numbers = _numbers(run, clock)
             progress({name: numbers[name] for name in LIVE_NUMBERS if name in numbers})
@@ -223,13 +223,13 @@ def _update(run: Run, window: Window, stop_asked: bool, seconds: float) -> Updat
     return Update(step, setup.ranks.sum(sums), torch.stack(micro_losses), gradient_norm, window.lengths)
 
 
-def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
+def _drain_updates(run: Run, pending: list[Update]) -> tuple[bool, float]:
     """Add up what the last updates left; return whether to stop, and the last norm of the gradient.
 
     Raises `UserError` naming shards and rows where a loss or a gradient is not finite.
     """
     stops, norm = False, 0.0
-    for update in unsettled:
+    for update in pending:
         *sums, num_stops, seconds = update.sums.tolist()
         norm = update.gradient_norm.item()
         if not (math.isfinite(sums[0] + sums[1]) and math.isfinite(norm)):
@@ -237,7 +237,7 @@ def _settle(run: Run, unsettled: list[Update]) -> tuple[bool, float]:
         run.state.sums = [old + new for old, new in zip(run.state.sums, sums, strict=True)]
         run.state.seconds = 0.0 if run.setup.config.hours is None else seconds
         stops = stops or num_stops > 0
-    unsettled.clear()
+    pending.clear()
     return stops, norm
 
 
@@ -260,7 +260,7 @@ def _refuse(setup: Setup, update: Update) -> None:
 def _evaluate(run: Run) -> dict[str, float]:
     """Evaluate on the validation split, log it, and keep the model if it is the best so far."""
     setup, state = run.setup, run.state
-    with memory_told("--micro-batch-size"):
+    with oom_as_user_error("--micro-batch-size"):
         sums = sum_losses(run.model, setup.validation, setup.ranks.device)
     values = metrics(setup.ranks.sum(sums))
     state.final = values

@@ -80,7 +80,7 @@ def _remove(directory: Path, names: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def full_disk_told(output: Path) -> Iterator[None]:
+def full_disk_as_user_error(output: Path) -> Iterator[None]:
     """Turn a file that cannot be written for want of room into a `UserError`."""
     try:
         yield

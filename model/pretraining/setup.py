@@ -94,7 +94,7 @@ class Setup:
     num_steps: int | None
     """None where the budget is time."""
     log_every: int
-    settle_every: int
+    drain_every: int
     use_bf16: bool
     validation: list[Batch]
     tokenizer: dict[str, bytes]
@@ -214,7 +214,7 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
         num_steps=num_steps,
         log_every=TIMED_LOG_EVERY if num_steps is None else max(1, min(100, num_steps // 200)),
         # Looking at an update's numbers makes the CPU wait for the GPU, which then waits for its next work.
-        settle_every=10 if on_gpu else 1,
+        drain_every=10 if on_gpu else 1,
         use_bf16=uses_bf16(config.precision, ranks.device),
         validation=evaluation_batches(part, config.objective, config.micro_batch_size),
         tokenizer=tokenizer,

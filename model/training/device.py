@@ -39,7 +39,7 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 @contextmanager
-def memory_told(option: str) -> Iterator[None]:
+def oom_as_user_error(option: str) -> Iterator[None]:
     """Turn running out of memory into a `UserError` that names the `option` to lower."""
     try:
         yield

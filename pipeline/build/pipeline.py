@@ -24,8 +24,8 @@ from ..execution.units import Unit, prepare, run_units
 from ..schemas import instances_schema
 from ..seeding import rng_for
 from ..execution.shards import SPLITS, read_documents, write_parquet
-from ..execution.directory import StageDirectory, check_output, gather_tallies, input_fingerprint, library_versions, manifest_head, open_stage, read_manifest
-from ..execution.counters import Tally
+from ..execution.directory import StageDirectory, check_output, sum_counters, input_fingerprint, library_versions, manifest_head, open_stage, read_manifest
+from ..execution.counters import Counters
 from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 
@@ -55,11 +55,11 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
         for index, shard in enumerate(shard for shard in corpus["shards"] if shard["split"] == split)
     ]
     records = run_units(directory, "build", units, partial(build_shard, config=config), options)
-    tally = gather_tallies(records, options.max_bad, seen="documents")
+    counters = sum_counters(records, options.max_bad, seen="documents")
     shards = [record["shard"] for record in records]
     described = {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)}
     languages = {"languages": corpus["languages"]}
-    manifest = {**head, **tally.to_record(), **languages, "tokenizer": described, "shards": shards}
+    manifest = {**head, **counters.to_record(), **languages, "tokenizer": described, "shards": shards}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
@@ -114,9 +114,9 @@ def build_shard(directory: StageDirectory, payload: tuple[str, int, str], config
     shard["source_tokens"] = {
         source: num_passes * num_tokens for source, num_tokens in source_tokens(corpus, sources).items()
     }
-    tally = Tally()
-    tally.counts = counts
-    return {**record, "shard": {**shard, "warnings": warnings}, "tally": tally.to_record()}
+    counters = Counters()
+    counters.counts = counts
+    return {**record, "shard": {**shard, "warnings": warnings}, "counters": counters.to_record()}
 
 
 def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> tuple[Corpus, pa.ChunkedArray]:

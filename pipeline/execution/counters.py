@@ -7,7 +7,7 @@ from typing import Any
 MAX_EXAMPLES = 3
 
 
-class Tally:
+class Counters:
     """Named counts that travel with a shard and are summed up in the manifest.
 
     `counts` are neutral (pages seen, redirects left out); `bad` are inputs that could not be used, by reason,
@@ -44,7 +44,7 @@ class Tally:
         return f"{reason.replace('_', ' ')} at {self.examples[reason][0]}"
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add what another tally's `to_record` returned."""
+        """Add what another counters's `to_record` returned."""
         self.counts.update(record["counts"])
         self.bad.update(record["bad"])
         for reason, places in record["examples"].items():
@@ -52,7 +52,7 @@ class Tally:
             known.extend(places[: MAX_EXAMPLES - len(known)])
 
     def to_record(self) -> dict[str, Any]:
-        """Return the tally as plain JSON values, keys sorted."""
+        """Return the counters as plain JSON values, keys sorted."""
         return {
             "counts": dict(sorted(self.counts.items())),
             "bad": dict(sorted(self.bad.items())),

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from ..errors import UserError
 from . import storage
-from .counters import Tally, name_counts
+from .counters import Counters, name_counts
 from .manifest import parse_manifest, parse_plan
 
 MANIFEST = "manifest.json"
@@ -46,7 +46,7 @@ def digest_of(value: Any) -> str:
 
 
 @contextmanager
-def _told_if_not_writable(path: str) -> Iterator[None]:
+def _unwritable_as_user_error(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -70,7 +70,7 @@ class StageDirectory:
         Raise `UserError` where the disk is full or the place cannot be written to.
         """
         temporary = self.file(f"{WORK}/tmp")
-        with _told_if_not_writable(self.path), storage.write_atomically(self.file(name), temporary) as file:
+        with _unwritable_as_user_error(self.path), storage.write_atomically(self.file(name), temporary) as file:
             yield file
 
     def write_bytes(self, name: str, content: bytes) -> None:
@@ -240,7 +240,7 @@ def _lock(directory: StageDirectory) -> None:
     path = os.path.abspath(directory.path)
     if storage.is_remote(directory.path) or path in _locked:
         return
-    with _told_if_not_writable(directory.path):
+    with _unwritable_as_user_error(directory.path):
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -318,14 +318,14 @@ def _remove_outputs(path: str) -> None:
     storage.remove(storage.join(path, MANIFEST))
 
 
-def gather_tallies(records: Sequence[dict[str, Any]], max_bad: float, seen: str) -> Tally:
-    """Sum up the tallies of all units; raise `UserError` where more than the share `max_bad` was bad.
+def sum_counters(records: Sequence[dict[str, Any]], max_bad: float, seen: str) -> Counters:
+    """Sum up the all_counters of all units; raise `UserError` where more than the share `max_bad` was bad.
 
     `seen` names the count that, with the bad ones, makes the whole.
     """
-    total = Tally()
+    total = Counters()
     for record in records:
-        total.add(record["tally"])
+        total.add(record["counters"])
     num_bad = sum(total.bad.values())
     num_all = num_bad + total.counts[seen]
     if num_bad > max_bad * num_all:

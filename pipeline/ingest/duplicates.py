@@ -5,7 +5,7 @@ sentences cut. Letter case, punctuation and accents count. What is compared are 
 processors have in hardware: it takes half as long as BLAKE2).
 
 `scatter` leaves a small row for each document, its *key*, beside the documents, by the hash of the text. A unit of this
-phase (`settle_documents`) reads the keys of a range of text hashes from all files, so that all copies of a text meet,
+phase (`deduplicate`) reads the keys of a range of text hashes from all files, so that all copies of a text meet,
 and writes which documents are to be left out, by the documents' hash, for `gather` to do. It also takes the
 near-duplicates that `near_duplicates` found, so that what stays is known in one place: it says how many documents
 stay, and which of them come first for validation.
@@ -78,7 +78,7 @@ def hash_text(sentences: Sequence[str]) -> HashedText:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settling:
+class DedupUnit:
     """A unit of this phase: places of the text hash, and the files to read them from."""
 
     name: str
@@ -89,7 +89,7 @@ class Settling:
     """The file of near-duplicates, where they are asked for."""
 
 
-def plan_settling(scattered: Sequence[dict[str, Any]], layout: Layout, near: str | None) -> list[Unit]:
+def plan_dedup(scattered: Sequence[dict[str, Any]], layout: Layout, near: str | None) -> list[Unit]:
     """Return the units that settle which documents stay, from the records of the scattered ones."""
     num_documents = sum(record["documents"] for record in scattered)
     pieces = cut_evenly(layout.num_places, min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_places))
@@ -98,14 +98,14 @@ def plan_settling(scattered: Sequence[dict[str, Any]], layout: Layout, near: str
         Unit(
             name=name,
             cost=num_documents * len(places) // layout.num_places,
-            payload=Settling(name=name, places=places, layout=layout, keys=keys, near=near),
+            payload=DedupUnit(name=name, places=places, layout=layout, keys=keys, near=near),
         )
         for index, places in enumerate(pieces)
         for name in [f"texts-{index:05d}"]
     ]
 
 
-def settle_documents(directory: StageDirectory, settling: Settling) -> dict[str, Any]:
+def deduplicate(directory: StageDirectory, settling: DedupUnit) -> dict[str, Any]:
     """Write which documents of some text hashes are to be left out; return the record."""
     keys = _read(directory, settling.keys, settling, KEYS)
     near = _read(directory, (settling.near,) if settling.near else (), settling, NEAR)
@@ -126,7 +126,7 @@ def settle_documents(directory: StageDirectory, settling: Settling) -> dict[str,
     }
 
 
-def _read(directory: StageDirectory, names: Sequence[str], settling: Settling, schema: pa.Schema) -> pa.Table:
+def _read(directory: StageDirectory, names: Sequence[str], settling: DedupUnit, schema: pa.Schema) -> pa.Table:
     read = (read_scattered(directory.file(name), settling.places, settling.layout.num_places) for name in names)
     return pa.Table.from_batches((batch for batches in read for batch in batches), schema)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Tally, count_of
+from ..execution.counters import Counters, count_of
 from ..execution.directory import StageDirectory
 from ..execution.estimates import SHARD_TEXT_BYTES
 from ..execution.partitions import Layout, counts_from_text, overlapping, range_of, read_scattered
@@ -92,7 +92,7 @@ def plan_shards(
 def _too_few(num_documents: int, scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> str:
     """Say that there are too few documents, and where the others went."""
     num_read, num_short = (
-        sum(record["tally"]["counts"].get(name, 0) for record in scattered)
+        sum(record["counters"]["counts"].get(name, 0) for record in scattered)
         for name in ("documents_read", "documents_too_short")
     )
     num_equal = sum(record["left_out"] for record in settled)
@@ -131,15 +131,15 @@ def _gather_unit(gathering: Gathering, cost: int) -> Unit:
 
 def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:
     """Write one shard from the scattered files; return the record."""
-    tally = Tally()
+    counters = Counters()
     documents = _read(directory, gathering.documents, gathering, SCATTERED).combine_chunks()
     left_out = _read(directory, gathering.left_out, gathering, LEFT_OUT)
-    order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, tally)
+    order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, counters)
     if len(order) < 2:
         raise UserError(f"A {gathering.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
     documents = documents.select(DOCUMENTS.names)
     name = shard_name(gathering.split, gathering.index, gathering.count)
-    record: dict[str, Any] = {"tally": tally.to_record()}
+    record: dict[str, Any] = {"counters": counters.to_record()}
     num_sentences = 0
     sources: Counter[str] = Counter()
     with write_parquet(directory, name, DOCUMENTS, record) as writer:
@@ -165,24 +165,24 @@ def _read(directory: StageDirectory, names: Sequence[str], gathering: Gathering,
     return pa.Table.from_batches((batch for batch in read if batch.num_rows), schema)
 
 
-def choose_rows(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.ndarray:
+def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
     """Return the row numbers of the documents that make a shard, in its order: by hash, then by id.
 
     Documents that are `left_out`, and those whose id another has, are counted.
     """
-    stays = np.flatnonzero(~_is_left_out(documents, left_out, tally))
+    stays = np.flatnonzero(~_is_left_out(documents, left_out, counters))
     rows = documents.take(pa.array(stays)).append_column("row", pa.array(stays)).sort_by(_ORDER)  # stable
     ids = rows["doc_id"].to_pylist()
     is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
-    tally.count("repeated_ids", 0)  # told even where there is none
+    counters.count("repeated_ids", 0)  # told even where there is none
     for doc_id in (doc_id for doc_id, first in zip(ids, is_first, strict=True) if not first):
-        tally.note("repeated_ids", doc_id)
+        counters.note("repeated_ids", doc_id)
     return rows["row"].to_numpy()[np.array(is_first, bool)]
 
 
-def _is_left_out(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.ndarray:
+def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
     """Tell which documents are `left_out`, each counted under its reason."""
-    tally.count(DUPLICATE, 0)  # told even where there is none
+    counters.count(DUPLICATE, 0)  # told even where there is none
     why = {(row["hash"], row["text_hash"]): row for row in left_out.to_pylist()}
     may_go = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
     rows = documents.take(pa.array(may_go)).append_column("row", pa.array(may_go))
@@ -190,5 +190,5 @@ def _is_left_out(documents: pa.Table, left_out: pa.Table, tally: Tally) -> np.nd
     for row in rows.sort_by(_ORDER).to_pylist():
         if found := why.get((row["hash"], row["text_hash"])):
             is_left_out[row["row"]] = True
-            tally.note(found["reason"], f"{row['doc_id']} repeats {found['kept']}")
+            counters.note(found["reason"], f"{row['doc_id']} repeats {found['kept']}")
     return is_left_out

@@ -23,21 +23,21 @@ import numpy as np
 
 from ..config import IngestConfig, RunOptions
 from ..execution import storage
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from ..execution.directory import (
     StageDirectory,
     check_output,
     digest_of,
-    gather_tallies,
     library_versions,
     manifest_head,
     open_stage,
+    sum_counters,
 )
 from ..execution.estimates import Expectation, expect_documents
 from ..execution.partitions import ALL_HASHES, Layout, num_places
 from ..execution.units import Unit, prepare, run_units
 from ..sources.formats import Input, find_inputs, plan_units
-from .duplicates import NEAR_DUPLICATE, plan_settling, settle_documents
+from .duplicates import NEAR_DUPLICATE, deduplicate, plan_dedup
 from .gather import gather_shard, plan_shards
 from .near_duplicates import find_candidates, find_clusters, plan_candidates, plan_clusters
 from .scatter import scatter_ranges
@@ -62,19 +62,19 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     layout = _layout(work.num_bytes, config)
     scatter = partial(scatter_ranges, config=config, layout=layout)
     scattered = run_units(directory, "scatter", work.units, scatter, options)
-    tally = gather_tallies(scattered, options.max_bad, seen="documents_read")
+    counters = sum_counters(scattered, options.max_bad, seen="documents_read")
     for name in work.left_out:
-        tally.note("files_of_unknown_format", name)
+        counters.note("files_of_unknown_format", name)
     near, contained = _find_near_duplicates(directory, scattered, config, layout, options)
-    settling = plan_settling(scattered, layout, near)
-    settled = run_units(directory, "duplicates", settling, settle_documents, options)
+    settling = plan_dedup(scattered, layout, near)
+    settled = run_units(directory, "duplicates", settling, deduplicate, options)
     shards = plan_shards(scattered, settled, config, layout)
     gathered = run_units(directory, "gather", shards, gather_shard, options)
     for record in gathered:
-        tally.add(record["tally"])
+        counters.add(record["counters"])
     manifest = {
         **work.head,
-        **_found(tally, scattered, contained, config),
+        **_found(counters, scattered, contained, config),
         "shards": [record["shard"] for record in gathered],
     }
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
@@ -106,7 +106,7 @@ def _find_near_duplicates(
 
 
 def _found(
-    tally: Tally,
+    counters: Counters,
     scattered: Sequence[dict[str, Any]],
     contained: Sequence[dict[str, Any]],
     config: IngestConfig,
@@ -114,10 +114,10 @@ def _found(
     """Return what the manifest tells of the documents beside the shards."""
     languages = sum((Counter(record["languages"]) for record in scattered), Counter())
     if config.near_duplicates is not None:  # told even where there is none
-        tally.count(NEAR_DUPLICATE, 0)
-        tally.count("documents_within_others", len(contained))
+        counters.count(NEAR_DUPLICATE, 0)
+        counters.count("documents_within_others", len(contained))
     named = {"documents_within_others": contained[:MAX_CONTAINMENTS_NAMED]} if contained else {}
-    return {**tally.to_record(), **named, "languages": dict(sorted(languages.items()))}
+    return {**counters.to_record(), **named, "languages": dict(sorted(languages.items()))}
 
 
 def expect(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Expectation:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from ..execution.directory import StageDirectory
 from ..execution.estimates import PART_TEXT_BYTES
 from ..execution.partitions import Layout, PartWriter, counts_to_text, range_of, write_scattered
@@ -40,7 +40,7 @@ def scatter_ranges(
 ) -> dict[str, Any]:
     """Read, clean and split the documents of some ranges, and write them by hash; return the record."""
     name, ranges = payload
-    tally = Tally()
+    counters = Counters()
     languages: Counter[str] = Counter()
     bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
     places = _num_places(layout, config)
@@ -48,14 +48,14 @@ def scatter_ranges(
     with ExitStack() as stack:
         opened = (write_scattered(directory, files[kind], SCHEMAS[kind], places[kind]) for kind in places)
         writers = dict(zip(places, map(stack.enter_context, opened), strict=True))
-        for rows in cut_parts(_read_rows(ranges, config, tally), PART_TEXT_BYTES):
+        for rows in cut_parts(_read_rows(ranges, config, counters), PART_TEXT_BYTES):
             _write(rows, writers, config, layout)
             np.add.at(bucket_bytes, layout.bucket_of(*_hashes(rows)), [row["num_bytes"] for row in rows])
             languages.update(row["language"] for row in rows)
             del rows  # else two parts would be held, this one and the next
     return {
         "files": files,
-        "tally": tally.to_record(),
+        "counters": counters.to_record(),
         "languages": dict(languages),
         "bucket_bytes": counts_to_text(bucket_bytes),
         "documents": languages.total(),
@@ -68,22 +68,22 @@ def _num_places(layout: Layout, config: IngestConfig) -> dict[str, int]:
     return places if config.near_duplicates is None else {**places, "bands": layout.num_band_places, "sketches": 1}
 
 
-def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, tally: Tally) -> Iterator[Row]:
-    for raw in (raw for part in ranges for raw in read_range(part, config, tally)):
+def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Counters) -> Iterator[Row]:
+    for raw in (raw for part in ranges for raw in read_range(part, config, counters)):
         language = raw.language if config.language == "auto" else config.language
-        if document := make_document(raw, language, config, tally):
+        if document := make_document(raw, language, config, counters):
             yield make_row(document, language, config)
 
 
-def make_document(raw: RawDocument, language: str, config: IngestConfig, tally: Tally) -> dict[str, Any] | None:
+def make_document(raw: RawDocument, language: str, config: IngestConfig, counters: Counters) -> dict[str, Any] | None:
     """Return a row of `schemas.DOCUMENTS`; None (and a count) where the selection leaves the document out."""
     found = split_sentences(raw.paragraphs, language)
     sentences = [sentence for sentence in found if GAP not in sentence]
-    tally.count("sentences_with_gaps", len(found) - len(sentences))
+    counters.count("sentences_with_gaps", len(found) - len(sentences))
     num_characters = sum(map(len, sentences))
-    tally.count("documents_read")
+    counters.count("documents_read")
     if num_characters < config.min_characters or len(sentences) < config.min_sentences or not sentences:
-        tally.count("documents_too_short")
+        counters.count("documents_too_short")
         return None
     return {"doc_id": f"{raw.source}:{raw.id}", "source": raw.source, "title": raw.title, "sentences": sentences}
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import BinaryIO, NamedTuple, cast
 
 from ..execution import storage
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .books import read_book
 from .compression import is_compressed, open_decompressed, without_compression
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
@@ -76,7 +76,7 @@ def plan_archive_ranges(
 def read_archive(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
-    tally: Tally,
+    counters: Counters,
     documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of the text members of a range of an archive, in the order in which they lie there.
@@ -84,7 +84,7 @@ def read_archive(
     Args:
         source: the range; its name tells the kind of archive.
         open_file: opens ``source.path`` for reading bytes; what it returns must be seekable.
-        tally: gets the neutral counter ``members_of_unknown_format``, and the bad input ``not_an_archive``,
+        counters: gets the neutral counter ``members_of_unknown_format``, and the bad input ``not_an_archive``,
             ``damaged_archive`` and ``damaged_member`` (what stands before the damage is kept), ``unsafe_member`` (an
             absolute path, or one with ``..``), ``link_or_device_member``, ``encrypted_member``,
             ``unsupported_member`` (a method of compression), ``compression_bomb`` (see `expansion`),
@@ -96,14 +96,14 @@ def read_archive(
     with open_file(source.path) as file:
         archive_bytes = file.seek(0, io.SEEK_END)
         members = _zip_members if _suffix(source.name) == ".zip" else _tar_members
-        for member in members(source, file, tally):
+        for member in members(source, file, counters):
             place = f"{source.name}/{member.name}"
-            text = _text_of(member, place, tally)
-            for document in _read_text(text, place, tally, documents):
+            text = _text_of(member, place, counters)
+            for document in _read_text(text, place, counters, documents):
                 yield replace(document, id=stem + document.id.removeprefix(source.name))
             num_bytes += text.tell()
             if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):
-                tally.skip("compression_bomb", f"{source.name}, after {member.name}")
+                counters.skip("compression_bomb", f"{source.name}, after {member.name}")
                 return
 
 
@@ -111,32 +111,32 @@ def _suffix(name: str) -> str:
     return max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
 
 
-def _text_of(member: _Member, place: str, tally: Tally) -> Bounded:
+def _text_of(member: _Member, place: str, counters: Counters) -> Bounded:
     """Return the bytes of a member's text, which may be compressed by itself."""
     if not is_compressed(member.name):
         return member.stream
-    return cast(Bounded, decompressed(member.stream.buffered(), place, tally))
+    return cast(Bounded, decompressed(member.stream.buffered(), place, counters))
 
 
 def _read_text(
     text: Bounded,
     place: str,
-    tally: Tally,
+    counters: Counters,
     documents: Documents,
 ) -> Iterator[RawDocument]:
     """Yield the documents of one member; their ids begin with `place`, the member's name with the archive's."""
     source = InputRange(path=place, name=without_compression(place), format="text")
-    return read_book(source, lambda _: text.buffered(), tally, documents)
+    return read_book(source, lambda _: text.buffered(), counters, documents)
 
 
-def _wanted_name(raw_name: str, source: InputRange, tally: Tally) -> str:
+def _wanted_name(raw_name: str, source: InputRange, counters: Counters) -> str:
     """Return the name of a file in an archive if it is a text to read; else count it and return nothing."""
     name = "/".join(part for part in raw_name.split("/") if part not in ("", "."))
     place = f"{source.name}: {raw_name}"
     if _ABSOLUTE.match(raw_name) or ".." in name.split("/"):
-        tally.skip("unsafe_member", place)
+        counters.skip("unsafe_member", place)
     elif not _is_text(name):
-        tally.note("members_of_unknown_format", place)
+        counters.note("members_of_unknown_format", place)
     else:
         return name
     return ""
@@ -148,21 +148,21 @@ def _is_text(name: str) -> bool:
     return not hidden and without_compression(name.lower()).endswith(".txt")
 
 
-def _zip_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_Member]:
+def _zip_members(source: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
     try:
         archive = zipfile.ZipFile(file)
     except _NO_ZIP as error:
         if source.start == 0:
-            tally.skip("not_an_archive", f"{source.name}: {error}")
+            counters.skip("not_an_archive", f"{source.name}: {error}")
         return
     with archive:
         entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
         if source.start == 0 and not any(_is_text(_zip_name(entry)) for entry in entries):
-            tally.skip("archive_without_text", source.name)
+            counters.skip("archive_without_text", source.name)
         for entry in entries:
             own = source.start <= entry.header_offset and (source.stop is None or entry.header_offset < source.stop)
-            if own and not entry.is_dir() and (name := _wanted_name(_zip_name(entry), source, tally)):
-                yield from _zip_member(archive, entry, name, source, tally)
+            if own and not entry.is_dir() and (name := _wanted_name(_zip_name(entry), source, counters)):
+                yield from _zip_member(archive, entry, name, source, counters)
 
 
 def _zip_name(entry: zipfile.ZipInfo) -> str:
@@ -171,21 +171,21 @@ def _zip_name(entry: zipfile.ZipInfo) -> str:
 
 
 def _zip_member(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, source: InputRange, tally: Tally
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, source: InputRange, counters: Counters
 ) -> Iterator[_Member]:
     place = f"{source.name}: {name}"
     if reason := _unreadable(entry):
-        tally.skip(reason, place)
+        counters.skip(reason, place)
         return
     try:
         opened = cast(zipfile.ZipExtFile, archive.open(entry))
     except _NO_ZIP as error:
-        tally.skip("damaged_member", f"{place}: {error}")
+        counters.skip("damaged_member", f"{place}: {error}")
         return
-    stream = Bounded(opened.read1, cast(BinaryIO, archive.fp).tell, place, tally)
+    stream = Bounded(opened.read1, cast(BinaryIO, archive.fp).tell, place, counters)
     yield _Member(name, stream)
     if stream.damage:
-        tally.skip("damaged_member", f"{place}: {stream.damage}")
+        counters.skip("damaged_member", f"{place}: {stream.damage}")
 
 
 def _unreadable(entry: zipfile.ZipInfo) -> str:
@@ -199,15 +199,15 @@ def _unreadable(entry: zipfile.ZipInfo) -> str:
     return "" if entry.compress_type in _METHODS else "unsupported_member"
 
 
-def _tar_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_Member]:
+def _tar_members(source: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
     file.seek(source.start)
     place = progress(file)
-    last, num_texts, found = "its beginning", 0, Tally()
+    last, num_texts, found = "its beginning", 0, Counters()
 
     def report(reason: str) -> None:
         # Where decompressing ended early, the tar cannot but end early too.
         if not found.bad:
-            tally.skip("damaged_archive", f"{source.name}, after {last}: {reason}")
+            counters.skip("damaged_archive", f"{source.name}, after {last}: {reason}")
 
     try:
         stream = _tar_stream(source, file, found)
@@ -215,26 +215,26 @@ def _tar_members(source: InputRange, file: BinaryIO, tally: Tally) -> Iterator[_
             if source.stop is not None and info.offset >= source.stop:
                 return
             last = info.name
-            if not info.isdir() and (name := _wanted_file(info, source, tally)):
+            if not info.isdir() and (name := _wanted_file(info, source, counters)):
                 num_texts += 1
                 read = _reader(stream, info.size)
-                yield _Member(name, Bounded(read, place, f"{source.name}: {name}", tally))
+                yield _Member(name, Bounded(read, place, f"{source.name}: {name}", counters))
         if num_texts == 0 and source.start == 0 and not found.bad:
-            tally.skip("archive_without_text", source.name)
+            counters.skip("archive_without_text", source.name)
     except tarfile.ReadError as error:
         if not found.bad:
-            tally.skip("not_an_archive", f"{source.name}: {error}")
-    tally.add(found.to_record())
+            counters.skip("not_an_archive", f"{source.name}: {error}")
+    counters.add(found.to_record())
 
 
-def _tar_stream(source: InputRange, file: BinaryIO, tally: Tally) -> Forward:
+def _tar_stream(source: InputRange, file: BinaryIO, counters: Counters) -> Forward:
     """Return the bytes of a tar, decompressed."""
     name = re.sub(r"\.tgz$", ".tar.gz", source.name, flags=re.IGNORECASE)
-    opened = open_decompressed(source.path, name, lambda _: file, tally)
+    opened = open_decompressed(source.path, name, lambda _: file, counters)
     if opened is file:
         return file
     read = cast(io.BufferedReader, opened).read1
-    return ForwardStream(Bounded(read, progress(file), source.name, tally, ARCHIVE_ALLOWANCE).buffered())
+    return ForwardStream(Bounded(read, progress(file), source.name, counters, ARCHIVE_ALLOWANCE).buffered())
 
 
 def _reader(stream: Forward, num_bytes: int) -> Callable[[int], bytes]:
@@ -250,15 +250,15 @@ def _reader(stream: Forward, num_bytes: int) -> Callable[[int], bytes]:
     return read
 
 
-def _wanted_file(info: tarfile.TarInfo, source: InputRange, tally: Tally) -> str:
+def _wanted_file(info: tarfile.TarInfo, source: InputRange, counters: Counters) -> str:
     """Return the name of a member if it is a text to read; else count it and return nothing."""
     place = f"{source.name}: {info.name}"
     if not info.isreg():
-        tally.skip("link_or_device_member", place)
+        counters.skip("link_or_device_member", place)
         return ""
-    name = _wanted_name(info.name, source, tally)
+    name = _wanted_name(info.name, source, counters)
     if name and info.issparse():
-        tally.skip("unsupported_member", f"{place} (a sparse file)")
+        counters.skip("unsupported_member", f"{place} (a sparse file)")
         return ""
     return name
 

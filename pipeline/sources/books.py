@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from typing import BinaryIO, cast
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from . import gutenberg
 from .expansion import decompressed
 from .gutenberg import Block
@@ -63,7 +63,7 @@ LONGEST_HEADING = 120
 def read_book(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
-    tally: Tally,
+    counters: Counters,
     documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (the whole file, whatever the range says).
@@ -73,25 +73,25 @@ def read_book(
     without ``.txt`` where the document is the file, else that and ``#`` and its number from 0.
     """
     with open_file(source.path) as file:
-        expanded = decompressed(file, source.name, tally)
+        expanded = decompressed(file, source.name, counters)
         stream = _as_utf8(expanded.buffered() if expanded else _peekable(file))
         start = stream.read(HEAD_BYTES)
         start += stream.readline(LONGEST_LINE_BYTES)
         if b"\0" in start:
-            tally.skip("not_text", source.name)
+            counters.skip("not_text", source.name)
             return
-        head = _decoded(start, tally)
-        rest = (_decoded(chunk, tally) for chunk in _chunks(stream))
+        head = _decoded(start, counters)
+        rest = (_decoded(chunk, counters) for chunk in _chunks(stream))
         nothing = True
-        for document in _documents(source, head, rest, len(start) >= HEAD_BYTES, tally, documents):
+        for document in _documents(source, head, rest, len(start) >= HEAD_BYTES, counters, documents):
             nothing = False
             yield document
         if nothing:
-            tally.skip("no_text", source.name)
+            counters.skip("no_text", source.name)
 
 
 def _documents(
-    source: InputRange, head: str, rest: Iterator[str], goes_on: bool, tally: Tally, documents: str
+    source: InputRange, head: str, rest: Iterator[str], goes_on: bool, counters: Counters, documents: str
 ) -> Iterator[RawDocument]:
     """Yield the documents of a text that comes in pieces of whole lines: its `head`, and what follows it."""
     name = _SUFFIX.sub("", source.name)
@@ -100,7 +100,7 @@ def _documents(
         fields = gutenberg.read_header(head[:HEAD_BYTES])
         head = gutenberg.after_header(head, HEAD_BYTES)
         blocks = _blocks(_lines(gutenberg.before_footer(chain([head], rest))), _width(head.split("\n")))
-        parts = _cut(_prose(gutenberg.without_apparatus(blocks), tally))
+        parts = _cut(_prose(gutenberg.without_apparatus(blocks), counters))
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
     head_lines = head.split("\n")
     width = _width(head_lines)
@@ -111,7 +111,7 @@ def _documents(
     elif documents == "blank-line" or has_blocks:
         parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, width)))
     else:
-        return _numbered(_cut(_prose(_blocks(lines, width), tally)), name, "text")
+        return _numbered(_cut(_prose(_blocks(lines, width), counters)), name, "text")
     return (
         RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
         for number, part in enumerate(parts)
@@ -152,7 +152,7 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
         yield chunk + stream.readline(LONGEST_LINE_BYTES)
 
 
-def _decoded(chunk: bytes, tally: Tally) -> str:
+def _decoded(chunk: bytes, counters: Counters) -> str:
     """Return the lines of a chunk as text; where it holds bytes of two encodings no line is lost."""
     if b"\r" in chunk:
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -160,14 +160,14 @@ def _decoded(chunk: bytes, tally: Tally) -> str:
     try:
         return chunk.decode("utf-8")
     except UnicodeDecodeError:
-        return "\n".join(_decoded_line(line, tally) for line in chunk.split(b"\n"))
+        return "\n".join(_decoded_line(line, counters) for line in chunk.split(b"\n"))
 
 
-def _decoded_line(line: bytes, tally: Tally) -> str:
+def _decoded_line(line: bytes, counters: Counters) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        tally.count("text_lines_read_as_windows_1252")
+        counters.count("text_lines_read_as_windows_1252")
         return line.decode("cp1252", "replace")
 
 
@@ -247,14 +247,14 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
         yield Block(block, gap)
 
 
-def _prose(blocks: Iterable[Block], tally: Tally) -> Iterator[str]:
+def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
     """Yield the blocks that are prose, each as one line; count what is left out."""
     for block in blocks:
         text = gutenberg.plain(_joined(block.lines))
         if _is_prose(text, block.lines):
             yield text
         elif _WORD.search(text):
-            tally.count("headings_left_out")
+            counters.count("headings_left_out")
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:

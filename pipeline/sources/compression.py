@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
@@ -43,24 +43,24 @@ def without_compression(name: str) -> str:
     return name[: len(name) - len(suffix)]
 
 
-def open_decompressed(path: str, name: str, open_file: Callable[[str], BinaryIO], tally: Tally) -> BinaryIO:
+def open_decompressed(path: str, name: str, open_file: Callable[[str], BinaryIO], counters: Counters) -> BinaryIO:
     """Open a file for reading bytes, decompressed as its `name` says, a small part of it in memory at a time.
 
-    A compressed stream cannot be sought. Where it is damaged or cut off it ends, and `tally` gets ``corrupt_file``.
+    A compressed stream cannot be sought. Where it is damaged or cut off it ends, and `counters` gets ``corrupt_file``.
     """
     file = open_file(path)
     if not is_compressed(name):
         return file
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(file, name, tally), _BUFFER_BYTES))
+    return cast(BinaryIO, io.BufferedReader(_Decompressed(file, name, counters), _BUFFER_BYTES))
 
 
 class _Decompressed(io.RawIOBase):
     """The decompressed bytes of a file, up to the first damage."""
 
-    def __init__(self, file: BinaryIO, name: str, tally: Tally) -> None:
+    def __init__(self, file: BinaryIO, name: str, counters: Counters) -> None:
         self._file = file
         self._name = name
-        self._tally = tally
+        self._tally = counters
         self._blocks = decompressed_blocks(file, name)
         self._block = memoryview(b"")
 

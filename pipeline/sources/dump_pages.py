@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .compression import DAMAGE, decompressed_blocks, is_failure
 from .records import InputRange
 
@@ -33,7 +33,7 @@ Blocks = Iterator[tuple[bool, bytes]]
 """Decompressed bytes in order, each with whether they belong to the range or only follow it."""
 
 
-def read_pages(part: InputRange, file: BinaryIO, encoding: str, tally: Tally) -> Iterator[tuple[bytes, str]]:
+def read_pages(part: InputRange, file: BinaryIO, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
     """Yield the XML of each page that begins in the range, as bytes, and where it was.
 
     Args:
@@ -41,24 +41,24 @@ def read_pages(part: InputRange, file: BinaryIO, encoding: str, tally: Tally) ->
         file: the whole file, opened for reading bytes; it must be seekable.
         encoding: the file's encoding, from `sniff_encoding`. One in which markup is not ASCII (UTF-16) cannot be split:
             the range with byte 0 yields all pages, in UTF-8.
-        tally: gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the neutral
-            counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
+        counters: gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the
+            neutral counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
     """
     whole = not is_ascii_compatible(encoding)
     if whole and part.start > 0:
         return
     stop = None if whole else part.stop
-    blocks = _blocks(part, file, stop, tally)
+    blocks = _blocks(part, file, stop, counters)
     if whole:
         blocks = _transcode(blocks, encoding)
-    yield from _split_pages(blocks, part, tally)
+    yield from _split_pages(blocks, part, counters)
 
 
 def read_head(part: InputRange, file: BinaryIO) -> bytes:
     """Return the first bytes of the dump, decompressed, up to its first page; empty where they cannot be read."""
     head = b""
     first = InputRange(path=part.path, name=part.name, format=part.format)
-    for _, block in _blocks(first, file, None, Tally()):
+    for _, block in _blocks(first, file, None, Counters()):
         head += block
         # In a multistream dump the head is a stream by itself: the next one need not be decompressed.
         if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
@@ -86,12 +86,12 @@ def is_ascii_compatible(encoding: str) -> bool:
     return _PAGE_OPEN.decode("ascii").encode(encoding) == _PAGE_OPEN
 
 
-def _blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally) -> Blocks:
+def _blocks(part: InputRange, file: BinaryIO, stop: int | None, counters: Counters) -> Blocks:
     name = part.name.lower()
     if name.endswith(".bz2"):
-        return _bz2_blocks(part, file, stop, tally)
+        return _bz2_blocks(part, file, stop, counters)
     if name.endswith((".gz", ".xz")):
-        return _compressed_blocks(part, file, tally)
+        return _compressed_blocks(part, file, counters)
     return _plain_blocks(file, part.start, stop)
 
 
@@ -103,7 +103,7 @@ def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
         position += len(block)
 
 
-def _compressed_blocks(part: InputRange, file: BinaryIO, tally: Tally) -> Blocks:
+def _compressed_blocks(part: InputRange, file: BinaryIO, counters: Counters) -> Blocks:
     file.seek(0)
     try:
         for block in decompressed_blocks(file, part.name):
@@ -111,10 +111,10 @@ def _compressed_blocks(part: InputRange, file: BinaryIO, tally: Tally) -> Blocks
     except DAMAGE as error:
         if is_failure(error):
             raise
-        tally.skip("corrupt_file", f"{part.name}: {error}")
+        counters.skip("corrupt_file", f"{part.name}: {error}")
 
 
-def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally) -> Blocks:
+def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, counters: Counters) -> Blocks:
     """Decompress the streams that begin in the range, and then those after it."""
     decompressor: bz2.BZ2Decompressor | None = None
     stream, num_streams = -1, 0
@@ -122,7 +122,7 @@ def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally
         own = stop is None or offset < stop
         if offset != stream:
             if decompressor and (stop is None or stream < stop):
-                _skip_stream(part, stream, "it ends early", tally)
+                _skip_stream(part, stream, "it ends early", counters)
             decompressor, stream = bz2.BZ2Decompressor(), offset
             num_streams += 1
             if not own:
@@ -136,17 +136,17 @@ def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, tally: Tally
         except OSError as error:
             decompressor = None
             if own:
-                _skip_stream(part, offset, str(error), tally)
+                _skip_stream(part, offset, str(error), counters)
         else:
             decompressor = None if decompressor.eof else decompressor
     if decompressor and (stop is None or stream < stop):
-        _skip_stream(part, stream, "it ends early", tally)
+        _skip_stream(part, stream, "it ends early", counters)
     if part.start == 0 and num_streams == 1:
-        tally.note("single_stream_files", part.name)
+        counters.note("single_stream_files", part.name)
 
 
-def _skip_stream(part: InputRange, offset: int, reason: str, tally: Tally) -> None:
-    tally.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {reason}")
+def _skip_stream(part: InputRange, offset: int, reason: str, counters: Counters) -> None:
+    counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {reason}")
 
 
 def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
@@ -187,7 +187,7 @@ def _transcode(blocks: Blocks, encoding: str) -> Blocks:
         yield own, decoder.decode(block).encode("utf-8", "replace")
 
 
-def _split_pages(blocks: Blocks, part: InputRange, tally: Tally) -> Iterator[tuple[bytes, str]]:
+def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterator[tuple[bytes, str]]:
     """Yield each page that begins in bytes of the range's own."""
     buffer = b""
     searched = num_pages = 0
@@ -204,7 +204,7 @@ def _split_pages(blocks: Blocks, part: InputRange, tally: Tally) -> Iterator[tup
             # A page that was cut off by damage in the file is followed by the beginning of another.
             first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
             if first < last:
-                tally.skip("cut_off_page", _place(part, num_pages + 1))
+                counters.skip("cut_off_page", _place(part, num_pages + 1))
             if last >= 0 and (own_end is None or last < own_end):
                 num_pages += 1
                 yield buffer[last:end], _place(part, num_pages)
@@ -216,10 +216,10 @@ def _split_pages(blocks: Blocks, part: InputRange, tally: Tally) -> Iterator[tup
         if own_end is not None and (own_end := own_end - num_bytes + len(buffer)) <= 0:
             return
         if len(buffer) > MAX_PAGE_BYTES:
-            tally.skip("oversized_page", _place(part, num_pages + 1))
+            counters.skip("oversized_page", _place(part, num_pages + 1))
             buffer, searched = b"", 0
     if _PAGE_OPEN in buffer:
-        tally.skip("cut_off_page", _place(part, num_pages + 1))
+        counters.skip("cut_off_page", _place(part, num_pages + 1))
 
 
 def _place(part: InputRange, number: int) -> str:

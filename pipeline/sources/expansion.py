@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .compression import DAMAGE, is_failure, open_decompressed
 
 BOMB_RATIO = 200
@@ -45,19 +45,19 @@ def progress(file: BinaryIO) -> Callable[[], int]:
     return tell
 
 
-def decompressed(file: BinaryIO, name: str, tally: Tally) -> "Bounded | None":
+def decompressed(file: BinaryIO, name: str, counters: Counters) -> "Bounded | None":
     """Return the bytes of a file that is compressed as its `name` says; None where it is not.
 
-    `tally` gets ``compression_bomb`` and what `open_decompressed` names.
+    `counters` gets ``compression_bomb`` and what `open_decompressed` names.
     """
-    opened = open_decompressed(name, name, lambda _: file, tally)
-    return None if opened is file else Bounded(cast(io.BufferedReader, opened).read1, progress(file), name, tally)
+    opened = open_decompressed(name, name, lambda _: file, counters)
+    return None if opened is file else Bounded(cast(io.BufferedReader, opened).read1, progress(file), name, counters)
 
 
 class Bounded(io.RawIOBase):
     """The bytes of a text up to where it is damaged, or a bomb.
 
-    A bomb is counted in `tally` as ``compression_bomb``; `damage` says what is wrong with the data, or nothing.
+    A bomb is counted in `counters` as ``compression_bomb``; `damage` says what is wrong with the data, or nothing.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Bounded(io.RawIOBase):
         read: Callable[[int], bytes],
         num_compressed: Callable[[], int],
         name: str,
-        tally: Tally,
+        counters: Counters,
         allowance: int = MEMBER_ALLOWANCE,
     ) -> None:
         """Make a stream of what `read` returns, called with a number of bytes that it may fall short of.
@@ -76,7 +76,7 @@ class Bounded(io.RawIOBase):
         self._num_compressed = num_compressed
         self._start = num_compressed()
         self._name = name
-        self._tally = tally
+        self._tally = counters
         self._allowance = allowance
         self._num_bytes = 0
         self._is_bomb = False

@@ -9,7 +9,7 @@ seven, and of every other Korean one.
 import html
 import re
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .sentences import ends_sentence
 from .wikitext.repair import GAP
 
@@ -32,15 +32,15 @@ _MISSING_WORD = re.compile(r"((?:\b(?:the|an?|of|in|as|or|and|to)|'s) |[,、] ?)
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 
-def article_paragraphs(lines: list[str], title: str, tally: Tally) -> list[str]:
+def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
     """Return the lines of an extracted article that are prose, mended, without the title above them.
 
-    A `GAP` stands where words are missing. `tally` gets the neutral counter ``lines_left_out``.
+    A `GAP` stands where words are missing. `counters` gets the neutral counter ``lines_left_out``.
     """
     if lines and html.unescape(lines[0]).strip() == title:
         lines = lines[1:]
     paragraphs = [line for line in lines if is_prose_line(line)]
-    tally.count("lines_left_out", len(lines) - len(paragraphs))
+    counters.count("lines_left_out", len(lines) - len(paragraphs))
     return [mend_line(line) for line in paragraphs]
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution import storage
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive_ranges, read_archive
@@ -115,7 +115,7 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
 
 def _sniffed_format(path: str) -> str | None:
     """Return the format that the first bytes of a file show."""
-    with open_decompressed(path, path, storage.open_input, Tally()) as file:
+    with open_decompressed(path, path, storage.open_input, Counters()) as file:
         head = file.read(_SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(HEAD):
         return "wikiextractor"
@@ -196,19 +196,19 @@ def _cut(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRang
     return FORMATS[entry.format].plan(entry, range_bytes, config)
 
 
-def read_range(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    """Yield the documents of one range; what cannot be read is counted in `tally`."""
+def read_range(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the documents of one range; what cannot be read is counted in `counters`."""
     if part.format == "empty":
-        tally.skip("empty_file", part.name)
+        counters.skip("empty_file", part.name)
         return iter(())
-    return FORMATS[part.format].read(part, config, tally)
+    return FORMATS[part.format].read(part, config, counters)
 
 
 class Format(NamedTuple):
     """How the files of one format are cut into ranges of about so many bytes, and how a range is read."""
 
     plan: Callable[[Input, int, IngestConfig], list[InputRange]]
-    read: Callable[[InputRange, IngestConfig, Tally], Iterator[RawDocument]]
+    read: Callable[[InputRange, IngestConfig, Counters], Iterator[RawDocument]]
 
 
 def _plan_dump(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -236,37 +236,37 @@ def _plan_whole(entry: Input, range_bytes: int, config: IngestConfig) -> list[In
     return [InputRange(path=entry.path, name=entry.name, format=entry.format)]
 
 
-def _read_dump(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_dump(part, storage.open_input, tally)
+def _read_dump(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_dump(part, storage.open_input, counters)
 
 
-def _read_extracted(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_extracted(part, storage.open_input, tally)
+def _read_extracted(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_extracted(part, storage.open_input, counters)
 
 
-def _read_json_lines(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
+def _read_json_lines(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
     table = json_table(part.name, config.text_column)
-    return read_json_lines(part, storage.open_input, tally, table, config.documents)
+    return read_json_lines(part, storage.open_input, counters, table, config.documents)
 
 
-def _read_table(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_table(part, storage.open_input, tally, config.text_column, config.documents)
+def _read_table(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_table(part, storage.open_input, counters, config.text_column, config.documents)
 
 
-def _read_set(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_data_set(part, tally, config.text_column, config.documents)
+def _read_set(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_data_set(part, counters, config.text_column, config.documents)
 
 
-def _read_book(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_book(part, storage.open_input, tally, config.documents)
+def _read_book(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_book(part, storage.open_input, counters, config.documents)
 
 
 def _plan_archive(entry: Input, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     return plan_archive_ranges(entry.path, entry.name, entry.num_bytes, range_bytes, storage.open_input)
 
 
-def _read_archive(part: InputRange, config: IngestConfig, tally: Tally) -> Iterator[RawDocument]:
-    return read_archive(part, storage.open_input, tally, config.documents)
+def _read_archive(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    return read_archive(part, storage.open_input, counters, config.documents)
 
 
 FORMATS = {

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..errors import UserError
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from ..execution.directory import digest_of
 from .records import InputRange
 
@@ -131,10 +131,10 @@ def plan_set_ranges(path: str, name: str) -> list[InputRange]:
     return [InputRange(path=path, name=name, format="hf", start=start, stop=stop) for start, stop in pairwise(bounds)]
 
 
-def range_batches(part: InputRange, columns: Sequence[str] | None, tally: Tally) -> Iterator[Batch]:
+def range_batches(part: InputRange, columns: Sequence[str] | None, counters: Counters) -> Iterator[Batch]:
     """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
 
-    `tally` gets ``unreadable_shard``: a shard of which the rest, from a damaged place on, is left out.
+    `counters` gets ``unreadable_shard``: a shard of which the rest, from a damaged place on, is left out.
     """
     found = open_set(part.path)
     rows = found.rows.select_columns(list(columns)) if columns else found.rows
@@ -150,7 +150,7 @@ def range_batches(part: InputRange, columns: Sequence[str] | None, tally: Tally)
             # An error number or one of these classes means that the disk or the network failed, not the data.
             if isinstance(error, OSError) and (error.errno or isinstance(error, ConnectionError | TimeoutError)):
                 raise
-            tally.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
+            counters.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
 
 
 def _batches(rows: Any, part: str, first_row: int) -> Iterator[Batch]:

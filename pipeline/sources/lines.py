@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import BinaryIO
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .compression import is_compressed
 from .expansion import decompressed
 from .records import InputRange
@@ -31,15 +31,15 @@ def plan_line_ranges(path: str, name: str, kind: str, num_bytes: int, range_byte
 
 
 def read_lines(
-    part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally, *, beyond: bool = False
+    part: InputRange, open_file: Callable[[str], BinaryIO], counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the place (in bytes of the decompressed file) and the content of each line that begins in the range.
 
     Lines have no line break; a byte order mark is passed over. With `beyond`, the lines after the range follow too.
-    `tally` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`) and what `decompressed` names.
+    `counters` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`) and what `decompressed` names.
     """
     with open_file(part.path) as file:
-        expanded = decompressed(file, part.name, tally)
+        expanded = decompressed(file, part.name, counters)
         stream = expanded.buffered() if expanded else file
         place = _seek_line(stream, part.start)
         while beyond or part.stop is None or place < part.stop:
@@ -47,7 +47,7 @@ def read_lines(
             if not line:
                 return
             if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
-                tally.skip("oversized_line", f"{part.name}, byte {place}")
+                counters.skip("oversized_line", f"{part.name}, byte {place}")
                 place += len(line) + _skip_line(stream)
                 continue
             yield place, (line.removeprefix(BOM) if place == 0 else line).rstrip(b"\r\n")

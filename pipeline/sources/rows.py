@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
 from .gutenberg import is_gutenberg
@@ -61,16 +61,16 @@ class Table:
         return f"{self.name}, {self.unit} {number}"
 
 
-def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally) -> RawDocument | None:
+def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> RawDocument | None:
     """Return the document of one row; None, and a count, where there is no text in it.
 
     Its id is the page's in a wiki; elsewhere ``stem/id``, or ``stem#number`` in a row without ``id``, so that the
-    parts of one data set, each with its own ids, are all kept. `tally` gets the bad input ``no_text``,
+    parts of one data set, each with its own ids, are all kept. `counters` gets the bad input ``no_text``,
     ``text_is_no_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
     """
     text = row.get(table.text_column)
     if not isinstance(text, str) or not text:
-        tally.skip("text_is_no_string" if text else "no_text", table.place(number))
+        counters.skip("text_is_no_string" if text else "no_text", table.place(number))
         return None
     fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
     row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
@@ -78,11 +78,11 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, tally: Tally
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     paragraphs = lines
     if wiki or table.extracted:
-        paragraphs = article_paragraphs(lines, title, tally)
+        paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
-        paragraphs = _book_paragraphs(text, table.place(number), tally)
+        paragraphs = _book_paragraphs(text, table.place(number), counters)
     if not paragraphs:
-        tally.count("rows_without_prose")
+        counters.count("rows_without_prose")
         return None
     identity = f"{table.stem}/{row_id}" if row_id else f"{table.stem}#{number}"
     return RawDocument(
@@ -123,11 +123,11 @@ def _is_wrapped(lines: list[str]) -> bool:
     return _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH and lengths[len(lengths) // 2] >= 0.75 * width
 
 
-def _book_paragraphs(text: str, place: str, tally: Tally) -> list[str]:
+def _book_paragraphs(text: str, place: str, counters: Counters) -> list[str]:
     """Return the paragraphs of a text as they are read from the file of a book."""
     content = io.BytesIO(text.encode("utf-8", "replace"))
     book = InputRange(path=place, name=place, format="text")
-    return [line for part in read_book(book, lambda _: content, tally, "file") for line in part.paragraphs]
+    return [line for part in read_book(book, lambda _: content, counters, "file") for line in part.paragraphs]
 
 
 class _Wiki(NamedTuple):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UserError
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from . import hub
 from .compression import is_failure
 from .records import Documents, InputRange, RawDocument
@@ -56,7 +56,7 @@ def plan_table_ranges(
 def read_table(
     source: InputRange,
     open_file: Callable[[str], BinaryIO],
-    tally: Tally,
+    counters: Counters,
     text_column: str = "text",
     documents: Documents = "auto",
 ) -> Iterator[RawDocument]:
@@ -77,11 +77,11 @@ def read_table(
         for group in range(source.start, len(sizes) if source.stop is None else source.stop):
             batches = table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
             try:
-                yield from _documents(_numbered(batches, sum(sizes[:group])), rows_of, tally, joined)
+                yield from _documents(_numbered(batches, sum(sizes[:group])), rows_of, counters, joined)
             except (pa.ArrowException, OSError) as error:
                 if is_failure(error):
                     raise
-                tally.skip("unreadable_row_group", f"{source.name}, row group {group}")
+                counters.skip("unreadable_row_group", f"{source.name}, row group {group}")
 
 
 def plan_data_set_ranges(path: str, name: str, text_column: str = "text") -> list[InputRange]:
@@ -92,7 +92,7 @@ def plan_data_set_ranges(path: str, name: str, text_column: str = "text") -> lis
     ranges = hub.plan_set_ranges(path, name)
     schema = hub.open_set(path).schema
     if schema is None and ranges:
-        head = next(hub.range_batches(ranges[0], None, Tally()), None)
+        head = next(hub.range_batches(ranges[0], None, Counters()), None)
         schema = head.rows.schema if head else None
     if schema is not None:
         _text_columns(schema, name, text_column)
@@ -100,7 +100,7 @@ def plan_data_set_ranges(path: str, name: str, text_column: str = "text") -> lis
 
 
 def read_data_set(
-    part: InputRange, tally: Tally, text_column: str = "text", documents: Documents = "auto"
+    part: InputRange, counters: Counters, text_column: str = "text", documents: Documents = "auto"
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set that `hub` opens, a batch of rows in memory at a time.
 
@@ -109,13 +109,13 @@ def read_data_set(
     """
     found = hub.open_set(part.path)
     columns = _text_columns(found.schema, part.name, text_column) if found.schema else None
-    for name, batches in groupby(hub.range_batches(part, columns, tally), attrgetter("part")):
+    for name, batches in groupby(hub.range_batches(part, columns, counters), attrgetter("part")):
         head = next(batches)
         columns = columns or _text_columns(head.rows.schema, part.name, text_column)
         joined = _is_joined(found.schema or head.rows.schema, documents)
         table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=text_column)
         run = ((batch.first_row, batch.rows.select(columns)) for batch in chain([head], batches))
-        yield from _documents(run, table, tally, joined)
+        yield from _documents(run, table, counters, joined)
 
 
 def _is_joined(schema: pa.Schema, documents: Documents) -> bool | None:
@@ -141,7 +141,7 @@ def _numbered(batches: Iterator[pa.RecordBatch], first_row: int) -> Run:
         first_row += batch.num_rows
 
 
-def _documents(run: Run, table: Table, tally: Tally, joined: bool | None) -> Iterator[RawDocument]:
+def _documents(run: Run, table: Table, counters: Counters, joined: bool | None) -> Iterator[RawDocument]:
     """Yield the documents of the rows of a run."""
     head = next(run, None)
     if head is None:
@@ -154,7 +154,7 @@ def _documents(run: Run, table: Table, tally: Tally, joined: bool | None) -> Ite
     for first_row, batch in run:
         columns = [_values(column) for column in batch.columns]
         for number, values in enumerate(zip(*columns, strict=True), first_row):
-            if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, tally):
+            if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, counters):
                 yield document
 
 

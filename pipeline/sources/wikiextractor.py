@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .compression import open_decompressed, without_compression
 from .jsonl import read_json_lines
 from .lines import BOM, read_lines
@@ -34,34 +34,34 @@ class _Article(NamedTuple):
         return b"\n".join(self.lines)
 
 
-def read_extracted(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally) -> Iterator[RawDocument]:
+def read_extracted(part: InputRange, open_file: Callable[[str], BinaryIO], counters: Counters) -> Iterator[RawDocument]:
     """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
 
-    The source of articles of no known wiki is ``wikiextractor``. `tally` gets the bad input ``cut_off_article`` (it is
-    kept as far as it goes), ``oversized_article``, ``malformed_header``, ``text_outside_articles``, ``invalid_utf8``
+    The source of articles of no known wiki is ``wikiextractor``. `counters` gets the bad input ``cut_off_article`` (it
+    is kept as far as it goes), ``oversized_article``, ``malformed_header``, ``text_outside_articles``, ``invalid_utf8``
     (kept, with U+FFFD for the bad bytes), and what `row_document` and `read_lines` name.
     """
     stem = without_compression(part.name)
     table = Table(name=part.name, stem=stem, source="wikiextractor", unit="byte", extracted=True)
-    with open_decompressed(part.path, part.name, open_file, Tally()) as stream:
+    with open_decompressed(part.path, part.name, open_file, Counters()) as stream:
         is_json = stream.read(_SNIFFED_BYTES).removeprefix(BOM).startswith(b"{")
     if is_json:
-        yield from read_json_lines(part, open_file, tally, table)
+        yield from read_json_lines(part, open_file, counters, table)
         return
-    for article in _articles(part, open_file, tally):
-        if (row := _row(article, table, tally)) and (document := row_document(row, article.place, table, tally)):
+    for article in _articles(part, open_file, counters):
+        if (row := _row(article, table, counters)) and (document := row_document(row, article.place, table, counters)):
             yield document
 
 
-def _articles(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally) -> Iterator[_Article]:
+def _articles(part: InputRange, open_file: Callable[[str], BinaryIO], counters: Counters) -> Iterator[_Article]:
     """Yield the articles whose header begins in the range."""
     article: _Article | None = None
     outside = part.start == 0
-    for place, line in read_lines(part, open_file, tally, beyond=True):
+    for place, line in read_lines(part, open_file, counters, beyond=True):
         own = part.stop is None or place < part.stop
         if line.startswith(HEAD):
             if article:
-                tally.skip("cut_off_article", f"{part.name}, byte {article.place}")
+                counters.skip("cut_off_article", f"{part.name}, byte {article.place}")
                 yield article
             article, outside = _Article(place, line, []) if own else None, False
         elif line.strip() == _END:
@@ -69,34 +69,34 @@ def _articles(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tal
                 yield article
             article, outside = None, True
         elif article and place - article.place > LONGEST_ARTICLE_BYTES:
-            tally.skip("oversized_article", f"{part.name}, byte {article.place}")
+            counters.skip("oversized_article", f"{part.name}, byte {article.place}")
             article = None
         elif article:
             article.lines.append(line)
         elif outside and own and line.strip():
-            tally.skip("text_outside_articles", f"{part.name}, byte {place}")
+            counters.skip("text_outside_articles", f"{part.name}, byte {place}")
             outside = False
         if not own and article is None:
             return
     if article:
-        tally.skip("cut_off_article", f"{part.name}, byte {article.place}")
+        counters.skip("cut_off_article", f"{part.name}, byte {article.place}")
         yield article
 
 
-def _row(article: _Article, table: Table, tally: Tally) -> dict[str, str] | None:
+def _row(article: _Article, table: Table, counters: Counters) -> dict[str, str] | None:
     """Return an article in the columns of a table; None, and a count, where its header cannot be read."""
-    header, text = (_decoded(raw, table.place(article.place), tally) for raw in (article.header, article.text()))
+    header, text = (_decoded(raw, table.place(article.place), counters) for raw in (article.header, article.text()))
     match = _HEADER.match(header)
     if match is None:
-        tally.skip("malformed_header", table.place(article.place))
+        counters.skip("malformed_header", table.place(article.place))
         return None
     page_id, url, title = (html.unescape(value or "") for value in match.groups())
     return {"id": page_id, "url": url, "title": title, "text": text}
 
 
-def _decoded(raw: bytes, place: str, tally: Tally) -> str:
+def _decoded(raw: bytes, place: str, counters: Counters) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        tally.skip("invalid_utf8", place)
+        counters.skip("invalid_utf8", place)
         return raw.decode("utf-8", "replace")

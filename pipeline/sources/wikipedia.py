@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
 
-from ..execution.counters import Tally
+from ..execution.counters import Counters
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .records import InputRange, RawDocument
 from .wikitext.names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
@@ -42,13 +42,13 @@ def plan_dump_ranges(path: str, name: str, size: int, range_bytes: int) -> list[
     return [InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop) for start, stop in pairwise(bounds)]
 
 
-def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tally) -> Iterator[RawDocument]:
+def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], counters: Counters) -> Iterator[RawDocument]:
     """Yield the articles that begin in a range of a dump.
 
     Args:
         part: the range; together, the ranges of any split give each page once.
         open_file: opens ``part.path`` for reading bytes; what it returns must be seekable.
-        tally: gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
+        counters: gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
             ``other_models``, ``empty_pages`` and ``single_stream_files``, and the bad input ``malformed_page``,
             ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes), ``no_dump`` (a file that neither begins
             as a dump nor has a page in its first range) and what `read_pages` names.
@@ -58,14 +58,14 @@ def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], tally: Tal
         encoding = sniff_encoding(head)
         beginning = head.decode(encoding, "replace")
         site = parse_siteinfo(beginning)
-        pages_before = tally.counts["pages"]
-        for xml, where in read_pages(part, file, encoding, tally):
-            tally.count("pages")
-            page = _parse_page(xml, encoding, where, tally)
-            if page is not None and (document := _document(page, site, tally)):
+        pages_before = counters.counts["pages"]
+        for xml, where in read_pages(part, file, encoding, counters):
+            counters.count("pages")
+            page = _parse_page(xml, encoding, where, counters)
+            if page is not None and (document := _document(page, site, counters)):
                 yield document
-        if part.start == 0 and tally.counts["pages"] == pages_before and "<mediawiki" not in beginning:
-            tally.skip("no_dump", part.name)
+        if part.start == 0 and counters.counts["pages"] == pages_before and "<mediawiki" not in beginning:
+            counters.skip("no_dump", part.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,23 +102,23 @@ def parse_siteinfo(head: str) -> Site:
     )
 
 
-def _parse_page(xml: bytes, encoding: str, where: str, tally: Tally) -> ElementTree.Element | None:
+def _parse_page(xml: bytes, encoding: str, where: str, counters: Counters) -> ElementTree.Element | None:
     """Return the ``<page>`` element, or None where it is no XML."""
     # UTF-16 comes from `read_pages` as UTF-8 already.
     encoding = "utf-8" if encoding.startswith("utf-16") else encoding
     try:
         text = xml.decode(encoding)
     except UnicodeDecodeError:
-        tally.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", where)
+        counters.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", where)
         text = xml.decode(encoding, "replace")
     try:
         return ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
-        tally.skip("malformed_page", f"{where}: {error}")
+        counters.skip("malformed_page", f"{where}: {error}")
         return None
 
 
-def _document(page: ElementTree.Element, site: Site, tally: Tally) -> RawDocument | None:
+def _document(page: ElementTree.Element, site: Site, counters: Counters) -> RawDocument | None:
     """Return the article of a page, or None and a count of what the page is instead."""
     title = (page.findtext("title") or "").strip()
     revisions = page.findall("revision")
@@ -135,7 +135,7 @@ def _document(page: ElementTree.Element, site: Site, tally: Tally) -> RawDocumen
             language=site.language,
             paragraphs=paragraphs,
         )
-    tally.count(kind or "empty_pages")
+    counters.count(kind or "empty_pages")
     return None
 
 

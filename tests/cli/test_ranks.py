@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.ranks import is_told_by_first_rank
+from clozeworks.cli.ranks import is_reported_by_first_rank
 
 RAISE = """
 import os, sys
@@ -47,7 +47,7 @@ def test_a_mistake_is_told_once(told: dict[str, str], expected: list[str], tmp_p
 
 def test_a_process_on_its_own_tells_its_mistakes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RANK", "1")
-    assert not is_told_by_first_rank("wrong")
+    assert not is_reported_by_first_rank("wrong")
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert not is_told_by_first_rank("wrong")
+    assert not is_reported_by_first_rank("wrong")

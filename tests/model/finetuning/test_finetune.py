@@ -17,8 +17,8 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.evaluate import evaluate
-from clozeworks.cli.made import figure
 from clozeworks.cli.main import main
+from clozeworks.cli.summary import figure
 from clozeworks.model.finetuning import finetune as trainer
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune

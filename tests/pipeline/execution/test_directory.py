@@ -13,10 +13,10 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import storage
 from clozeworks.pipeline.execution.directory import (
     StageDirectory,
-    gather_tallies,
     manifest_head,
     open_stage,
     read_manifest,
+    sum_counters,
 )
 from clozeworks.pipeline.execution.shards import write_parquet
 from manifest_fixture import make_manifest, write_manifest
@@ -172,10 +172,10 @@ def test_a_manifest_without_training_shards_is_told(tmp_path: Path):
 
 
 def test_too_much_bad_input_fails_the_stage():
-    record = {"tally": {"counts": {"read": 8}, "bad": {"torn": 2}, "examples": {"torn": ["dump: page 3"]}}}
-    assert gather_tallies([record], 0.2, "read").bad["torn"] == 2
+    record = {"counters": {"counts": {"read": 8}, "bad": {"torn": 2}, "examples": {"torn": ["dump: page 3"]}}}
+    assert sum_counters([record], 0.2, "read").bad["torn"] == 2
     with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise --max-bad"):
-        gather_tallies([record], 0.1, "read")
+        sum_counters([record], 0.1, "read")
 
 
 def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):

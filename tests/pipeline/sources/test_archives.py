@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.execution.storage import open_input
 from clozeworks.pipeline.sources import archives
 from clozeworks.pipeline.sources.archives import SUFFIXES, plan_archive_ranges, read_archive
@@ -65,13 +65,13 @@ def pack(suffix: str, files: Files) -> bytes:
     return zipped(files) if suffix == ".zip" else COMPRESSORS[suffix](tar(files))
 
 
-def read(content: bytes, name: str, tally: Tally | None = None, range_bytes: int = 1 << 40) -> list[RawDocument]:
+def read(content: bytes, name: str, counters: Counters | None = None, range_bytes: int = 1 << 40) -> list[RawDocument]:
     def open_file(path: str) -> BinaryIO:
         return io.BytesIO(content)
 
     ranges = plan_archive_ranges("anywhere", name, len(content), range_bytes, open_file)
-    tally = tally or Tally()
-    return [document for part in ranges for document in read_archive(part, open_file, tally)]
+    counters = counters or Counters()
+    return [document for part in ranges for document in read_archive(part, open_file, counters)]
 
 
 def ids(documents: list[RawDocument]) -> list[str]:
@@ -81,16 +81,16 @@ def ids(documents: list[RawDocument]) -> list[str]:
 def expected(files: Files, stem: str) -> Iterator[RawDocument]:
     for name, text in files.items():
         source = InputRange(path="", name=f"{stem}/{name}", format="text")
-        yield from read_book(source, lambda path, text=text: io.BytesIO(str(text).encode()), Tally())
+        yield from read_book(source, lambda path, text=text: io.BytesIO(str(text).encode()), Counters())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_members_are_read_as_files_are(suffix: str) -> None:
-    tally = Tally()
-    found = read(pack(suffix, {**TEXTS}), f"box/novels{suffix}", tally)
+    counters = Counters()
+    found = read(pack(suffix, {**TEXTS}), f"box/novels{suffix}", counters)
     assert found == list(expected({**TEXTS}, "box/novels"))
     assert ids(found)[0] == "box/novels/shelf/Book 0"
-    assert not tally.bad
+    assert not counters.bad
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -124,7 +124,7 @@ def test_a_compressed_tar_and_one_elsewhere_are_one_range() -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_compressed_and_other_members(suffix: str) -> None:
-    tally = Tally()
+    counters = Counters()
     files: Files = {
         "./a.txt.gz": gzip.compress(b"It is a, here."),
         "b.TXT": "It is b, here.",
@@ -132,9 +132,9 @@ def test_compressed_and_other_members(suffix: str) -> None:
         "._b.TXT": b"\0\5\x16\7",
         "cover.jpg": b"\xff\xd8",
     }
-    assert ids(read(pack(suffix, files), f"x{suffix}", tally)) == ["x/a", "x/b", "x/c"]
-    assert tally.counts["members_of_unknown_format"] == 2
-    assert not tally.bad
+    assert ids(read(pack(suffix, files), f"x{suffix}", counters)) == ["x/a", "x/b", "x/c"]
+    assert counters.counts["members_of_unknown_format"] == 2
+    assert not counters.bad
 
 
 def test_names_in_other_encodings_and_with_backslashes() -> None:
@@ -149,11 +149,13 @@ def test_names_in_other_encodings_and_with_backslashes() -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/etc/evil.txt", "C:\\evil.txt", "a/.."])
 def test_members_that_point_elsewhere(suffix: str, name: str) -> None:
-    tally = Tally()
-    found = read(pack(suffix, {name: "Evil is here.", **TEXTS}), f"x{suffix}", tally)
+    counters = Counters()
+    found = read(pack(suffix, {name: "Evil is here.", **TEXTS}), f"x{suffix}", counters)
     assert len(found) == 5
-    assert dict(tally.bad) == {"unsafe_member": 1}
-    assert tally.examples["unsafe_member"] == [f"x{suffix}: {name.replace(chr(92), '/') if suffix == '.zip' else name}"]
+    assert dict(counters.bad) == {"unsafe_member": 1}
+    assert counters.examples["unsafe_member"] == [
+        f"x{suffix}: {name.replace(chr(92), '/') if suffix == '.zip' else name}"
+    ]
 
 
 def test_links_and_devices_in_a_tar() -> None:
@@ -167,9 +169,9 @@ def test_links_and_devices_in_a_tar() -> None:
         info.type = tarfile.DIRTYPE
         archive.addfile(info)
     whole = content.getvalue()[:2048] + tar({**TEXTS})
-    tally = Tally()
-    assert len(read(whole, "a.tar", tally)) == 5
-    assert dict(tally.bad) == {"link_or_device_member": 3}
+    counters = Counters()
+    assert len(read(whole, "a.tar", counters)) == 5
+    assert dict(counters.bad) == {"link_or_device_member": 3}
 
 
 def test_links_in_a_zip() -> None:
@@ -178,9 +180,9 @@ def test_links_in_a_zip() -> None:
         link = zipfile.ZipInfo("link.txt")
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd is where it leads.")
-    tally = Tally()
-    assert read(content.getvalue(), "a.zip", tally) == []
-    assert dict(tally.bad) == {"link_or_device_member": 1}
+    counters = Counters()
+    assert read(content.getvalue(), "a.zip", counters) == []
+    assert dict(counters.bad) == {"link_or_device_member": 1}
 
 
 def test_an_encrypted_and_a_damaged_member_cost_only_themselves() -> None:
@@ -188,11 +190,11 @@ def test_an_encrypted_and_a_damaged_member_cost_only_themselves() -> None:
     content[content.index(b"This is book 1")] ^= 1
     central = content.index(b"PK\1\2")
     content[central + 8] |= 1
-    tally = Tally()
-    assert ids(read(bytes(content), "a.zip", tally)) == [f"a/shelf/Book {number}" for number in (2, 3, 4)]
-    assert dict(tally.bad) == {"encrypted_member": 1, "damaged_member": 1, "no_text": 1}
-    assert tally.examples["encrypted_member"] == ["a.zip: shelf/Book 0.txt"]
-    assert tally.examples["damaged_member"][0].startswith("a.zip: shelf/Book 1.txt: Bad CRC-32")
+    counters = Counters()
+    assert ids(read(bytes(content), "a.zip", counters)) == [f"a/shelf/Book {number}" for number in (2, 3, 4)]
+    assert dict(counters.bad) == {"encrypted_member": 1, "damaged_member": 1, "no_text": 1}
+    assert counters.examples["encrypted_member"] == ["a.zip: shelf/Book 0.txt"]
+    assert counters.examples["damaged_member"][0].startswith("a.zip: shelf/Book 1.txt: Bad CRC-32")
 
 
 def test_a_member_whose_header_is_damaged_and_one_of_an_unknown_method() -> None:
@@ -200,19 +202,19 @@ def test_a_member_whose_header_is_damaged_and_one_of_an_unknown_method() -> None
     content[0] ^= 1
     second = content.index(b"PK\1\2", content.index(b"PK\1\2") + 4)
     content[second + 10] = 97
-    tally = Tally()
-    assert len(read(bytes(content), "a.zip", tally)) == 3
-    assert dict(tally.bad) == {"damaged_member": 1, "unsupported_member": 1}
+    counters = Counters()
+    assert len(read(bytes(content), "a.zip", counters)) == 3
+    assert dict(counters.bad) == {"damaged_member": 1, "unsupported_member": 1}
 
 
 @pytest.mark.parametrize("cut", [200, 512 + 30, 1024, 1024 + 542, 2048 + 100, 5000])
 def test_a_tar_that_is_cut_off_gives_what_is_before(cut: int) -> None:
     whole = list(expected({**TEXTS}, "a"))
-    tally = Tally()
-    found = read(tar({**TEXTS})[:cut], "a.tar", tally)
+    counters = Counters()
+    found = read(tar({**TEXTS})[:cut], "a.tar", counters)
     assert [document.id for document in found] == ids(whole[: (cut - 512 + 1023) // 1024])
     assert found[: cut // 1024] == whole[: cut // 1024]
-    assert dict(tally.bad) == {"not_an_archive" if cut < 512 else "damaged_archive": 1}
+    assert dict(counters.bad) == {"not_an_archive" if cut < 512 else "damaged_archive": 1}
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix not in (".tar", ".zip")])
@@ -221,23 +223,23 @@ def test_a_compressed_tar_that_is_cut_off_gives_what_is_before(suffix: str) -> N
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(180_000)]
     files: Files = {f"{n}.txt": " ".join(words[n * 18_000 : (n + 1) * 18_000]) + "." for n in range(10)}
     content = pack(suffix, files)
-    tally = Tally()
-    found = read(content[: len(content) * 3 // 4], f"a{suffix}", tally)
+    counters = Counters()
+    found = read(content[: len(content) * 3 // 4], f"a{suffix}", counters)
     assert ids(found)[:5] == [f"a/{n}" for n in range(5)]
     assert len(found) < 10
-    assert dict(tally.bad) == {"corrupt_file": 1}
+    assert dict(counters.bad) == {"corrupt_file": 1}
 
 
 def test_a_damaged_header_costs_one_member() -> None:
     content = bytearray(tar({**TEXTS}))
     content[2048 + 5] ^= 1
-    tally = Tally()
-    assert ids(read(bytes(content), "a.tar", tally)) == [f"a/shelf/Book {number}" for number in (0, 1, 3, 4)]
-    assert tally.examples == {"damaged_archive": ["a.tar, after shelf/Book 1.txt: bad checksum"]}
+    counters = Counters()
+    assert ids(read(bytes(content), "a.tar", counters)) == [f"a/shelf/Book {number}" for number in (0, 1, 3, 4)]
+    assert counters.examples == {"damaged_archive": ["a.tar, after shelf/Book 1.txt: bad checksum"]}
     for range_bytes in (500, 1500, 2500):
-        tally = Tally()
-        assert len(read(bytes(content), "a.tar", tally, range_bytes)) == 4
-        assert dict(tally.bad) == {"damaged_archive": 1}
+        counters = Counters()
+        assert len(read(bytes(content), "a.tar", counters, range_bytes)) == 4
+        assert dict(counters.bad) == {"damaged_archive": 1}
 
 
 def test_tars_one_after_the_other() -> None:
@@ -248,37 +250,37 @@ def test_tars_one_after_the_other() -> None:
 @pytest.mark.parametrize("content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000])
 def test_what_is_no_archive_is_counted(suffix: str, content: bytes) -> None:
     for range_bytes in (1 << 40, 100):
-        tally = Tally()
-        assert read(content, f"a{suffix}", tally, range_bytes) == []
-        assert sum(tally.bad.values()) == 1
-        assert set(tally.bad) <= {"not_an_archive", "corrupt_file"}
+        counters = Counters()
+        assert read(content, f"a{suffix}", counters, range_bytes) == []
+        assert sum(counters.bad.values()) == 1
+        assert set(counters.bad) <= {"not_an_archive", "corrupt_file"}
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_archive_without_text_is_counted(suffix: str) -> None:
     for files in ({}, {"a.jpg": b"\xff\xd8"}):
-        tally = Tally()
-        assert read(pack(suffix, files), f"a{suffix}", tally) == []
-        assert tally.examples["archive_without_text"] == [f"a{suffix}"]
+        counters = Counters()
+        assert read(pack(suffix, files), f"a{suffix}", counters) == []
+        assert counters.examples["archive_without_text"] == [f"a{suffix}"]
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix != ".tar"])
 def test_a_member_that_expands_beyond_measure(suffix: str) -> None:
-    tally = Tally()
+    counters = Counters()
     bomb = b"It expands beyond measure.\n" + b" " * 18_000_000
-    found = read(pack(suffix, {"bomb.txt": bomb, **TEXTS}), f"a{suffix}", tally)
+    found = read(pack(suffix, {"bomb.txt": bomb, **TEXTS}), f"a{suffix}", counters)
     assert ids(found)[-5:] == [f"a/shelf/Book {number}" for number in range(5)]
-    assert dict(tally.bad) == {"compression_bomb": 1}
-    assert tally.examples["compression_bomb"][0].startswith(f"a{suffix}: bomb.txt")
+    assert dict(counters.bad) == {"compression_bomb": 1}
+    assert counters.examples["compression_bomb"][0].startswith(f"a{suffix}: bomb.txt")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_compressed_member_that_expands_beyond_measure(suffix: str) -> None:
-    tally = Tally()
+    counters = Counters()
     bomb = gzip.compress(b"It expands beyond measure.\n" + b" " * 18_000_000)
-    found = read(pack(suffix, {"bomb.txt.gz": bomb, **TEXTS}), f"a{suffix}", tally)
+    found = read(pack(suffix, {"bomb.txt.gz": bomb, **TEXTS}), f"a{suffix}", counters)
     assert ids(found)[-5:] == [f"a/shelf/Book {number}" for number in range(5)]
-    assert dict(tally.bad) == {"compression_bomb": 1}
+    assert dict(counters.bad) == {"compression_bomb": 1}
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -286,11 +288,11 @@ def test_an_archive_that_expands_beyond_measure(suffix: str, monkeypatch: pytest
     monkeypatch.setattr(archives, "ARCHIVE_ALLOWANCE", 9_000_000)
     bomb = gzip.compress(b"It expands.\n" + b" " * 2_000_000)
     files: Files = {f"{n}.txt.gz": bomb for n in range(100)}
-    tally = Tally()
+    counters = Counters()
     content = pack(suffix, files)
-    found = read(content, f"a{suffix}", tally)
+    found = read(content, f"a{suffix}", counters)
     assert 4 <= len(found) <= 30
-    assert dict(tally.bad) == {"compression_bomb": 1}
+    assert dict(counters.bad) == {"compression_bomb": 1}
 
 
 def test_hostile_headers_end_soon() -> None:
@@ -301,16 +303,16 @@ def test_hostile_headers_end_soon() -> None:
 
     for first in (header("a.txt", -1024), header("huge", 1 << 80), header("x", -(1 << 40), tarfile.GNUTYPE_LONGNAME)):
         for compressor in (bytes, gzip.compress):
-            tally = Tally()
+            counters = Counters()
             read(
                 compressor(tar({"ok.txt": "It is fine."})[:1024] + first + tar({**TEXTS})),
                 "a.tar.gz" if compressor is gzip.compress else "a.tar",
-                tally,
+                counters,
             )
-            assert tally.bad["damaged_archive"] == 1
-    tally = Tally()
-    read(header("x", 10, tarfile.GNUTYPE_LONGNAME) * 5000, "a.tar", tally)
-    assert sum(tally.bad.values()) == 1
+            assert counters.bad["damaged_archive"] == 1
+    counters = Counters()
+    read(header("x", 10, tarfile.GNUTYPE_LONGNAME) * 5000, "a.tar", counters)
+    assert sum(counters.bad.values()) == 1
 
 
 def test_memory_does_not_grow_with_the_archive() -> None:
@@ -321,7 +323,7 @@ def test_memory_does_not_grow_with_the_archive() -> None:
         content = gzip.compress(tar({f"{n}.txt": line * 20 for n in range(num_members)}), 1)
         tracemalloc.start()
         part = InputRange(path="", name="a.tar.gz", format="archive")
-        assert sum(1 for _ in read_archive(part, lambda path: io.BytesIO(content), Tally())) == num_members
+        assert sum(1 for _ in read_archive(part, lambda path: io.BytesIO(content), Counters())) == num_members
         found = tracemalloc.get_traced_memory()[1] - len(content)
         tracemalloc.stop()
         return found
@@ -335,9 +337,9 @@ def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bit
     content = bytearray(pack(suffix, {**TEXTS}))
     content[place % len(content)] ^= bits
     content[place:place] = junk[:40]
-    tally = Tally()
-    found = read(bytes(content), f"a{suffix}", tally)
-    assert found or tally.bad
+    counters = Counters()
+    found = read(bytes(content), f"a{suffix}", counters)
+    assert found or counters.bad
     assert len(set(ids(found))) == len(found)
 
 
@@ -345,7 +347,7 @@ def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bit
 def test_the_novels_are_read_from_their_archive() -> None:
     path = DATA / "books" / "novels.tar.gz"
     part = InputRange(path=str(path), name="novels.tar.gz", format="archive")
-    documents = read_archive(part, open_input, Tally())
+    documents = read_archive(part, open_input, Counters())
     with tarfile.open(path) as archive:
         for member in iter(archive.next, None):
             if not member.isfile():

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import books
 from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_header
@@ -100,10 +100,10 @@ PROSE = [
 ]
 
 
-def read(content: bytes | str, tally: Tally | None = None, name: str = "shelf/book.txt", **options: Any):
+def read(content: bytes | str, counters: Counters | None = None, name: str = "shelf/book.txt", **options: Any):
     raw = content if isinstance(content, bytes) else content.encode()
     source = InputRange(path="anywhere", name=name, format="text")
-    return list(read_book(source, lambda path: io.BytesIO(raw), tally or Tally(), **options))
+    return list(read_book(source, lambda path: io.BytesIO(raw), counters or Counters(), **options))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -145,12 +145,12 @@ def test_a_text_about_gutenberg_is_no_gutenberg_file() -> None:
 
 
 def test_headings_and_rulers_are_left_out_and_counted() -> None:
-    tally = Tally()
+    counters = Counters()
     text = "\n\n".join(
         ["CHAPTER IV.", "Chapter the First", "XII", "Down the River", "* * *", "He came.", '"HELP!"', "12"]
     )
-    assert read(text, tally)[0].paragraphs == ["He came.", '"HELP!"']
-    assert tally.counts["headings_left_out"] == 5
+    assert read(text, counters)[0].paragraphs == ["He came.", '"HELP!"']
+    assert counters.counts["headings_left_out"] == 5
 
 
 def test_a_book_without_blank_lines_has_paragraphs() -> None:
@@ -194,14 +194,14 @@ def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
 
 
 def test_other_encodings() -> None:
-    tally = Tally()
-    assert read("“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), tally)[
+    counters = Counters()
+    assert read("“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), counters)[
         0
     ].paragraphs == [
         "“Café” was open – at last.",
         "“Café”, it said.",
     ]
-    assert tally.counts["text_lines_read_as_windows_1252"] == 1
+    assert counters.counts["text_lines_read_as_windows_1252"] == 1
     assert read("“Café” was open.\r\n".encode("utf-16"))[0].paragraphs == ["“Café” was open."]
 
 
@@ -210,9 +210,9 @@ def test_other_encodings() -> None:
     [(b"", "no_text"), (b"\n\n \n", "no_text"), (b"CHAPTER I\n", "no_text"), (b"PK\x03\x04\x00\x00", "not_text")],
 )
 def test_what_is_no_text_is_counted(content: bytes, reason: str) -> None:
-    tally = Tally()
-    assert read(content, tally) == []
-    assert tally.examples == {reason: ["shelf/book.txt"]}
+    counters = Counters()
+    assert read(content, counters) == []
+    assert counters.examples == {reason: ["shelf/book.txt"]}
 
 
 def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,17 +267,17 @@ def test_compressed_books(suffix: str) -> None:
         raw = compress[suffix](BOOK.removeprefix("\ufeff").encode(encoding))
         (document,) = read(raw, name=f"shelf/book.txt.{suffix}")
         assert (document.id, document.paragraphs) == ("shelf/book", PROSE)
-    tally = Tally()
-    assert read(raw[:-9], tally, name=f"shelf/book.txt.{suffix}") or suffix in ("bz2", "zst")
-    assert tally.bad["corrupt_file"] == 1
+    counters = Counters()
+    assert read(raw[:-9], counters, name=f"shelf/book.txt.{suffix}") or suffix in ("bz2", "zst")
+    assert counters.bad["corrupt_file"] == 1
 
 
 def test_a_compressed_text_that_expands_beyond_measure() -> None:
-    tally = Tally()
-    (document,) = read(gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), tally, name="bomb.txt.gz")
+    counters = Counters()
+    (document,) = read(gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), counters, name="bomb.txt.gz")
     assert document.paragraphs == ["It is here."]
-    assert tally.bad == {"compression_bomb": 1}
-    assert tally.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
+    assert counters.bad == {"compression_bomb": 1}
+    assert counters.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
 
 
 def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch
     for documents in ("file", "blank-line"):
         source = InputRange(path="anywhere", name="giant.txt", format="text")
         tracemalloc.start()
-        found = read_book(source, lambda path: io.BytesIO(content), Tally(), documents)
+        found = read_book(source, lambda path: io.BytesIO(content), Counters(), documents)
         assert sum(1 for _ in found) > 30
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -344,10 +344,10 @@ def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
     ],
 )
 def test_imprints_are_no_prose(text: str) -> None:
-    tally = Tally()
-    (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", tally)
+    counters = Counters()
+    (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", counters)
     assert document.paragraphs == [PROSE[0], "The copyright was hers, and all rights reserved to her."]
-    assert tally.counts["headings_left_out"] == 1
+    assert counters.counts["headings_left_out"] == 1
 
 
 def test_a_giant_file_is_read_as_it_is_needed() -> None:
@@ -363,15 +363,15 @@ def test_a_giant_file_is_read_as_it_is_needed() -> None:
         return io.BufferedReader(Endless())
 
     source = InputRange(path="anywhere", name="endless", format="text")
-    documents = read_book(source, endless, Tally(), "blank-line")
+    documents = read_book(source, endless, Counters(), "blank-line")
     assert [next(documents).id for _ in range(3)] == ["endless#0", "endless#1", "endless#2"]
 
 
 @given(st.binary(max_size=300), st.sampled_from(["auto", "file", "blank-line", "line"]))
 def test_any_bytes_are_read_or_counted(content: bytes, documents: str) -> None:
-    tally = Tally()
-    found = read(content, tally, documents=documents)
-    assert bool(found) != bool(tally.bad)
+    counters = Counters()
+    found = read(content, counters, documents=documents)
+    assert bool(found) != bool(counters.bad)
     assert all(document.paragraphs for document in found)
     assert len({document.id for document in found}) == len(found)
 
@@ -438,7 +438,7 @@ def _real(name: str) -> Callable[[str], BinaryIO]:
 )
 def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
     source = InputRange(path=name, name=name, format="text")
-    (document,) = read_book(source, _real(name), Tally())
+    (document,) = read_book(source, _real(name), Counters())
     assert document.source == "gutenberg"
     assert document.paragraphs[0].startswith(first)
     assert document.paragraphs[-1].startswith(last)
@@ -448,7 +448,7 @@ def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
 @needs_real_data
 def test_the_sample_text_of_bert_is_three_documents() -> None:
     source = InputRange(path="sample", name="sample_text.txt", format="text")
-    documents = list(read_book(source, lambda path: (DATA / "bert" / "sample_text.txt").open("rb"), Tally()))
+    documents = list(read_book(source, lambda path: (DATA / "bert" / "sample_text.txt").open("rb"), Counters()))
     assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
 
 

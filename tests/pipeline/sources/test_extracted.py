@@ -1,7 +1,7 @@
 """Extracted articles: which lines are prose, and how holes in them are mended."""
 
 import pytest
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.extracted import article_paragraphs, is_prose_line, mend_line
 from clozeworks.pipeline.sources.wikitext.repair import GAP
 from hypothesis import given
@@ -11,9 +11,9 @@ PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
 def test_the_title_above_an_article_is_none_of_its_lines():
-    tally = Tally()
-    assert article_paragraphs(["Almond", PROSE, "History."], "Almond", tally) == [PROSE]
-    assert tally.counts == {"lines_left_out": 1}
+    counters = Counters()
+    assert article_paragraphs(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
+    assert counters.counts == {"lines_left_out": 1}
 
 
 @pytest.mark.parametrize(

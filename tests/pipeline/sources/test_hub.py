@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import hub
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set_ranges, read_data_set
@@ -30,10 +30,10 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-def documents(name: str, tally: Tally | None = None, text_column: str = "text") -> list[RawDocument]:
+def documents(name: str, counters: Counters | None = None, text_column: str = "text") -> list[RawDocument]:
     found = hub.open_set(name)
     ranges = hub.plan_set_ranges(found.address, found.name)
-    return [document for part in ranges for document in read_data_set(part, tally or Tally(), text_column)]
+    return [document for part in ranges for document in read_data_set(part, counters or Counters(), text_column)]
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -108,10 +108,10 @@ def test_a_set_whose_first_file_is_damaged_can_be_planned(tmp_path: Path):
 def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
     for number, lines in enumerate([rows(4), ["{broken"], rows(2)]):
         write_lines(tmp_path / "set" / f"part-{number}.jsonl", [*lines])
-    tally = Tally()
-    assert len(documents(f"hf:{tmp_path}/set", tally)) == 6
-    assert tally.bad == {"unreadable_shard": 1}
-    assert tally.examples["unreadable_shard"][0].startswith("set:train, shard 1: ")
+    counters = Counters()
+    assert len(documents(f"hf:{tmp_path}/set", counters)) == 6
+    assert counters.bad == {"unreadable_shard": 1}
+    assert counters.examples["unreadable_shard"][0].startswith("set:train, shard 1: ")
 
 
 def test_the_digest_tells_the_content_wherever_the_folder_lies(tmp_path: Path):
@@ -145,13 +145,13 @@ ASK = """
 import json, sys, time
 from clozeworks.pipeline.sources import hub
 from clozeworks.pipeline.sources.tables import read_data_set
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 
 def answer(name):
     try:
         found = hub.open_set(name)
         ranges = hub.plan_set_ranges(found.address, found.name)
-        read = [f"{row.source}:{row.id}" for part in ranges for row in read_data_set(part, Tally())]
+        read = [f"{row.source}:{row.id}" for part in ranges for row in read_data_set(part, Counters())]
         return [found.address, found.num_bytes, hub.splits(name), read]
     except hub.UserError as error:
         return str(error)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.jsonl import check_first_objects, json_table, read_json_lines
 from clozeworks.pipeline.sources.lines import plan_line_ranges
 from clozeworks.pipeline.sources.records import RawDocument
@@ -21,10 +21,10 @@ def opened(path: str) -> io.BufferedReader:
     return Path(path).open("rb")
 
 
-def read(path: Path, tally: Tally, text_column: str = "text", range_bytes: int = 1 << 20) -> list[RawDocument]:
+def read(path: Path, counters: Counters, text_column: str = "text", range_bytes: int = 1 << 20) -> list[RawDocument]:
     ranges = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, range_bytes)
     table = json_table(path.name, text_column)
-    return [document for part in ranges for document in read_json_lines(part, opened, tally, table)]
+    return [document for part in ranges for document in read_json_lines(part, opened, counters, table)]
 
 
 def written(folder: Path, *lines: Any) -> Path:
@@ -36,18 +36,18 @@ def written(folder: Path, *lines: Any) -> Path:
 def test_rows_become_documents(tmp_path: Path):
     wiki = {"id": "12", "url": "https://ko.wikipedia.org/wiki/A", "title": "A", "text": PROSE}
     path = written(tmp_path, wiki, {"text": PROSE}, b"", {"text": PROSE, "id": 3, "title": "B"})
-    tally = Tally()
-    found = [(document.source, document.id, document.title, document.language) for document in read(path, tally)]
+    counters = Counters()
+    found = [(document.source, document.id, document.title, document.language) for document in read(path, counters)]
     second = len(json.dumps(wiki)) + 1
     assert found == [("kowiki", "12", "A", "ko"), ("jsonl", f"part#{second}", "", ""), ("jsonl", "part/3", "B", "")]
-    assert not tally.bad
+    assert not counters.bad
 
 
 @pytest.mark.parametrize("range_bytes", [1, 50, 137, 1000])
 def test_every_range_gives_the_same_documents(tmp_path: Path, range_bytes: int):
     path = written(tmp_path, *({"text": f"{PROSE} {i} " * (i % 7 + 1)} for i in range(40)))
-    assert len(read(path, Tally())) == 40
-    assert read(path, Tally(), range_bytes=range_bytes) == read(path, Tally())
+    assert len(read(path, Counters())) == 40
+    assert read(path, Counters(), range_bytes=range_bytes) == read(path, Counters())
 
 
 def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path):
@@ -64,23 +64,23 @@ def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path
     ]
     good = {"text": PROSE}
     path = written(tmp_path, good, *(line for raw, _ in bad for line in (raw, good)))
-    tally = Tally()
-    documents = read(path, tally)
+    counters = Counters()
+    documents = read(path, counters)
     assert [document.paragraphs for document in documents] == [[PROSE]] * (len(bad) + 1)
-    assert tally.bad == {reason: [r for _, r in bad].count(reason) for reason in {r for _, r in bad}}
-    assert tally.examples["not_json"][0] == f"part.jsonl, byte {len(json.dumps(good)) + 1}"
+    assert counters.bad == {reason: [r for _, r in bad].count(reason) for reason in {r for _, r in bad}}
+    assert counters.examples["not_json"][0] == f"part.jsonl, byte {len(json.dumps(good)) + 1}"
 
 
 def test_text_that_is_no_utf8_is_kept_with_replacement(tmp_path: Path):
     path = written(tmp_path, b'{"text": "Caf\xe9 is a word, and so is this one."}', {"text": PROSE})
-    tally = Tally()
-    texts = [document.paragraphs for document in read(path, tally)]
+    counters = Counters()
+    texts = [document.paragraphs for document in read(path, counters)]
     assert texts == [["Caf\ufffd is a word, and so is this one."], [PROSE]]
-    assert tally.examples == {"invalid_utf8": ["part.jsonl, byte 0"]}
+    assert counters.examples == {"invalid_utf8": ["part.jsonl, byte 0"]}
 
 
 def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
-    (document,) = read(written(tmp_path, {"text": "x" * 10_000_000}), Tally())
+    (document,) = read(written(tmp_path, {"text": "x" * 10_000_000}), Counters())
     assert len(document.paragraphs[0]) == 10_000_000
 
 
@@ -88,12 +88,12 @@ def test_rows_of_one_sentence_are_documents_together_where_that_is_asked_for(tmp
     texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
     path = written(tmp_path, *({"text": text} for text in texts))
     (part,) = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, 1 << 20)
-    tally = Tally()
-    found = list(read_json_lines(part, opened, tally, json_table(path.name), "blank-line"))
+    counters = Counters()
+    found = list(read_json_lines(part, opened, counters, json_table(path.name), "blank-line"))
     assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
     assert found[0].id == "part#0" and len({document.id for document in found}) == 3
-    assert tally.bad == {"text_is_no_string": 1}
-    assert len(list(read_json_lines(part, opened, Tally(), json_table(path.name)))) == 4
+    assert counters.bad == {"text_is_no_string": 1}
+    assert len(list(read_json_lines(part, opened, Counters(), json_table(path.name)))) == 4
 
 
 def check(path: Path, text_column: str = "text") -> None:
@@ -109,8 +109,8 @@ def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
     with pytest.raises(UserError, match="holds numbers, not text"):
         check(path, "n")
     check(path, "content")
-    assert len(read(path, tally := Tally(), "content")) == 2
-    assert tally.bad == {"not_json": 1}
+    assert len(read(path, counters := Counters(), "content")) == 2
+    assert counters.bad == {"not_json": 1}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.rows import Table, row_document, wiki_of
 
@@ -11,8 +11,8 @@ PROSE = "Almonds are a rich source of oil, as several studies have shown."
 TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
 
 
-def read(row: dict[str, Any], tally: Tally | None = None, table: Table = TABLE) -> RawDocument | None:
-    return row_document(row, 17, table, tally or Tally())
+def read(row: dict[str, Any], counters: Counters | None = None, table: Table = TABLE) -> RawDocument | None:
+    return row_document(row, 17, table, counters or Counters())
 
 
 def test_a_page_of_a_wiki_has_the_ids_of_its_dump():
@@ -32,9 +32,9 @@ def test_only_the_text_of_wikis_loses_its_short_lines():
     text = '"Yes," he said.\n\n"No."\n'
     document = read({"text": text})
     assert document and document.paragraphs == ['"Yes," he said.', '"No."']
-    tally = Tally()
-    assert read({"text": text, "url": "https://en.wikipedia.org/wiki/Yes"}, tally) is None
-    assert tally.to_record()["counts"] == {"lines_left_out": 2, "rows_without_prose": 1}
+    counters = Counters()
+    assert read({"text": text, "url": "https://en.wikipedia.org/wiki/Yes"}, counters) is None
+    assert counters.to_record()["counts"] == {"lines_left_out": 2, "rows_without_prose": 1}
 
 
 def test_hard_wrapped_text_is_read_as_a_book():
@@ -53,9 +53,9 @@ def test_hard_wrapped_text_is_read_as_a_book():
     [(None, "no_text"), ("", "no_text"), (7, "text_is_no_string"), (["a"], "text_is_no_string"), ([], "no_text")],
 )
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
-    tally = Tally()
-    assert read({"id": 1, "text": text}, tally) is None
-    assert tally.to_record()["examples"] == {reason: ["c4/part-0.jsonl, row 17"]}
+    counters = Counters()
+    assert read({"id": 1, "text": text}, counters) is None
+    assert counters.to_record()["examples"] == {reason: ["c4/part-0.jsonl, row 17"]}
 
 
 def test_fields_of_any_type_become_clean_text():

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_range
 
 AUTO = IngestConfig()
@@ -82,12 +82,12 @@ def test_format_says_what_names_do_not(tmp_path: Path):
     assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {"a.md": "jsonl", "b.tar": "jsonl"}
 
 
-def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[str], Tally]:
+def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[str], Counters]:
     """Return the sources of the documents that sources hold, counted."""
     inputs, _ = find_inputs(sources, "/nowhere/out", config)
-    tally = Tally()
+    counters = Counters()
     parts = [part for unit in plan_units(inputs, config) for part in unit.ranges]
-    return Counter(document.source for part in parts for document in read_range(part, config, tally)), tally
+    return Counter(document.source for part in parts for document in read_range(part, config, counters)), counters
 
 
 def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path):
@@ -101,9 +101,9 @@ def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path)
     pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "table.parquet")
     datasets.Dataset.from_list([{"text": PROSE, "label": 1}] * 2).save_to_disk(tmp_path / "saved")
     names = ["dumps/*.bz2", "text", "books/", "lines.jsonl", "table.parquet", "saved"]
-    found, tally = read_all([f"{tmp_path}/{name}" for name in names])
+    found, counters = read_all([f"{tmp_path}/{name}" for name in names])
     assert found == {"enwiki": 2, "kowiki": 1, "text": 2, "jsonl": 3, "parquet": 1, "saved": 2}
-    assert not tally.bad
+    assert not counters.bad
     assert read_all([f"hf:{tmp_path}/saved"])[0] == read_all([f"{tmp_path}/saved"], IngestConfig(format="hf"))[0]
 
 
@@ -111,10 +111,10 @@ def test_empty_files_are_counted(tmp_path: Path):
     for name in ("a.txt", "b.jsonl", "c.parquet", "d.xml", "e.xml.bz2", "f.tar"):
         write(tmp_path / "all" / name, b"")
     write(tmp_path / "all" / "g.txt", TEXT)
-    found, tally = read_all([f"{tmp_path}/all"])
+    found, counters = read_all([f"{tmp_path}/all"])
     assert found == {"text": 1}
-    assert tally.bad == {"empty_file": 6}
-    assert tally.examples["empty_file"] == ["all/a.txt", "all/b.jsonl", "all/c.parquet"]
+    assert counters.bad == {"empty_file": 6}
+    assert counters.examples["empty_file"] == ["all/a.txt", "all/b.jsonl", "all/c.parquet"]
 
 
 @pytest.mark.parametrize(

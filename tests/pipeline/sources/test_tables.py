@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_table_ranges, read_table
 
@@ -25,32 +25,32 @@ def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -
     return path
 
 
-def read(path: Path, tally: Tally, text_column: str = "text") -> Iterator[RawDocument]:
+def read(path: Path, counters: Counters, text_column: str = "text") -> Iterator[RawDocument]:
     for part in plan_table_ranges(str(path), "data/part.parquet", opened, text_column):
-        yield from read_table(part, opened, tally, text_column)
+        yield from read_table(part, opened, counters, text_column)
 
 
 def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     url = "https://simple.wikipedia.org/wiki/Almond"
     text = f"{PROSE}\n\nHistory.\n\nCitrus fruits\n{PROSE}"
     path = written(tmp_path, {"id": ["12"], "url": [url], "title": ["Almond"], "text": [text]})
-    tally = Tally()
-    assert list(read(path, tally)) == [
+    counters = Counters()
+    assert list(read(path, counters)) == [
         RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE, PROSE])
     ]
-    assert tally.to_record() == {"counts": {"lines_left_out": 2}, "bad": {}, "examples": {}}
+    assert counters.to_record() == {"counts": {"lines_left_out": 2}, "bad": {}, "examples": {}}
 
 
 def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", "she went .", "they came ."]
     path = written(tmp_path, {"text": rows})
-    tally = Tally()
-    found = [(document.id, document.paragraphs) for document in read(path, tally)]
+    counters = Counters()
+    found = [(document.id, document.paragraphs) for document in read(path, counters)]
     assert found == [("data/part#0", rows[:2]), ("data/part#3", rows[3:4]), ("data/part#5", rows[5:])]
-    assert not tally.bad
+    assert not counters.bad
     monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 20)
-    assert [document.id for document in read(path, Tally())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
-    assert sum(len(document.paragraphs) for document in read(path, Tally())) == 5
+    assert [document.id for document in read(path, Counters())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
+    assert sum(len(document.paragraphs) for document in read(path, Counters())) == 5
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch
 def test_what_a_document_is_in_a_table(tmp_path: Path, columns: int, documents: Any, expected: int) -> None:
     path = written(tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns]))
     (part,) = plan_table_ranges(str(path), "part", opened)
-    assert len(list(read_table(part, opened, Tally(), documents=documents))) == expected
+    assert len(list(read_table(part, opened, Counters(), documents=documents))) == expected
 
 
 def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
     path = written(tmp_path, {"body": [f"{PROSE}\n{PROSE}"] * 5}, row_group_size=2)
-    documents = list(read(path, Tally(), "body"))
+    documents = list(read(path, Counters(), "body"))
     assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
     assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
 
@@ -73,11 +73,11 @@ def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     wiki = ["https://en.wikipedia.org/wiki/A"] * 3 + [None]
     path = written(tmp_path, {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]})
-    tally = Tally()
-    assert [document.id for document in read(path, tally)] == ["data/part#3"]
-    assert tally.bad == {"no_text": 2}
-    assert tally.examples == {"no_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]}
-    assert tally.counts["rows_without_prose"] == 1
+    counters = Counters()
+    assert [document.id for document in read(path, counters)] == ["data/part#3"]
+    assert counters.bad == {"no_text": 2}
+    assert counters.examples == {"no_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]}
+    assert counters.counts["rows_without_prose"] == 1
 
 
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.M
     assert len(ranges) > 1
     assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]
     assert ranges[-1].stop == 10
-    rows = [document.id for part in ranges for document in read_table(part, opened, Tally())]
+    rows = [document.id for part in ranges for document in read_table(part, opened, Counters())]
     assert rows == [f"part#{row}" for row in range(100)]
 
 
@@ -97,25 +97,25 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     raw = bytearray(path.read_bytes())
     raw[start : start + 40] = b"\xff" * 40
     path.write_bytes(raw)
-    tally = Tally()
-    assert [document.id for document in read(path, tally)] == [
+    counters = Counters()
+    assert [document.id for document in read(path, counters)] == [
         f"data/part#{row}" for row in range(30) if not 10 <= row < 20
     ]
-    assert tally.examples == {"unreadable_row_group": ["data/part.parquet, row group 1"]}
+    assert counters.examples == {"unreadable_row_group": ["data/part.parquet, row group 1"]}
 
 
 def test_text_that_is_no_utf8_is_read_with_replacement(tmp_path: Path) -> None:
     raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
-    documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Tally()))
+    documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Counters()))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
 
 
 def test_mistakes_of_the_user(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": [1], "content": ["x"]})
     with pytest.raises(UserError, match=r"no column 'text' but id, content: give --text-column"):
-        list(read(path, Tally()))
+        list(read(path, Counters()))
     with pytest.raises(UserError, match="holds int64, not text"):
-        list(read(path, Tally(), "id"))
+        list(read(path, Counters(), "id"))
     (tmp_path / "note.parquet").write_text("no Parquet")
     with pytest.raises(UserError, match="is no Parquet file"):
         plan_table_ranges(str(tmp_path / "note.parquet"), "note", opened)
@@ -123,9 +123,9 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")
 def test_real_korean_articles() -> None:
-    tally = Tally()
+    counters = Counters()
     (part,) = plan_table_ranges(str(REAL), "kowiki.parquet", opened)
-    documents = [document for document, _ in zip(read_table(part, opened, tally), range(300), strict=False)]
+    documents = [document for document, _ in zip(read_table(part, opened, counters), range(300), strict=False)]
     assert all(document.source == "kowiki" and document.language == "ko" for document in documents)
     source = pq.ParquetFile(REAL).read_row_group(0, columns=["text"]).column("text").slice(0, 301).to_pylist()
     words = sum(len(text.split()) for text in source)
@@ -136,4 +136,4 @@ def test_real_korean_articles() -> None:
 def test_whole_file_as_one_range(tmp_path: Path) -> None:
     path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]}, row_group_size=1)
     part = InputRange(path=str(path), name="part.parquet", format="parquet")
-    assert len(list(read_table(part, opened, Tally()))) == 3
+    assert len(list(read_table(part, opened, Counters()))) == 3

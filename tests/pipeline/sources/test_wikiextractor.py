@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.lines import plan_line_ranges
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES, read_extracted
@@ -21,9 +21,9 @@ def opened(path: str) -> io.BufferedReader:
     return Path(path).open("rb")
 
 
-def read(path: Path, tally: Tally, range_bytes: int = 1 << 24) -> list[RawDocument]:
+def read(path: Path, counters: Counters, range_bytes: int = 1 << 24) -> list[RawDocument]:
     ranges = plan_line_ranges(str(path), f"AA/{path.name}", "wikiextractor", path.stat().st_size, range_bytes)
-    return [document for part in ranges for document in read_extracted(part, opened, tally)]
+    return [document for part in ranges for document in read_extracted(part, opened, counters)]
 
 
 def article(number: int, title: str = "Almond", url: str = "https://en.wikipedia.org/wiki?curid=1") -> str:
@@ -42,9 +42,9 @@ def expected(number: int, title: str = "Almond") -> RawDocument:
 def test_articles_become_documents(tmp_path: Path):
     titles = ["Almond", '"Weird Al" Yankovic', "Tom &amp; Jerry"]
     path = written(tmp_path, "".join(article(i, title) for i, title in enumerate(titles)))
-    tally = Tally()
-    assert read(path, tally) == [expected(0), expected(1, titles[1]), expected(2, "Tom & Jerry")]
-    assert tally.to_record() == {"counts": {"lines_left_out": 3}, "bad": {}, "examples": {}}
+    counters = Counters()
+    assert read(path, counters) == [expected(0), expected(1, titles[1]), expected(2, "Tom & Jerry")]
+    assert counters.to_record() == {"counts": {"lines_left_out": 3}, "bad": {}, "examples": {}}
 
 
 def test_compressed_files_and_json_give_the_same_documents(tmp_path: Path):
@@ -53,59 +53,63 @@ def test_compressed_files_and_json_give_the_same_documents(tmp_path: Path):
     fields = {"url": "https://en.wikipedia.org/wiki?curid=1", "title": "Almond", "text": f"{PROSE}\nHistory.\n{PROSE}"}
     rows = "".join(json.dumps({"id": str(i), "revid": "5", **fields}) + "\n" for i in range(3))
     (tmp_path / "wiki_01").write_text(rows)
-    assert read(tmp_path / "wiki_00.bz2", Tally()) == read(tmp_path / "wiki_01", Tally()) == [*map(expected, range(3))]
+    assert (
+        read(tmp_path / "wiki_00.bz2", Counters())
+        == read(tmp_path / "wiki_01", Counters())
+        == [*map(expected, range(3))]
+    )
 
 
 def test_articles_of_an_unknown_wiki_have_the_ids_of_their_file(tmp_path: Path):
-    (document,) = read(written(tmp_path, article(7, url="http://wiki.example.org/?curid=7")), Tally())
+    (document,) = read(written(tmp_path, article(7, url="http://wiki.example.org/?curid=7")), Counters())
     assert (document.source, document.id, document.paragraphs) == ("wikiextractor", "AA/wiki_00/7", [PROSE, PROSE])
 
 
 @pytest.mark.parametrize("range_bytes", [1, 60, 333, 1000])
 def test_every_range_gives_the_same_articles(tmp_path: Path, range_bytes: int):
     path = written(tmp_path, "".join(article(i) for i in range(12)))
-    tally = Tally()
-    assert read(path, tally, range_bytes) == [*map(expected, range(12))]
-    assert tally.counts == {"lines_left_out": 12}
+    counters = Counters()
+    assert read(path, counters, range_bytes) == [*map(expected, range(12))]
+    assert counters.counts == {"lines_left_out": 12}
 
 
 def test_bad_articles_are_counted_and_cost_only_themselves(tmp_path: Path):
     unclosed = article(1).removesuffix("</doc>\n")
     header = '<doc title="x">\n' + PROSE + "\n</doc>\n"
     path = written(tmp_path, f"stray\nlines\n{unclosed}{article(2)}{header}stray\n{article(3)}{article(4)[:-30]}")
-    tally = Tally()
-    found = read(path, tally)
+    counters = Counters()
+    found = read(path, counters)
     assert [document.id for document in found] == ["1", "2", "3", "4"]
     assert found[:3] == [expected(1), expected(2), expected(3)]
-    assert tally.bad == {"text_outside_articles": 2, "cut_off_article": 2, "malformed_header": 1}
-    assert tally.examples["cut_off_article"][0] == "AA/wiki_00, byte 12"
+    assert counters.bad == {"text_outside_articles": 2, "cut_off_article": 2, "malformed_header": 1}
+    assert counters.examples["cut_off_article"][0] == "AA/wiki_00, byte 12"
 
 
 def test_text_that_is_no_utf8_is_kept_with_replacement(tmp_path: Path):
     path = written(tmp_path, article(1).encode().replace(b"rich", b"r\xefch") + article(2).encode())
-    tally = Tally()
-    found = read(path, tally)
+    counters = Counters()
+    found = read(path, counters)
     assert found[0].paragraphs[0] == PROSE.replace("rich", "r\ufffdch")
     assert found[1] == expected(2)
-    assert tally.bad == {"invalid_utf8": 1}
+    assert counters.bad == {"invalid_utf8": 1}
 
 
 def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     line = b"x" * (LONGEST_ARTICLE_BYTES // 4) + b"\n"
     path = written(tmp_path, article(1).removesuffix("</doc>\n").encode() + line * 6 + article(2).encode())
-    tally = Tally()
-    assert read(path, tally) == [expected(2)]
-    assert tally.bad == {"oversized_article": 1}
+    counters = Counters()
+    assert read(path, counters) == [expected(2)]
+    assert counters.bad == {"oversized_article": 1}
 
 
 @needs_real_data
 def test_real_articles():
-    tally = Tally()
-    documents = [document for path in sorted(REAL.iterdir()) for document in read(path, tally, 300_000)]
+    counters = Counters()
+    documents = [document for path in sorted(REAL.iterdir()) for document in read(path, counters, 300_000)]
     raw = "".join(path.read_text() for path in sorted(REAL.iterdir()))
     ids = re.findall(r'<doc id="(\d+)"', raw)
-    assert not tally.bad
-    assert len(documents) + tally.counts["rows_without_prose"] == len(ids)
+    assert not counters.bad
+    assert len(documents) + counters.counts["rows_without_prose"] == len(ids)
     assert {document.source for document in documents} == {"enwiki"}
     kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
     assert 0.9 < kept / len(raw.split()) <= 1

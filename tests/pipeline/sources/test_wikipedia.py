@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.execution.counters import Tally
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import dump_pages
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
@@ -49,12 +49,12 @@ def multistream(texts: list[str]) -> bytes:
 
 
 def read(
-    content: bytes, name: str = "dump.xml", num_ranges: int = 1, tally: Tally | None = None
-) -> tuple[list[RawDocument], Tally]:
-    tally = tally or Tally()
+    content: bytes, name: str = "dump.xml", num_ranges: int = 1, counters: Counters | None = None
+) -> tuple[list[RawDocument], Counters]:
+    counters = counters or Counters()
     opened: Callable[[str], BinaryIO] = lambda path: io.BytesIO(content)  # noqa: E731
     ranges = plan_dump_ranges("/folder/" + name, name, len(content), -(-len(content) // num_ranges))
-    return [document for part in ranges for document in read_dump(part, opened, tally)], tally
+    return [document for part in ranges for document in read_dump(part, opened, counters)], counters
 
 
 def ids(documents: list[RawDocument]) -> list[int]:
@@ -70,11 +70,11 @@ def test_plan_covers_the_file_without_overlap() -> None:
 
 
 def test_reads_an_article() -> None:
-    documents, tally = read((HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode())
+    documents, counters = read((HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode())
     assert documents == [
         RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
     ]
-    assert tally.to_record()["counts"] == {"pages": 1}
+    assert counters.to_record()["counts"] == {"pages": 1}
 
 
 @pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
@@ -94,10 +94,10 @@ def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monk
         "gz": (gzip.compress(whole.encode()), "dump.xml.gz"),
         "xz": (lzma.compress(whole.encode()), "dump.xml.xz"),
     }[compression]
-    documents, tally = read(content, name, num_ranges)
+    documents, counters = read(content, name, num_ranges)
     assert ids(documents) == list(range(36))
     assert {document.source for document in documents} == {"testwiki"}
-    assert tally.counts["pages"] == 36 and not tally.bad
+    assert counters.counts["pages"] == 36 and not counters.bad
 
 
 @settings(max_examples=60)
@@ -113,7 +113,7 @@ def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: lis
     found: list[int] = []
     for start, stop in pairwise(bounds):
         part = InputRange(path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop)
-        found += ids(list(read_dump(part, lambda path: io.BytesIO(content), Tally())))
+        found += ids(list(read_dump(part, lambda path: io.BytesIO(content), Counters())))
     assert found == list(range(8))
 
 
@@ -121,11 +121,11 @@ def test_a_single_stream_is_read_by_its_first_range() -> None:
     rng = random.Random(0)
     noise = "".join(chr(rng.randrange(97, 123)) for _ in range(20_000))
     content = multistream([HEAD + "".join(page(number, f"Text {noise}") for number in range(5)) + FOOT])
-    documents, tally = read(content, "dump.xml.bz2", 4)
+    documents, counters = read(content, "dump.xml.bz2", 4)
     assert ids(documents) == list(range(5))
-    assert tally.counts["single_stream_files"] == 1
-    _, tally = read(multistream([HEAD, page(1), FOOT]), "dump.xml.bz2")
-    assert "single_stream_files" not in tally.counts
+    assert counters.counts["single_stream_files"] == 1
+    _, counters = read(multistream([HEAD, page(1), FOOT]), "dump.xml.bz2")
+    assert "single_stream_files" not in counters.counts
 
 
 def test_what_is_left_out_is_counted() -> None:
@@ -140,9 +140,9 @@ def test_what_is_left_out_is_counted() -> None:
         page(8, "#REDIRECT: [[Page 1]]"),
         page(9).replace("<revision>", "<revision><model>json</model>"),
     ]
-    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1]
-    assert dict(tally.counts) == {
+    assert dict(counters.counts) == {
         "pages": 9,
         "other_namespaces": 1,
         "redirects": 3,
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_counted() -> None:
         "empty_pages": 2,
         "other_models": 1,
     }
-    assert not tally.bad
+    assert not counters.bad
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_old_schema_takes_namespace_and_database_from_the_head() -> None:
         '<namespaces><namespace key="0" /><namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
     )
     pages = page(1, ns=None) + page(2, ns=None, title="Thó-lūn & x:Page") + page(3, ns=None, title="Re: Title")
-    documents, tally = read((head + pages + FOOT).encode())
+    documents, counters = read((head + pages + FOOT).encode())
     assert [(document.source, document.language) for document in documents] == [("zh_min_nanwiki", "zh-min-nan")] * 2
-    assert ids(documents) == [1, 3] and tally.counts["other_namespaces"] == 1
+    assert ids(documents) == [1, 3] and counters.counts["other_namespaces"] == 1
 
 
 def test_a_damaged_head_has_defaults() -> None:
@@ -214,35 +214,35 @@ def test_a_corrupt_stream_costs_only_itself() -> None:
     streams = [multistream([HEAD])] + [multistream([page(number)]) for number in range(6)]
     streams[3] = streams[3][:40] + bytes(value ^ 0xFF for value in streams[3][40:80]) + streams[3][80:]
     for num_ranges in (1, 2, 5):
-        documents, tally = read(b"".join(streams), "dump.xml.bz2", num_ranges)
+        documents, counters = read(b"".join(streams), "dump.xml.bz2", num_ranges)
         assert ids(documents) == [0, 1, 3, 4, 5]
-        assert tally.bad == {"corrupt_bz2_stream": 1}
-    assert f"byte {sum(map(len, streams[:3]))}" in tally.examples["corrupt_bz2_stream"][0]
+        assert counters.bad == {"corrupt_bz2_stream": 1}
+    assert f"byte {sum(map(len, streams[:3]))}" in counters.examples["corrupt_bz2_stream"][0]
 
 
 def test_a_file_that_ends_early() -> None:
     whole = (HEAD + page(1) + page(2)).encode()
-    documents, tally = read(whole[:-40])
-    assert ids(documents) == [1] and tally.bad == {"cut_off_page": 1}
-    documents, tally = read(gzip.compress(whole)[:-60], "dump.xml.gz")
-    assert tally.bad["corrupt_file"] == 1
-    documents, tally = read(multistream([HEAD + page(1), page(2)])[:-20], "dump.xml.bz2")
-    assert ids(documents) == [1] and tally.bad["corrupt_bz2_stream"] == 1
+    documents, counters = read(whole[:-40])
+    assert ids(documents) == [1] and counters.bad == {"cut_off_page": 1}
+    documents, counters = read(gzip.compress(whole)[:-60], "dump.xml.gz")
+    assert counters.bad["corrupt_file"] == 1
+    documents, counters = read(multistream([HEAD + page(1), page(2)])[:-20], "dump.xml.bz2")
+    assert ids(documents) == [1] and counters.bad["corrupt_bz2_stream"] == 1
 
 
 def test_a_broken_page_costs_only_itself() -> None:
     pages = [page(1), page(2).replace("</title>", ""), page(3)[:60], page(4), page(5, "Bad ?? bytes.")]
-    documents, tally = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
+    documents, counters = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
     assert ids(documents) == [1, 4, 5]
     assert documents[-1].paragraphs == ["Bad \ufffd\ufffd bytes."]
-    assert tally.bad == {"malformed_page": 1, "cut_off_page": 1, "invalid_utf8": 1}
+    assert counters.bad == {"malformed_page": 1, "cut_off_page": 1, "invalid_utf8": 1}
 
 
 def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
     monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
-    documents, tally = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
-    assert ids(documents) == [1, 3] and tally.bad == {"oversized_page": 1}
+    documents, counters = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
+    assert ids(documents) == [1, 3] and counters.bad == {"oversized_page": 1}
 
 
 @pytest.mark.parametrize(
@@ -263,15 +263,15 @@ def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
     whole = declared + HEAD + page(1, text) + page(2) + FOOT
     content = whole.encode(encoding, "xmlcharrefreplace")
     for num_ranges in (1, 3):
-        documents, tally = read(content, "dump.xml", num_ranges)
-        assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not tally.bad
+        documents, counters = read(content, "dump.xml", num_ranges)
+        assert ids(documents) == [1, 2] and documents[0].paragraphs == [text] and not counters.bad
 
 
 def test_a_page_of_one_long_line_is_read_in_linear_time() -> None:
     start = time.process_time()
     text = "Some words stand here. " * 450_000
-    documents, tally = read((HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3)
-    assert ids(documents) == [1, 2, 3] and documents[1].paragraphs == [text.strip()] and not tally.bad
+    documents, counters = read((HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3)
+    assert ids(documents) == [1, 2, 3] and documents[1].paragraphs == [text.strip()] and not counters.bad
     # It takes about a second; were anything in it quadratic, hours.
     assert time.process_time() - start < 20
 
@@ -289,26 +289,26 @@ def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkey
     parts += [compressor.compress((page(2) + FOOT).encode()), compressor.flush()]
     content = b"".join(parts)
     tracemalloc.start()
-    documents, tally = read(content, f"dump.xml.{compression}")
+    documents, counters = read(content, f"dump.xml.{compression}")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(content) < 300_000 and peak < 16e6
-    assert ids(documents) == [1, 2] and set(tally.bad) == {"oversized_page"}
+    assert ids(documents) == [1, 2] and set(counters.bad) == {"oversized_page"}
 
 
 def test_pages_without_text_are_no_bad_input() -> None:
     pages = [page(1), "<page></page>", "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>"]
     pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
-    documents, tally = read((HEAD + "".join(pages) + FOOT).encode())
+    documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1, 4]
-    assert tally.to_record()["counts"] == {"pages": 5, "empty_pages": 3} and not tally.bad
+    assert counters.to_record()["counts"] == {"pages": 5, "empty_pages": 3} and not counters.bad
 
 
 @pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz"])
 def test_what_is_no_dump_has_no_documents(content: bytes, suffix: str) -> None:
-    documents, tally = read(content, f"dump.xml{suffix}", 2)
-    assert not documents and tally.bad["no_dump"] == 1
+    documents, counters = read(content, f"dump.xml{suffix}", 2)
+    assert not documents and counters.bad["no_dump"] == 1
 
 
 @settings(max_examples=150)
@@ -368,10 +368,10 @@ def test_a_disk_that_fails_is_no_damage_of_the_dump(suffix: str) -> None:
     noise = "".join(random.Random(0).choices("abcdefghij", k=400_000))
     content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress((HEAD + page(1, noise) + FOOT).encode())
     part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")
-    tally = Tally()
+    counters = Counters()
     with pytest.raises(OSError, match="Input/output"):
-        list(dump_pages.read_pages(part, Failing(content), "utf-8", tally))
-    assert not tally.bad
+        list(dump_pages.read_pages(part, Failing(content), "utf-8", counters))
+    assert not counters.bad
 
 
 def real(name: str) -> Path:
@@ -380,22 +380,24 @@ def real(name: str) -> Path:
     return WIKIPEDIA / name
 
 
-def read_file(path: Path, num_ranges: int) -> tuple[list[RawDocument], Tally]:
-    size, tally = path.stat().st_size, Tally()
+def read_file(path: Path, num_ranges: int) -> tuple[list[RawDocument], Counters]:
+    size, counters = path.stat().st_size, Counters()
     ranges = plan_dump_ranges(str(path), path.name, size, -(-size // num_ranges))
-    return [document for part in ranges for document in read_dump(part, lambda name: open(name, "rb"), tally)], tally
+    return [
+        document for part in ranges for document in read_dump(part, lambda name: open(name, "rb"), counters)
+    ], counters
 
 
 def test_a_real_wiki_is_the_same_in_any_split() -> None:
     path = real("ltgwiki-pages-articles-multistream.xml.bz2")
-    whole, tally = read_file(path, 1)
-    assert tally.counts["pages"] == 2004 and tally.counts["other_namespaces"] == 2004 - 1050 and not tally.bad
+    whole, counters = read_file(path, 1)
+    assert counters.counts["pages"] == 2004 and counters.counts["other_namespaces"] == 2004 - 1050 and not counters.bad
     assert whole == read_file(path, 2)[0] == read_file(path, 7)[0]
 
 
 def test_real_single_and_multistream_hold_the_same_articles() -> None:
-    single, tally = read_file(real("enwiki-pages-articles-excerpt.xml.bz2"), 1)
-    assert tally.counts["single_stream_files"] == 1 and len(single) > 90
+    single, counters = read_file(real("enwiki-pages-articles-excerpt.xml.bz2"), 1)
+    assert counters.counts["single_stream_files"] == 1 and len(single) > 90
     assert single == read_file(real("enwiki-gensim206-pages-articles-multistream.xml.bz2"), 3)[0]
     einstein = next(document for document in single if document.title == "Albert Einstein")
     assert einstein.paragraphs[0].startswith(
@@ -412,6 +414,6 @@ def test_real_single_and_multistream_hold_the_same_articles() -> None:
     ],
 )
 def test_real_files_with_a_difficulty(name: str, source: str, bad: dict[str, int]) -> None:
-    documents, tally = read_file(real(name), 3)
+    documents, counters = read_file(real(name), 3)
     assert documents and {document.source for document in documents} == {source}
-    assert tally.bad == bad
+    assert counters.bad == bad

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .made import duration
+from .summary import duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,7 @@ Report = Callable[[Mapping[str, Any]], None]
 
 
 @contextmanager
-def live_line() -> Iterator[Report]:
+def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
     On a terminal that is a bar, elsewhere (``nohup``, CI) a plain line every `PLAIN_EVERY_S`, so that short work says

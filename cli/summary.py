@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Made:
+class CommandSummary:
     """What one command made, and where: rows of (what, how much or what came out)."""
 
     command: str
@@ -20,7 +20,7 @@ class Made:
     rows: list[tuple[str, str]]
 
 
-def print_made(made: list[Made]) -> None:
+def print_summaries(made: list[CommandSummary]) -> None:
     """Print a table of what the commands made to standard output."""
     from rich.console import Console
     from rich.markup import escape
@@ -35,7 +35,7 @@ def print_made(made: list[Made]) -> None:
     console.print(table)
 
 
-def made_shards(command: str, where: str, manifest: dict[str, Any]) -> Made:
+def summarize_shards(command: str, where: str, manifest: dict[str, Any]) -> CommandSummary:
     """Describe a directory of shards by its manifest."""
     shards = manifest["shards"]
     rows = []
@@ -45,13 +45,13 @@ def made_shards(command: str, where: str, manifest: dict[str, Any]) -> Made:
         rows.append((split, f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}"))
     counts = {**manifest["counts"], **{f"bad: {reason}": count for reason, count in manifest["bad"].items()}}
     rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items())
-    return Made(command, where, rows)
+    return CommandSummary(command, where, rows)
 
 
-def made_nothing(command: str, where: str, expected: "Expectation") -> Made:
+def summarize_dry_run(command: str, where: str, expected: "Expectation") -> CommandSummary:
     """Describe what a command would do and take, after ``--dry-run``."""
     if expected.state == "finished":
-        return Made(f"{command} --dry-run", where, [("state", "finished, there is nothing to do")])
+        return CommandSummary(f"{command} --dry-run", where, [("state", "finished, there is nothing to do")])
     rows = [
         ("state", "begun, this would go on" if expected.state == "begun" else "new"),
         ("units of work", expected.units),
@@ -61,7 +61,7 @@ def made_nothing(command: str, where: str, expected: "Expectation") -> Made:
         ("workers x memory", f"{expected.workers} x {megabytes(expected.worker_bytes)}"),
         ("time", f"about {duration(expected.seconds)}, from the start"),
     ]
-    return Made(f"{command} --dry-run", where, rows)
+    return CommandSummary(f"{command} --dry-run", where, rows)
 
 
 def duration(seconds: float) -> str:
