@@ -1,7 +1,7 @@
 """What is said of a run under way where there is no terminal, and by which process."""
 
 import pytest
-from clozeworks.cli import training_progress
+from clozeworks.cli import training_progress as module
 
 
 class Clock:
@@ -16,13 +16,13 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(live, "time", stopped)
+    monkeypatch.setattr(module, "time", stopped)
     monkeypatch.delenv("RANK", raising=False)
     return stopped
 
 
 def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, capsys: pytest.CaptureFixture[str]):
-    with training_progress.training_progress() as report:
+    with module.training_progress() as report:
         for step in range(100, 351, 10):  # it goes on from step 100
             report({"stage": "run 1 of 2 (seed 0)", "step": step, "steps": 350, "loss": 0.51234, "data_wait": 0.001})
             clock.now += 7
@@ -34,7 +34,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, cap
 
 
 def test_a_new_stage_has_a_time_left_of_its_own(clock: Clock, capsys: pytest.CaptureFixture[str]):
-    with training_progress.training_progress() as report:
+    with module.training_progress() as report:
         report({"stage": "a", "step": 10, "steps": 10})
         clock.now += 1000
         report({"stage": "b", "step": 10, "steps": 1310})
@@ -46,12 +46,12 @@ def test_a_new_stage_has_a_time_left_of_its_own(clock: Clock, capsys: pytest.Cap
 def test_short_work_and_all_processes_but_the_first_are_silent(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    with training_progress.training_progress() as report:
+    with module.training_progress() as report:
         report({"step": 1, "steps": 2})
         clock.now += 59
         report({"step": 2, "steps": 2})
     monkeypatch.setenv("RANK", "1")
-    with training_progress.training_progress() as report:
+    with module.training_progress() as report:
         clock.now += 1000
         report({"step": 2, "steps": 2})
     assert not capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_short_work_and_all_processes_but_the_first_are_silent(
 
 def test_a_terminal_has_a_bar(clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with training_progress.training_progress() as report:
+    with module.training_progress() as report:
         report({"step": 5, "steps": 8, "loss": 0.5})
     said = capsys.readouterr().err
     assert "5/8" in said
