@@ -55,6 +55,3 @@ def _warn(manifest: dict[str, Any]) -> None:
     if num_documents := counts.get("repeated_ids", 0):
         first = manifest["examples"]["repeated_ids"][0]
         warn(f"left out {count_of(num_documents, 'document')} whose id another has; for instance {first}")
-    if within := manifest.get("documents_within_others"):
-        first = f"{within[0]['document']} contains {within[0]['contains']}, {within[0]['share']:.0%} of it"
-        warn(f"kept {count_of(counts['documents_within_others'], 'long document')} within others; for instance {first}")

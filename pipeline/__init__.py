@@ -3,7 +3,7 @@
 The way of the data is the way through the files::
 
     ingest.py  -> documents/   sources/ (the readers: files to raw documents), sentences
-                               phases: scatter, near_duplicates (minhash, containment), duplicates, gather
+                               phases: scatter, near_duplicates (minhash), duplicates, gather
     vocab.py   -> vocab/       tokenize (word counts), wordpiece (learning), vocabulary (files and report)
     build.py   -> instances/   tokenize (ids), chunks, pairs (balance), masking, instances
     audit.py                   measures, report: what came out; decode: rows for people to read

@@ -50,8 +50,8 @@ class IngestConfig:
     near_duplicates: float | None = option(
         None,
         "Leave out documents whose text is nearly that of another: at least this share (for instance 0.8) of the word "
-        "5-grams of both is common to them. Tells also of long documents that hold another. Takes about 700 MB of "
-        "memory for a million documents that resemble another. Equal texts are always left out.",
+        "5-grams of both is common to them. Takes about 700 MB of memory for a million documents that resemble "
+        "another. Equal texts are always left out.",
     )
     seed: int = option(0, "Seed of the shuffle and of the validation split.")
 

@@ -1,11 +1,10 @@
 """Near-duplicates: of the documents with nearly one text (see `minhash`), the one with the lowest hash stays.
 
 1. `scatter` cuts the signature of each document into bands and leaves a row for each, by the band's hash; and beside
-   them a *sketch* of the document, the signature in short (and a sample of 5-grams where it is long).
+   them a *sketch* of the document, the signature in short.
 2. A unit of *candidates* reads a range of the bands' hashes: texts that meet there may be alike.
 3. The one unit of *clusters* estimates the similarity of each such pair, puts together what reaches the threshold
    (two texts may be in one cluster through a third), and keeps of each cluster the document with the lowest hash.
-   Among the long texts that stay it looks for those that hold another (`containment`), which are only told of.
 
 A pair of just the threshold's similarity becomes a candidate with a probability of at least 95 %, more alike ones
 almost surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
@@ -17,7 +16,7 @@ fewer than 50 million documents). Temporary files take about 300 bytes a documen
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,6 @@ import pyarrow as pa
 from ..execution.directory import StageDirectory
 from ..execution.partitions import cut_evenly, range_of, read_scattered, write_scattered
 from ..execution.units import Unit
-from .containment import LONG_TEXT_CHARACTERS, find_contained, sample_shingles
 from .duplicates import NEAR
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, hash_shingles, shorten, sign
 
@@ -39,27 +37,14 @@ SKETCHES = pa.schema(
         pa.field("hash", pa.uint64()),
         pa.field("doc_id", pa.string()),
         pa.field("signature", pa.binary(NUM_HASHES)),
-        pa.field("sample", pa.list_(pa.uint64())),
     ]
 )
 
 
-class Sketch(NamedTuple):
-    """What is kept of a document's text to compare it with others."""
-
-    signature: np.ndarray
-    """MinHash signature, uint32."""
-    sample: np.ndarray | None
-    """Sampled hashes of 5-grams, uint64, of a long text."""
-
-
-def sketch_text(sentences: Sequence[str]) -> Sketch | None:
-    """Return the sketch of a document; None where there is no word in it."""
-    text = "\n".join(sentences)
-    shingles = hash_shingles(text)
-    if not len(shingles):
-        return None
-    return Sketch(sign(shingles), sample_shingles(shingles) if len(text) > LONG_TEXT_CHARACTERS else None)
+def sketch_text(sentences: Sequence[str]) -> np.ndarray | None:
+    """Return the MinHash signature (uint32) of a document; None if it has no words."""
+    shingles = hash_shingles("\n".join(sentences))
+    return sign(shingles) if len(shingles) else None
 
 
 def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Table, pa.Table]:
@@ -67,14 +52,13 @@ def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Tabl
     rows = [row for row in rows if row["sketch"] is not None]
     if not rows:
         return BANDS.empty_table(), SKETCHES.empty_table()
-    signatures = np.stack([row["sketch"].signature for row in rows])
+    signatures = np.stack([row["sketch"] for row in rows])
     num_bands, length = choose_bands(share)
     hashes, texts = (np.array([row[name] for row in rows], np.uint64) for name in ("hash", "text_hash"))
     columns = [hash_bands(signatures, num_bands, length).ravel(), texts.repeat(num_bands)]
     short = [signature.tobytes() for signature in shorten(signatures)]
-    samples = [row["sketch"].sample for row in rows]
     ids = [row["doc_id"] for row in rows]
-    return pa.table(columns, schema=BANDS), pa.table([texts, hashes, ids, short, samples], schema=SKETCHES)
+    return pa.table(columns, schema=BANDS), pa.table([texts, hashes, ids, short], schema=SKETCHES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +148,7 @@ def plan_clusters(
 
 
 def find_clusters(directory: StageDirectory, clustering: Clustering) -> dict[str, Any]:
-    """Write the texts that go because another is nearly the same; return the record, with the books within books."""
+    """Write the texts that go because another is nearly the same; return the record."""
     pairs = _read_pairs(directory, clustering.pairs)
     sketches = _read_sketches(directory, clustering.sketches, np.unique(pairs))
     similar = _similar_pairs(pairs, sketches, clustering.share)
@@ -175,7 +159,7 @@ def find_clusters(directory: StageDirectory, clustering: Clustering) -> dict[str
     name = ".work/near/near.arrow"
     with write_scattered(directory, name, NEAR, clustering.num_places) as writer:
         writer.write(near, range_of(texts, clustering.num_places))
-    return {"file": {"name": name}, "contained": _contained(directory, clustering, texts)}
+    return {"file": {"name": name}}
 
 
 def _read_pairs(directory: StageDirectory, names: Sequence[str]) -> np.ndarray:
@@ -189,14 +173,11 @@ def _read_pairs(directory: StageDirectory, names: Sequence[str]) -> np.ndarray:
 def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.ndarray) -> pa.Table:
     """Return the sketches of some texts, one each, of the document with the lowest hash, in that order."""
     chosen = (
-        batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts))).drop_columns(["sample"])
+        batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts)))
         for name in names
         for batch in read_scattered(directory.file(name), [0], 1)
     )
-    return _first_of_each_text(pa.Table.from_batches(chosen, SKETCHES.remove(SKETCHES.get_field_index("sample"))))
-
-
-def _first_of_each_text(sketches: pa.Table) -> pa.Table:
+    sketches = pa.Table.from_batches(chosen, SKETCHES)
     texts, hashes = sketches["text_hash"].to_numpy(), sketches["hash"].to_numpy()
     order = np.lexsort((texts, hashes))
     _, first = np.unique(texts[order], return_index=True)
@@ -234,26 +215,3 @@ def find_first(number: int, pairs: np.ndarray) -> np.ndarray:
         low, high = sorted((root(one), root(other)))
         parents[high] = low
     return np.array([root(node) for node in range(number)], np.int64)
-
-
-def _contained(directory: StageDirectory, clustering: Clustering, gone: np.ndarray) -> list[dict[str, Any]]:
-    """Return the long documents that hold another, of those that stay, by falling share."""
-    read = (
-        batch.filter(pa.array(batch["sample"].is_valid().to_numpy(zero_copy_only=False)))
-        for name in clustering.sketches
-        for batch in read_scattered(directory.file(name), [0], 1)
-    )
-    sketches = pa.Table.from_batches((batch.drop_columns(["signature"]) for batch in read),
-                                     SKETCHES.remove(SKETCHES.get_field_index("signature")))  # fmt: skip
-    sketches = _first_of_each_text(sketches)
-    sketches = sketches.filter(pa.array(~np.isin(sketches["text_hash"].to_numpy(), gone)))
-    samples = [sample.values.to_numpy() for sample in sketches["sample"]]
-    ids = sketches["doc_id"]
-    found = find_contained(samples, clustering.share)
-    return sorted(
-        (
-            {"document": ids[container].as_py(), "contains": ids[contained].as_py(), "share": round(share, 2)}
-            for container, contained, share in found
-        ),
-        key=lambda row: (-row["share"], row["document"], row["contains"]),
-    )

@@ -43,7 +43,6 @@ from .near_duplicates import find_candidates, find_clusters, plan_candidates, pl
 from .scatter import scatter_ranges
 
 NUM_BUCKETS = 4096
-MAX_CONTAINMENTS_NAMED = 100
 NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
 NUM_READERS = 16  # of small files at a time, for object stores answer slowly
 
@@ -65,7 +64,7 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     counters = sum_counters(scattered, options.max_bad, seen="documents_read")
     for name in work.left_out:
         counters.note("files_of_unknown_format", name)
-    near, contained = _find_near_duplicates(directory, scattered, config, layout, options)
+    near = _find_near_duplicates(directory, scattered, config, layout, options)
     settling = plan_dedup(scattered, layout, near)
     settled = run_units(directory, "duplicates", settling, deduplicate, options)
     shards = plan_shards(scattered, settled, config, layout)
@@ -74,7 +73,7 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
         counters.add(record["counters"])
     manifest = {
         **work.head,
-        **_found(counters, scattered, contained, config),
+        **_found(counters, scattered, config),
         "shards": [record["shard"] for record in gathered],
     }
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
@@ -94,30 +93,23 @@ def _find_near_duplicates(
     config: IngestConfig,
     layout: Layout,
     options: RunOptions,
-) -> tuple[str | None, list[dict[str, Any]]]:
-    """Return the file of near-duplicates, None where they are not asked for, and which documents hold another."""
+) -> str | None:
+    """Return the file of near-duplicates, None if they are not asked for."""
     if config.near_duplicates is None:
-        return None, []
+        return None
     units = plan_candidates(scattered, config.near_duplicates, layout.num_band_places)
     candidates = run_units(directory, "candidates", units, find_candidates, options)
     unit = plan_clusters(candidates, scattered, config.near_duplicates, layout.num_places)
     [clusters] = run_units(directory, "clusters", [unit], find_clusters, options)
-    return clusters["file"]["name"], clusters["contained"]
+    return clusters["file"]["name"]
 
 
-def _found(
-    counters: Counters,
-    scattered: Sequence[dict[str, Any]],
-    contained: Sequence[dict[str, Any]],
-    config: IngestConfig,
-) -> dict[str, Any]:
-    """Return what the manifest tells of the documents beside the shards."""
+def _found(counters: Counters, scattered: Sequence[dict[str, Any]], config: IngestConfig) -> dict[str, Any]:
+    """Return what the manifest says about the documents beside the shards."""
     languages = sum((Counter(record["languages"]) for record in scattered), Counter())
-    if config.near_duplicates is not None:  # told even where there is none
+    if config.near_duplicates is not None:  # recorded even if there are none
         counters.count(NEAR_DUPLICATE, 0)
-        counters.count("documents_within_others", len(contained))
-    named = {"documents_within_others": contained[:MAX_CONTAINMENTS_NAMED]} if contained else {}
-    return {**counters.to_record(), **named, "languages": dict(sorted(languages.items()))}
+    return {**counters.to_record(), "languages": dict(sorted(languages.items()))}
 
 
 def expect(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Expectation:

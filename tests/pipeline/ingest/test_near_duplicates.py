@@ -127,21 +127,6 @@ def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path:
     assert manifest["counts"]["near_duplicates"] + manifest["counts"]["duplicate_texts"] == 3
 
 
-def test_a_book_in_another_is_told_and_both_stay(tmp_path: Path, in_this_process):
-    rng = random.Random(8)
-    novels = [words(rng, 20_000) for _ in range(3)]
-    texts = {"omnibus": [*novels[0], *novels[1]], "novel": changed(rng, novels[0], 150), "alone": novels[2]}
-    texts |= {f"short-{i}": words(rng, 300) for i in range(4)}
-    source = write(tmp_path / "books", texts)
-    manifest = ingest([source], str(tmp_path / "out"), IngestConfig(near_duplicates=0.8), RunOptions())
-    grams = [{tuple(text[i : i + 5]) for i in range(len(text) - 4)} for text in (texts["novel"], texts["omnibus"])]
-    [told] = manifest["documents_within_others"]
-    assert (told["document"], told["contains"]) == ("text:books/omnibus", "text:books/novel")
-    assert told["share"] == pytest.approx(len(grams[0] & grams[1]) / len(grams[0]), abs=0.05)
-    assert manifest["counts"]["documents_within_others"] == 1
-    assert len(ids_in(tmp_path / "out")) == 7
-
-
 def test_texts_without_words_are_not_alike(tmp_path: Path, in_this_process):
     texts = {f"{i}": [character * 3] * 120 for i, character in enumerate("!?#%&*+")}
     write(tmp_path / "texts", texts)
