@@ -25,11 +25,11 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
     Options for Apache Beam follow after --.
     """
     from ..pipeline.build.pipeline import build as run_build
-    from ..pipeline.build.pipeline import expect
+    from ..pipeline.build.pipeline import estimate
 
     config, options = make_config(BuildConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run("build", output, expect(documents, vocab, output, config, options))
+        return summarize_dry_run("build", output, estimate(documents, vocab, output, config, options))
     manifest = run_build(documents, vocab, output, config, options)
     _warn(manifest["shards"])
     return summarize_shards("build", output, manifest)

@@ -23,12 +23,12 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
     or a data set of the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options for Apache
     Beam follow after --.
     """
-    from ..pipeline.ingest.pipeline import expect
+    from ..pipeline.ingest.pipeline import estimate
     from ..pipeline.ingest.pipeline import ingest as run_ingest
 
     config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run("ingest", output, expect(sources, output, config, options))
+        return summarize_dry_run("ingest", output, estimate(sources, output, config, options))
     manifest = run_ingest(sources, output, config, options)
     _warn(manifest)
     return summarize_shards("ingest", output, manifest)

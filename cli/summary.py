@@ -8,7 +8,7 @@ import click
 from ..pipeline.execution.counters import count_of
 
 if TYPE_CHECKING:
-    from ..pipeline.execution.estimates import Expectation
+    from ..pipeline.execution.estimates import Estimate
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ def summarize_shards(command: str, where: str, manifest: dict[str, Any]) -> Comm
     return CommandSummary(command, where, rows)
 
 
-def summarize_dry_run(command: str, where: str, expected: "Expectation") -> CommandSummary:
+def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
     """Describe what a command would do and take, after ``--dry-run``."""
-    if expected.state == "finished":
+    if estimate.state == "finished":
         return CommandSummary(f"{command} --dry-run", where, [("state", "finished, there is nothing to do")])
     rows = [
-        ("state", "begun, this would go on" if expected.state == "begun" else "new"),
-        ("units of work", expected.units),
-        ("to read", megabytes(expected.input_bytes)),
-        ("to write", megabytes(expected.output_bytes)),
-        ("temporary files", megabytes(expected.temporary_bytes)),
-        ("workers x memory", f"{expected.workers} x {megabytes(expected.worker_bytes)}"),
-        ("time", f"about {duration(expected.seconds)}, from the start"),
+        ("state", "begun, this would go on" if estimate.state == "begun" else "new"),
+        ("units of work", estimate.units),
+        ("to read", megabytes(estimate.input_bytes)),
+        ("to write", megabytes(estimate.output_bytes)),
+        ("temporary files", megabytes(estimate.temporary_bytes)),
+        ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
+        ("time", f"about {duration(estimate.seconds)}, from the start"),
     ]
     return CommandSummary(f"{command} --dry-run", where, rows)
 

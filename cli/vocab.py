@@ -27,14 +27,14 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
 
     Options for Apache Beam follow after --.
     """
-    from ..pipeline.vocab.pipeline import expect, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocab.pipeline import estimate, learn_vocabulary, measure_vocabulary
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
     for other in compare:  # a mistake in its name is told before the work
         read_vocabulary(other)
     config, options = make_config(VocabConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run("vocab", output, expect(documents, output, config, options))
+        return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
     rows = _rows(manifest["report"])
     for other in compare:

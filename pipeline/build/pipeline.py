@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..execution import storage
+from .estimate import estimate_instances
 from .chunks import Corpus
 from ..config import BuildConfig, RunOptions
 from ..errors import UserError
-from ..execution.estimates import Expectation, expect_instances
+from ..execution.estimates import Estimate
 from .instances import build_instances, parquet_options
 from ..execution.units import Unit, prepare, run_units
 from ..schemas import instances_schema
@@ -63,12 +64,12 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-def expect(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> Expectation:
+def estimate(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> Estimate:
     """Return what `build` would do and take, without doing it; raise `UserError` as it would."""
     prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
-    return expect_instances([shard["bytes"] for shard in corpus["shards"]], config, options, state)
+    return estimate_instances([shard["bytes"] for shard in corpus["shards"]], config, options, state)
 
 
 def _head(corpus: dict[str, Any], vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:

@@ -33,11 +33,12 @@ from ..execution.directory import (
     open_stage,
     sum_counters,
 )
-from ..execution.estimates import Expectation, expect_documents
+from ..execution.estimates import Estimate
 from ..execution.partitions import ALL_HASHES, Layout, num_places
 from ..execution.units import Unit, prepare, run_units
 from ..sources.formats import Input, find_inputs, plan_units
 from .duplicates import NEAR_DUPLICATE, deduplicate, plan_dedup
+from .estimate import estimate_documents
 from .gather import gather_shard, plan_shards
 from .near_duplicates import find_candidates, find_clusters, plan_candidates, plan_clusters
 from .scatter import scatter_ranges
@@ -112,12 +113,12 @@ def _found(counters: Counters, scattered: Sequence[dict[str, Any]], config: Inge
     return {**counters.to_record(), "languages": dict(sorted(languages.items()))}
 
 
-def expect(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Expectation:
+def estimate(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Estimate:
     """Return what `ingest` would do and take, without doing it; raise `UserError` as it would."""
     prepare(options, output)
     work = _plan(sources, output, config)
     state = check_output(output, work.head, options.overwrite)
-    return expect_documents(work.inputs, len(work.units), config.shards, options, state)
+    return estimate_documents(work.inputs, len(work.units), config.shards, options, state)
 
 
 class _Work(NamedTuple):

@@ -30,10 +30,11 @@ from ..execution.directory import (
     open_stage,
     read_manifest,
 )
-from ..execution.estimates import Expectation, expect_vocabulary
+from ..execution.estimates import Estimate
 from ..execution.shards import SPLITS, read_documents, shard_paths, write_parquet
 from ..execution.units import Unit, prepare, run_units
 from ..schemas import WORD_COUNTS
+from .estimate import estimate_vocabulary
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
@@ -82,12 +83,12 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-def expect(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Expectation:
+def estimate(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Estimate:
     """Return what `learn_vocabulary` would do and take, without doing it; raise `UserError` as it would."""
     prepare(options, output)
     corpus = read_manifest(documents, "ingest")
     state = check_output(output, _head(corpus, config), options.overwrite)
-    return expect_vocabulary([shard["bytes"] for shard in corpus["shards"]], options, state)
+    return estimate_vocabulary([shard["bytes"] for shard in corpus["shards"]], options, state)
 
 
 def _head(corpus: dict[str, Any], config: VocabConfig) -> dict[str, Any]:

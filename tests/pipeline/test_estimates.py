@@ -1,0 +1,41 @@
+"""What a dry run estimates: sizes and times that grow with the input and shrink with the workers."""
+
+import pytest
+from clozeworks.pipeline.build.estimate import estimate_instances
+from clozeworks.pipeline.config import BuildConfig, RunOptions
+from clozeworks.pipeline.ingest.estimate import estimate_documents
+from clozeworks.pipeline.sources.formats import Input
+from clozeworks.pipeline.vocab.estimate import estimate_vocabulary
+
+MEGABYTE = 1_000_000
+ONE, TWO = RunOptions(workers=1), RunOptions(workers=2)
+
+
+def dump(num_bytes: int) -> Input:
+    return Input("/x/wiki.xml.bz2", "wiki.xml.bz2", "wikipedia", num_bytes)
+
+
+def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_the_time():
+    small, large = (estimate_documents([dump(n * 100 * MEGABYTE)], 10 * n, None, ONE, "new") for n in (1, 10))
+    assert large.output_bytes == pytest.approx(10 * small.output_bytes, rel=0.01)
+    assert 8 * small.seconds < large.seconds < 10 * small.seconds
+    assert large.worker_bytes == pytest.approx(small.worker_bytes, rel=0.25)
+
+
+def test_a_second_worker_halves_the_time_but_not_the_start_up():
+    one, two = (estimate_instances([20 * MEGABYTE] * 40, BuildConfig(), options, "new") for options in (ONE, TWO))
+    assert one.seconds / 2 < two.seconds < one.seconds / 1.9
+    assert estimate_instances([20 * MEGABYTE], BuildConfig(), TWO, "new").workers == 1
+
+
+def test_estimates_match_the_run_they_were_fitted_to():
+    # 27.1 MB of Parquet, 86 MB of text: 36.9 MB of documents, 34.3 MB of instances in one duplicate; 12, 16 and 6 s.
+    table = Input("enwiki.parquet", "enwiki.parquet", "parquet", 27_100_000)
+    documents = estimate_documents([table], 1, None, ONE, "new")
+    vocabulary = estimate_vocabulary([36_900_000], ONE, "new")
+    instances = estimate_instances([36_900_000], BuildConfig(duplicates=1), ONE, "new")
+    assert documents.output_bytes == pytest.approx(36_900_000, rel=0.1)
+    assert instances.output_bytes == pytest.approx(34_300_000, rel=0.1)
+    for estimate, seconds in ((documents, 12), (vocabulary, 16), (instances, 6)):
+        assert estimate.seconds == pytest.approx(seconds, rel=0.4)
+        assert 450 * MEGABYTE < estimate.worker_bytes < 700 * MEGABYTE
