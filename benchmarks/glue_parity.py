@@ -33,7 +33,7 @@ from clozeworks.model.finetuning.finetune import make_model
 from clozeworks.model.finetuning.predict import infer
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.pretraining.setup import Ranks
-from clozeworks.model.tasks.classification import Example
+from clozeworks.model.tasks.classification import TextExample
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tokenizer import TextTokenizer
@@ -86,7 +86,7 @@ def run_once(arguments: argparse.Namespace, task: str, seed: int, trainer: str) 
     return {"score": score, "seconds": round(time.process_time() - started, 1), "examples": len(train)}
 
 
-def measure(task: str, logits: np.ndarray, dev: list[Example]) -> float:
+def measure(task: str, logits: np.ndarray, dev: list[TextExample]) -> float:
     """Return F1 for MRPC, else accuracy."""
     metric = GLUE[task].metrics[0]
     return metric(logits.argmax(1), np.array([example.target for example in dev], dtype=np.int64))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ..model.finetuning.results import Figure, Line
+    from ..model.finetuning.results import Figure, ResultLine
 
 # Of SQuAD 2.0, what the paper does not have; --json and --csv show it.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
@@ -48,7 +48,7 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
         _print_table(lines)
 
 
-def _print_table(lines: "list[Line]") -> None:
+def _print_table(lines: "list[ResultLine]") -> None:
     # It is known of the first metric, which may not be shown.
     degenerate = {line.directory: str(line.degenerate_runs) for line in lines if line.degenerate_runs is not None}
     rows: list[Sequence[str]] = [COLUMNS]
@@ -63,7 +63,7 @@ def _print_table(lines: "list[Line]") -> None:
     click.echo("\n".join([*table, "In percent; BERT's figures are those of its paper, on dev or (*) on test."]))
 
 
-def _cells(line: "Line", degenerate: str, is_first: bool) -> tuple[str, ...]:
+def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> tuple[str, ...]:
     """Return what stands in a row; what is the same for all metrics of a directory, in its first row alone."""
     names = (f"{line.task} {line.variant}".strip(), line.directory, Path(line.checkpoint).name)
     task, *where = names if is_first else ("", "", "")

@@ -34,13 +34,13 @@ class TextTokenizer:
             raise UserError(f"The vocabulary in {directory} has no {token}; it is not BERT's.")
         return token_id
 
-    def tokens_of(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens, not cut."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def tokens_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return the ids of each text as `tokens_of` does, and int64 (T, 2): each token's characters [start, end).
+    def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
+        """Return the ids of each text as `token_ids` does, and int64 (T, 2): each token's characters [start, end).
 
         The characters are those of the text as it is given, whatever the tokenizer changes (case, accents).
         """

@@ -31,7 +31,7 @@ from ..checkpoint import files_digest, model_digest
 from ..pretraining.run import claim
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
-from ..tasks.sentence_rows import Example
+from ..tasks.sentence_rows import SentenceExample
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..training.device import oom_as_user_error
 from .config import FeaturesConfig
@@ -99,7 +99,7 @@ def _opened(data: Path) -> tuple[Path, str]:
     return data, files_digest([data])
 
 
-def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
+def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
     """Yield the texts in a file, in order; a sentence of CoNLL columns has its document around it."""
     kind = _kind(data) if config.format == "auto" else config.format
     if is_hub(data) and kind != "table":
@@ -110,14 +110,14 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[Example]:
         case "text":
             with data.open("rb") as file:
                 for _, line in text_lines(file, str(data)):
-                    yield Example([split_words(line)], 0)
+                    yield SentenceExample([split_words(line)], 0)
         case "table":
             for row in read_rows(data):
                 column = config.text or next((name for name in TEXT_COLUMNS if name in row.values), TEXT_COLUMNS[0])
-                yield Example([split_words(row.text(column))], 0)
+                yield SentenceExample([split_words(row.text(column))], 0)
         case _:
             for document in read_documents(data, labelled=False):
-                yield from (Example(document, number) for number in range(len(document)))
+                yield from (SentenceExample(document, number) for number in range(len(document)))
 
 
 def _kind(data: Path) -> str:
@@ -162,7 +162,7 @@ def _reporter(progress: Progress | None, num_texts: int) -> Report:
 
 
 def _write_parts(
-    extractor: Extractor, texts: Iterator[Example], folder: Path, num_texts: int, report: Report
+    extractor: Extractor, texts: Iterator[SentenceExample], folder: Path, num_texts: int, report: Report
 ) -> Iterator[Path]:
     """Write the parts that are not there yet, and yield the paths of all."""
     first = 0
@@ -186,9 +186,9 @@ def _part_characters(extractor: Extractor) -> int:
     return PART_CHARACTERS if extractor.config.per == "text" else min(PART_CHARACTERS, PART_BYTES // vector_bytes)
 
 
-def _take(texts: Iterator[Example], num_characters: int) -> list[Example]:
+def _take(texts: Iterator[SentenceExample], num_characters: int) -> list[SentenceExample]:
     """Return the next texts, as many as make `num_characters`; at least one."""
-    taken: list[Example] = []
+    taken: list[SentenceExample] = []
     for text in texts:
         taken.append(text)
         num_characters -= sum(len(word) + 1 for word in text.sentence.words)

@@ -16,7 +16,7 @@ from ...pipeline.errors import UserError
 from ..bert import BertModel
 from ..checkpoint import load_weights, read_config
 from ..finetuning.predict import check_fit
-from ..tasks.sentence_rows import Example, SentenceRow, sentence_rows
+from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
@@ -37,7 +37,7 @@ class Extractor:
     max_length: int
     schema: pa.Schema
 
-    def table(self, texts: Sequence[Example], first: int, report: Report) -> pa.Table:
+    def table(self, texts: Sequence[SentenceExample], first: int, report: Report) -> pa.Table:
         """Return the vectors of `texts`, the first of which has the number `first`."""
         rows = list(sentence_rows(texts, self.tokenizer, self.max_length))
         units = _units(texts, rows, self.config.per, self.tokenizer)
@@ -49,7 +49,9 @@ class Extractor:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     @torch.inference_mode()
-    def _vectors(self, rows: Sequence[SentenceRow], units: "Units", report: Callable[[float, int], None]) -> np.ndarray:
+    def _vectors(
+        self, rows: Sequence[SentenceRow], units: "VectorUnits", report: Callable[[float, int], None]
+    ) -> np.ndarray:
         """Return the mean hidden state (U, S, D) of the places of each unit, float32."""
         sums_USD = torch.zeros(len(units.text), len(self.layers), self.bert.config.hidden_size)
         num_done = 0
@@ -83,7 +85,7 @@ class Extractor:
 
 
 @dataclass(frozen=True)
-class Units:
+class VectorUnits:
     """What has a vector, and where it is read."""
 
     text: np.ndarray
@@ -144,23 +146,25 @@ def _vector_array(values_UD: np.ndarray, kind: pa.FixedSizeListType) -> pa.Array
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind)
 
 
-def _units(texts: Sequence[Example], rows: Sequence[SentenceRow], per: str, tokenizer: TextTokenizer) -> Units:
+def _units(
+    texts: Sequence[SentenceExample], rows: Sequence[SentenceRow], per: str, tokenizer: TextTokenizer
+) -> VectorUnits:
     match per:
         case "word":
             lengths = [len(text.sentence.words) for text in texts]
-            inside, places = [row.words for row in rows], [row.word_places for row in rows]
+            inside, places = [row.words for row in rows], [row.word_positions for row in rows]
             names = [word for text in texts for word in text.sentence.words]
         case "token":
-            inside, places = [row.tokens for row in rows], [row.token_places for row in rows]
+            inside, places = [row.tokens for row in rows], [row.token_positions for row in rows]
             lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
-            names = [tokenizer.token(token) for row in rows for token in row.row.input_ids[row.token_places]]
+            names = [tokenizer.token(token) for row in rows for token in row.row.input_ids[row.token_positions]]
         case _:
             places = _whole_rows(rows)
             inside, lengths, names = [np.zeros_like(each) for each in places], [1] * len(texts), None
     starts = np.cumsum([0, *lengths])
     text = np.repeat(np.arange(len(texts)), lengths)
     of = [starts[row.example] + each for row, each in zip(rows, inside, strict=True)]
-    return Units(text, np.arange(len(text)) - starts[text], names, of, places)
+    return VectorUnits(text, np.arange(len(text)) - starts[text], names, of, places)
 
 
 def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
@@ -170,7 +174,7 @@ def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
         is_first = index == 0 or rows[index - 1].example != row.example
         is_last = index + 1 == len(rows) or rows[index + 1].example != row.example
         end = [len(row.row.input_ids) - 1] if is_last else []
-        places.append(np.array([*([0] if is_first else []), *row.token_places, *end], dtype=np.int64))
+        places.append(np.array([*([0] if is_first else []), *row.token_positions, *end], dtype=np.int64))
     return places
 
 

@@ -38,7 +38,7 @@ from ..checkpoint import (
 from ..config import ModelConfig
 from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
 from ..pretraining.setup import Ranks, join_ranks
-from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, say_cut
+from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import RunLog
 from .config import FinetuneConfig
@@ -111,7 +111,7 @@ def finetune(
             claim(output, _identity(job), overwrite, OWN_FILES)
             if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
                 (output / SUMMARY).unlink(missing_ok=True)
-            _say_cut(job)
+            _report_cut(job)
         ranks.wait()  # for the first one, which alone writes
         summary = read_summary(output)
         if summary is None and _search(job, ranks, progress):
@@ -133,10 +133,10 @@ def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneCon
     return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
 
 
-def _say_cut(job: Job) -> None:
-    say_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
+def _report_cut(job: Job) -> None:
+    report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
     for prefix, features in job.dev.items():
-        say_cut(job.data.task, f"dev_{prefix}".removesuffix("_"), num_cut(features), len(job.data.dev[prefix]))
+        report_cut(job.data.task, f"dev_{prefix}".removesuffix("_"), num_cut(features), len(job.data.dev[prefix]))
 
 
 def _recipe(task: Task, config: FinetuneConfig) -> Recipe:

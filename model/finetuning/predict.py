@@ -19,7 +19,7 @@ from ..config import ModelConfig
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
 from ..tasks.tables import text_lines
-from ..tasks.task import Feature, Task, TaskModel, make_batch, num_cut, say_cut
+from ..tasks.task import Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
 
@@ -151,7 +151,7 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
         features = finetuned.task.encode(chunk, finetuned.tokenizer)
         cut, total = cut + num_cut(features), total + len(chunk)
         yield from finetuned.task.answers(infer(finetuned.model, features), features, chunk)
-    say_cut(finetuned.task, where, cut, total)
+    report_cut(finetuned.task, where, cut, total)
 
 
 def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
@@ -166,7 +166,7 @@ def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto")
         if not examples:
             raise UserError(f"{files[0]} holds no rows.")
         features = finetuned.task.encode(examples, finetuned.tokenizer)
-        say_cut(finetuned.task, ", ".join(map(str, files)), num_cut(features), len(examples))
+        report_cut(finetuned.task, ", ".join(map(str, files)), num_cut(features), len(examples))
         measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
@@ -185,13 +185,13 @@ def _dev_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
 def _examples(task: Task, data: str) -> Iterator[Any]:
     if data == "-":
         for where, line in text_lines(sys.stdin.buffer, _name(data)):
-            yield task.text_line(line, where)
+            yield task.parse_line(line, where)
     elif data.endswith(".txt"):
         if not Path(data).is_file():
             raise UserError(f"There is no file {data}.")
         with open(data, "rb") as file:
             for where, line in text_lines(file, data):
-                yield task.text_line(line, where)
+                yield task.parse_line(line, where)
     else:
         yield from task.read(Path(data), labelled=False)
 

@@ -40,7 +40,7 @@ class Figures(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ResultLine:
     """One metric of all runs in one output directory."""
 
     task: str
@@ -100,7 +100,7 @@ NO_FIGURES = Figures(None, None)
 _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
 
 
-def read_results(folder: str | Path) -> list[Line]:
+def read_results(folder: str | Path) -> list[ResultLine]:
     """Return a line for each metric of each output directory of `finetune` below `folder`, in the paper's order.
 
     Raises `UserError` where there is none, and for a file of results that is damaged.
@@ -112,7 +112,7 @@ def read_results(folder: str | Path) -> list[Line]:
     return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
 
 
-def _lines_of(file: Path, directory: str) -> Iterator[Line]:
+def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     rows = _read_rows(file)
     if not rows:
         return
@@ -121,7 +121,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[Line]:
     metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NO_SCORES)]
     for metric in metrics:
         values = [_percent(float(row[metric]), first["task"]) for row in rows]
-        yield Line(
+        yield ResultLine(
             task=first["task"],
             variant=variant,
             checkpoint=first["checkpoint"],
@@ -159,7 +159,7 @@ def _percent(value: float, task: str) -> float:
     return round(value if task in IN_PERCENT else 100 * value, 6)
 
 
-def as_record(line: Line) -> dict[str, Any]:
+def as_record(line: ResultLine) -> dict[str, Any]:
     """Return a line as plain values by column, for JSON and CSV."""
     record = {name: value for name, value in vars(line).items() if name != "paper"}
     for name, figure in line.paper._asdict().items():

@@ -25,7 +25,7 @@ from ...pipeline.seeding import rng_for, stable_hash
 from ..pretraining.data import prefetch
 from ..pretraining.run import stop_signals
 from ..pretraining.setup import MICRO_BATCH_TOKENS, Ranks
-from ..tasks.task import Batch, Feature, Recipe, TaskModel, make_batch, num_targets
+from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import oom_as_user_error, trim_memory, uses_bf16
 from ..training.logs import Clock, RunLog
 from ..training.optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
@@ -67,7 +67,7 @@ class Training:
 class Part(NamedTuple):
     """A micro-batch."""
 
-    batch: Batch
+    batch: TaskBatch
     share: float
     """Of the targets of the whole batch."""
 
@@ -200,7 +200,7 @@ def _make_parts(training: Training, rows: np.ndarray) -> list[Part]:
     return [Part(_pinned(make_batch(part), device), num_targets(part) / total) for part in micro_batches]
 
 
-def _pinned(batch: Batch, device: torch.device) -> Batch:
+def _pinned(batch: TaskBatch, device: torch.device) -> TaskBatch:
     return batch.pin() if device.type == "cuda" else batch
 
 

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
 from ..config import ModelConfig
-from .task import IGNORED, Batch, TaskModel
+from .task import IGNORED, TaskBatch, TaskModel
 
 LSTM_SIZE = 768
 CACHE_BYTES = 4 << 30
@@ -68,7 +68,7 @@ class BiLstmTagger(TaskModel):
         self.bert.eval()
         return self
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, L, K) of the tokens whose target is not `IGNORED`, and 0 at the others."""
         assert batch.target is not None
         is_word_BL = batch.target != IGNORED
@@ -85,7 +85,7 @@ class BiLstmTagger(TaskModel):
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
         return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the words."""
         assert batch.target is not None
         return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)

@@ -17,7 +17,7 @@ from .squad import read_squad, restore_squad
 from .task import Task
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     """How a task is made."""
 
     read: Callable[[Sequence[Path], FinetuneConfig], Task]
@@ -30,26 +30,26 @@ class Entry(NamedTuple):
     """The options that are for this task and not for all."""
 
 
-def _glue(name: str) -> Entry:
+def _glue(name: str) -> TaskEntry:
     task = GLUE[name]
 
     def read(files: Sequence[Path], config: FinetuneConfig) -> Task:
         return replace(task, max_length=config.max_length or task.max_length)
 
-    return Entry(read, lambda settings: replace(task, max_length=settings["max_length"]))
+    return TaskEntry(read, lambda settings: replace(task, max_length=settings["max_length"]))
 
 
 TASKS = {
     **{name: _glue(name) for name in GLUE},
-    "classify": Entry(read_classify, restore_classify, options=("text", "text_pair", "label")),
-    "squad": Entry(read_squad, restore_squad, (".json",), ("stride", "max_question_length", "max_answer_length")),
-    "swag": Entry(read_choice, restore_choice),
-    "ner": Entry(read_ner, restore_ner, suffixes=(), options=("features", "lstm_size")),
+    "classify": TaskEntry(read_classify, restore_classify, options=("text", "text_pair", "label")),
+    "squad": TaskEntry(read_squad, restore_squad, (".json",), ("stride", "max_question_length", "max_answer_length")),
+    "swag": TaskEntry(read_choice, restore_choice),
+    "ner": TaskEntry(read_ner, restore_ner, suffixes=(), options=("features", "lstm_size")),
 }
 TASK_OPTIONS = frozenset(option for entry in TASKS.values() for option in entry.options)
 
 
-def find_entry(name: str, config: FinetuneConfig) -> Entry:
+def find_entry(name: str, config: FinetuneConfig) -> TaskEntry:
     """Return how the task `name` is made.
 
     Raises `UserError` for an unknown name, and for an option that is for another task.
@@ -63,7 +63,7 @@ def find_entry(name: str, config: FinetuneConfig) -> Entry:
     return TASKS[name]
 
 
-def saved_task(settings: dict[str, Any]) -> Task:
+def restore_task(settings: dict[str, Any]) -> Task:
     """Return the task from what `Task.settings` gave."""
     return TASKS[settings["task"]].restore(settings)
 
@@ -71,6 +71,6 @@ def saved_task(settings: dict[str, Any]) -> Task:
 def read_task(path: Path) -> Task:
     """Return the task in a ``task.json``; raises `UserError` where that is damaged."""
     try:
-        return saved_task(json.loads(path.read_text(encoding="utf-8")))
+        return restore_task(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged; fine-tune again.") from None

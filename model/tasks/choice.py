@@ -22,8 +22,8 @@ from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .metrics import accuracy
-from .tables import Row, listed, read_rows, shown, text_lines
-from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
+from .tables import TableRow, listed, read_rows, shown, text_lines
+from .task import Feature, LinearHead, Recipe, Task, TaskBatch, TokenRow
 
 SWAG_RECIPE = Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
 _ENDING = re.compile(r"ending(\d+)")
@@ -45,11 +45,11 @@ class BertForMultipleChoice(LinearHead):
         super().__init__(config, 1)
         self.num_choices = num_choices
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (N, C)."""
         return self.classify(self.bert.pooler(self.states(batch))).view(-1, self.num_choices)
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the choices."""
         assert batch.target is not None
         return F.cross_entropy(outputs, batch.target)
@@ -78,7 +78,7 @@ class Choice(Task):
             target = self._target(row) if labelled else None
             yield Choices(text, tuple(f"{start} {ending}".strip() for ending in endings), target)
 
-    def _target(self, row: Row) -> int:
+    def _target(self, row: TableRow) -> int:
         label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
             raise UserError(
@@ -86,7 +86,7 @@ class Choice(Task):
             )
         return int(label)
 
-    def text_line(self, line: str, where: str) -> Choices:
+    def parse_line(self, line: str, where: str) -> Choices:
         """Return the example on a line of plain text: the text and its endings, with tabs between them."""
         text, *endings = line.split("\t")
         if len(endings) != self.num_choices:
@@ -100,8 +100,8 @@ class Choice(Task):
 
     def encode(self, examples: Sequence[Choices], tokenizer: TextTokenizer) -> list[Feature]:
         """Return a feature for each example, of one row for each choice."""
-        texts = tokenizer.tokens_of([example.text for example in examples])
-        endings = iter(tokenizer.tokens_of([ending for example in examples for ending in example.endings]))
+        texts = tokenizer.token_ids([example.text for example in examples])
+        endings = iter(tokenizer.token_ids([ending for example in examples for ending in example.endings]))
         features = []
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
             rows = tuple(TokenRow(*tokenizer.row(text, next(endings), self.max_length)) for _ in example.endings)
@@ -181,14 +181,14 @@ def _codah_columns(path: Path, num_choices: int | None = None, labelled: bool = 
     return "category", "prompt", *endings, *(["label"] if has_label else [])
 
 
-def _texts(row: Row) -> tuple[str, str]:
+def _texts(row: TableRow) -> tuple[str, str]:
     """Return what is given, and how each ending begins."""
     if "sent1" in row.values:
         return row.text("sent1"), row.text("sent2")
     return row.text("prompt" if "prompt" in row.values else "startphrase"), ""
 
 
-def _endings(row: Row) -> list[str]:
+def _endings(row: TableRow) -> list[str]:
     """Return the endings in the order of their numbers, without empty cells behind the last.
 
     Raises `UserError` where a number is left out, as labels are these numbers.

@@ -18,8 +18,8 @@ from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
 from .metrics import Metric
-from .tables import Row, listed, read_rows, shown
-from .task import Batch, Feature, LinearHead, Recipe, Task, TokenRow
+from .tables import TableRow, listed, read_rows, shown
+from .task import Feature, LinearHead, Recipe, Task, TaskBatch, TokenRow
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
@@ -27,7 +27,7 @@ SCORES = (0.0, 5.0)
 """Lowest and highest score of STS-B; its server takes no others."""
 
 
-class Example(NamedTuple):
+class TextExample(NamedTuple):
     """One text or pair."""
 
     text: str
@@ -39,11 +39,11 @@ class Example(NamedTuple):
 class BertForSequenceClassification(LinearHead):
     """BERT with a linear layer on the pooled [CLS]; keys and logits as in ``transformers``."""
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
         return self.classify(self.bert.pooler(self.states(batch)))
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, or the mean squared error where there is one output."""
         assert batch.target is not None
         if outputs.shape[1] == 1:
@@ -83,24 +83,24 @@ class Classification(Task):
         """The paper's for GLUE (section 4.1)."""
         return GLUE_RECIPE
 
-    def read(self, path: Path, labelled: bool) -> Iterator[Example]:
+    def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         # What is to be predicted needs an answer for every line.
         for row in read_rows(path, self.headerless, self.max_short_share if labelled else 0.0):
             text = row.text(_column(row, self.text))
             text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
-            yield Example(text, text_pair, self._target(row) if labelled else None)
+            yield TextExample(text, text_pair, self._target(row) if labelled else None)
 
-    def text_line(self, line: str, where: str) -> Example:
+    def parse_line(self, line: str, where: str) -> TextExample:
         """Return the example on a line of plain text; a tab parts the texts of a pair."""
         if not self.text_pair:
-            return Example(line, None, None)
+            return TextExample(line, None, None)
         texts = line.split("\t")
         if len(texts) != 2:
             raise UserError(f"{where}: two texts with a tab between them are needed, not {len(texts)}.")
-        return Example(texts[0], texts[1], None)
+        return TextExample(texts[0], texts[1], None)
 
-    def _target(self, row: Row) -> float:
+    def _target(self, row: TableRow) -> float:
         column = _column(row, self.label)
         text = row.label(column)
         if not self.labels:
@@ -111,16 +111,16 @@ class Classification(Task):
             return int(text)
         raise UserError(f"{row.where}: the label {shown(text)} in {column} is none of {listed(self.labels)}.")
 
-    def group(self, example: Example) -> str:
+    def group(self, example: TextExample) -> str:
         """Return the first text, so that examples of the same one stay together."""
         return example.text
 
-    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> list[Feature]:
+    def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
         """Return a feature for each example."""
-        tokens_a = tokenizer.tokens_of([example.text for example in examples])
+        tokens_a = tokenizer.token_ids([example.text for example in examples])
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
-            tokens_b = tokenizer.tokens_of([example.text_pair or "" for example in examples])
+            tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
         rows = (tokenizer.row(a, b, self.max_length) for a, b in zip(tokens_a, tokens_b, strict=True))
         targets = (self._as_array(example.target) for example in examples)
         return [
@@ -136,26 +136,26 @@ class Classification(Task):
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
     def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[TextExample]
     ) -> dict[str, float]:
         """Return the metrics by name, the one that chooses between runs first; `outputs` are logits (K,)."""
         logits = np.stack(outputs)
         return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> dict[str, float]:
+    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> dict[str, float]:
         """Return the metrics on `examples` of always answering the most frequent class (the mean score) of `train`."""
         targets = np.array([example.target for example in train])
         answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
         return self._measure(np.full(len(examples), answer), examples)
 
-    def _measure(self, predictions: np.ndarray, examples: Sequence[Example]) -> dict[str, float]:
+    def _measure(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> dict[str, float]:
         targets = np.array([example.target for example in examples], dtype=np.float64)
         if self.labels:
             targets = targets.astype(np.int64)
         return {metric.__name__: metric(predictions, targets) for metric in self.metrics}
 
     def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[TextExample]
     ) -> list[dict[str, Any]]:
         """Return for each row its label and the probability of each class, or its score."""
         if not self.labels:
@@ -166,7 +166,9 @@ class Classification(Task):
             answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
         return answers
 
-    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example], split: str) -> dict[str, bytes]:
+    def official(
+        self, answers: Sequence[dict[str, Any]], examples: Sequence[TextExample], split: str
+    ) -> dict[str, bytes]:
         """Return what GLUE's server takes for a test file; nothing for other files and the user's own tables."""
         if split not in self.server_files:
             return {}
@@ -195,7 +197,7 @@ class Classification(Task):
         }
 
 
-def _column(row: Row, names: tuple[str, ...]) -> str:
+def _column(row: TableRow, names: tuple[str, ...]) -> str:
     return next((name for name in names if name in row.values), names[0])
 
 

@@ -11,7 +11,7 @@ from ...pipeline.errors import UserError
 from ..finetuning.config import FinetuneConfig
 from .classification import Classification
 from .metrics import Metric, accuracy, macro_f1, pearson, spearman
-from .tables import Row, listed, read_rows, shown
+from .tables import TableRow, listed, read_rows, shown
 
 TEXT_COLUMNS = ("text", "sentence")
 LABEL_COLUMN = "label"
@@ -67,7 +67,7 @@ def classify_metrics(labels: tuple[str, ...]) -> tuple[Metric, ...]:
     return (accuracy, macro_f1) if labels else (spearman, pearson)
 
 
-def _labels(rows: Iterable[Row], column: str, where: str) -> tuple[str, ...]:
+def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
     """Return the names of the classes, in order; none where the labels are scores. `where` is for messages."""
     counts: Counter[str] = Counter()
     places: dict[str, str] = {}

@@ -25,8 +25,8 @@ from ..tokenizer import TextTokenizer
 from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import Sentence, read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
-from .sentence_rows import Example, SentenceRow, sentence_rows
-from .task import IGNORED, Batch, Feature, LinearHead, Recipe, Task, TaskModel
+from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
+from .task import IGNORED, Feature, LinearHead, Recipe, Task, TaskBatch, TaskModel
 
 MAX_LENGTH = 128
 OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")
@@ -40,11 +40,11 @@ class BertForTokenClassification(LinearHead):
 
     per_token = True
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, L, K)."""
         return self.classify(self.bert(*batch[:4]))
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the words."""
         assert batch.target is not None
         return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
@@ -98,20 +98,20 @@ class EntityRecognition(Task):
         """The paper's, or one for the BiLSTM."""
         return FEATURES_RECIPE if self.features else RECIPE
 
-    def read(self, path: Path, labelled: bool) -> Iterator[Example]:
+    def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
         """Yield the sentences in a file of CoNLL columns; raises `UserError` naming file and line."""
         for document in _documents(path, labelled, self.types):
-            yield from (Example(document, index) for index in range(len(document)))
+            yield from (SentenceExample(document, index) for index in range(len(document)))
 
-    def text_line(self, line: str, where: str) -> Example:
+    def parse_line(self, line: str, where: str) -> SentenceExample:
         """Return the sentence on a line of plain text, its words parted by blanks."""
-        return Example([split_words(line)], 0)
+        return SentenceExample([split_words(line)], 0)
 
-    def group(self, example: Example) -> str:
+    def group(self, example: SentenceExample) -> str:
         """Return the text of the document, so that no part of it is held out alone."""
         return "\n".join(" ".join(sentence.words) for sentence in example.document)
 
-    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> list[Feature]:
+    def encode(self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer) -> list[Feature]:
         """Return a feature for each row; a sentence without words has none.
 
         The target of a word's first token is its class, and 0 where there are no labels.
@@ -127,17 +127,17 @@ class EntityRecognition(Task):
         return BertForTokenClassification(config, len(self.labels))
 
     def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> dict[str, float]:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
         return _measure([entities(tagging.tags) for tagging in self._taggings(outputs, features, examples)], examples)
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> dict[str, float]:
+    def baseline(self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]) -> dict[str, float]:
         """Return the metrics of always answering O, which is by far the most frequent: 0 all of them."""
         return _measure([[] for _ in examples], examples)
 
     def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> list[dict[str, Any]]:
         """Return for each sentence its words, their tags (BIO), and the entities with their probabilities.
 
@@ -147,7 +147,7 @@ class EntityRecognition(Task):
         return [tagging.answer(example.sentence.words) for tagging, example in zip(taggings, examples, strict=True)]
 
     def _taggings(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example]
+        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> list[Tagging]:
         """Return the likeliest tags; every word of a sentence is in one of its features."""
         labels = self.labels
@@ -157,14 +157,16 @@ class EntityRecognition(Task):
         ]
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
-            shares_WK = softmax(logits_LK[row.word_places].astype(np.float64), axis=1)
+            shares_WK = softmax(logits_LK[row.word_positions].astype(np.float64), axis=1)
             best = zip(row.words.tolist(), shares_WK.argmax(1).tolist(), shares_WK.max(1).tolist(), strict=True)
             for word, label, probability in best:
                 taggings[row.example].tags[word] = labels[label]
                 taggings[row.example].probabilities[word] = probability
         return taggings
 
-    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Example], split: str) -> dict[str, bytes]:
+    def official(
+        self, answers: Sequence[dict[str, Any]], examples: Sequence[SentenceExample], split: str
+    ) -> dict[str, bytes]:
         """Return the file's lines with the predicted tag as a last column: what ``conlleval`` reads.
 
         Lines that begin a document are left out.
@@ -220,16 +222,16 @@ def restore_ner(settings: dict[str, Any]) -> EntityRecognition:
     return EntityRecognition(**{**given, "types": tuple(settings["types"])})
 
 
-def _feature(row: SentenceRow, example: Example, classes: dict[str, int]) -> Feature:
+def _feature(row: SentenceRow, example: SentenceExample, classes: dict[str, int]) -> Feature:
     target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
     sentence = example.sentence
     # Whatever the scheme of the file, BIO is learned.
     tags = bio_tags(entities(sentence.tags), len(sentence.tags)) if sentence.tags else [OUTSIDE] * len(sentence.words)
-    target[row.word_places] = [classes[tags[word]] for word in row.words]
+    target[row.word_positions] = [classes[tags[word]] for word in row.words]
     return Feature((row.row,), target, row.example, row)
 
 
-def _measure(predicted: Sequence[Sequence[Entity]], examples: Sequence[Example]) -> dict[str, float]:
+def _measure(predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]) -> dict[str, float]:
     return entity_scores(predicted, [entities(example.sentence.tags or ()) for example in examples])
 
 

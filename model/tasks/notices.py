@@ -4,7 +4,7 @@ import os
 import sys
 
 
-def say(line: str) -> None:
+def print_notice(line: str) -> None:
     """Write a line to standard error; of the processes that torchrun started, the first alone does."""
     if os.environ.get("RANK", "0") == "0":
         print(line, file=sys.stderr)

@@ -11,7 +11,7 @@ from .conll import Sentence
 from .task import TokenRow
 
 
-class Example(NamedTuple):
+class SentenceExample(NamedTuple):
     """One sentence, and the document that it stands in."""
 
     document: Sequence[Sentence]
@@ -35,10 +35,10 @@ class SentenceRow(NamedTuple):
     row: TokenRow
     tokens: np.ndarray
     """Indices of the sentence's tokens that are read here."""
-    token_places: np.ndarray
+    token_positions: np.ndarray
     words: np.ndarray
     """Indices of the sentence's words whose first tokens are read here."""
-    word_places: np.ndarray
+    word_positions: np.ndarray
     """Where these first tokens stand."""
 
 
@@ -50,7 +50,9 @@ class _Tokens(NamedTuple):
     """Index of each sentence's first word, and at the end the number of words."""
 
 
-def sentence_rows(examples: Sequence[Example], tokenizer: TextTokenizer, max_length: int) -> Iterator[SentenceRow]:
+def sentence_rows(
+    examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
+) -> Iterator[SentenceRow]:
     """Yield the rows, of at most `max_length` tokens, for each example: one, or several where it is longer than that.
 
     Each word is tokenised by itself, and is one word even where that parts it at punctuation; one that leaves nothing
@@ -67,7 +69,7 @@ def sentence_rows(examples: Sequence[Example], tokenizer: TextTokenizer, max_len
 
 def _tokenise(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _Tokens:
     words = [word for sentence in document for word in sentence.words]
-    tokens = [ids or [tokenizer.unknown] for ids in tokenizer.tokens_of(words)]
+    tokens = [ids or [tokenizer.unknown] for ids in tokenizer.token_ids(words)]
     return _Tokens(
         list(chain.from_iterable(tokens)),
         _starts([len(ids) for ids in tokens]),
@@ -93,7 +95,7 @@ def _rows(
         yield SentenceRow(example, row, tokens - first, tokens + to_place, words, word_starts[words] + to_place)
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """The tokens of a row, and those of them that count in it, as ranges of the document's tokens."""
 
     start: int
@@ -104,7 +106,7 @@ class Window(NamedTuple):
     """One past the last token that counts."""
 
 
-def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[Window]:
+def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[ContextWindow]:
     """Return the windows of at most `size` tokens in which the tokens from `first` to `last` count, each in one.
 
     Where they fit into one window they stand in its middle, or nearer to an end of the document of `num_tokens` than
@@ -113,16 +115,16 @@ def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[W
     largest.
 
     >>> context_windows(4, 6, 20, 6), context_windows(0, 2, 20, 6), context_windows(4, 6, 7, 8)
-    ([Window(start=2, end=8, first=4, last=6)], [Window(start=0, end=6, first=0, last=2)], \
-[Window(start=0, end=7, first=4, last=6)])
+    ([ContextWindow(start=2, end=8, first=4, last=6)], [ContextWindow(start=0, end=6, first=0, last=2)], \
+[ContextWindow(start=0, end=7, first=4, last=6)])
     >>> context_windows(0, 9, 20, 6)
-    [Window(start=0, end=6, first=0, last=5), Window(start=3, end=9, first=5, last=9)]
+    [ContextWindow(start=0, end=6, first=0, last=5), ContextWindow(start=3, end=9, first=5, last=9)]
     """
     length = last - first
     if length <= size:
         start = max(0, min(first - (size - length) // 2, num_tokens - size))
-        return [Window(start, min(start + size, num_tokens), first, last)]
+        return [ContextWindow(start, min(start + size, num_tokens), first, last)]
     starts = [*range(first, last - size, max(1, size // 2)), last - size]
     middles = [(later + start + size + 1) // 2 for start, later in pairwise(starts)]
     bounds = [first, *middles, last]
-    return [Window(start, start + size, bounds[index], bounds[index + 1]) for index, start in enumerate(starts)]
+    return [ContextWindow(start, start + size, bounds[index], bounds[index + 1]) for index, start in enumerate(starts)]

@@ -20,12 +20,12 @@ from ..bert import BertModel
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .notices import say
+from .notices import print_notice
 from .squad_files import Answer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
-from .squad_windows import Shape, Window, cut_windows, token_span, window_target
-from .task import Batch, Feature, Recipe, Task, TaskModel
+from .squad_windows import PassageWindow, WindowShape, cut_windows, token_span, window_target
+from .task import Feature, Recipe, Task, TaskBatch, TaskModel
 
 RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
 
@@ -41,11 +41,11 @@ class BertForQuestionAnswering(TaskModel):
         self.bert.pooler.requires_grad_(False)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return the logits of each token as the answer's first and as its last (N, L, 2)."""
         return self.qa_outputs(self.states(batch))
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy of first and last token over the real tokens of the whole row."""
         assert batch.target is not None
         logits_NL2 = outputs.float().masked_fill(~batch.attention_mask_BL[:, :, None], -np.inf)
@@ -89,7 +89,7 @@ class Squad(Task):
             if self.version == "1.1" and not question.answers:
                 raise UserError(f"{question.where} has no answers, which is for SQuAD 2.0 only.")
 
-    def text_line(self, line: str, where: str) -> Question:
+    def parse_line(self, line: str, where: str) -> Question:
         """Return the question on a line of plain text: question, tab, passage."""
         texts = line.split("\t")
         if len(texts) != 2:
@@ -109,9 +109,9 @@ class Squad(Task):
         have no target.
         """
         texts = dict.fromkeys(example.passage for example in examples)
-        passages = dict(zip(texts, tokenizer.tokens_and_offsets(list(texts)), strict=True))
-        questions = tokenizer.tokens_of([example.text for example in examples])
-        shape = Shape(self.max_length, self.stride, self.max_question_length)
+        passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
+        questions = tokenizer.token_ids([example.text for example in examples])
+        shape = WindowShape(self.max_length, self.stride, self.max_question_length)
         features, lost = [], []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
             if shape.room(len(question)) < 1:
@@ -122,7 +122,7 @@ class Squad(Task):
                 lost.append(example)
             for row, window in cut_windows(question, ids, offsets_P2, shape, tokenizer):
                 features.append(Feature((row,), _target(example, span, window), index, window))
-        _say_lost(lost, len(examples))
+        _report_lost(lost, len(examples))
         return features
 
     def cut_line(self, share: str) -> str:
@@ -259,7 +259,7 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
     if len(versions) > 1:
         raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
     answered = [question for content in contents.values() for question in content.questions if question.answers]
-    if answered and not any(question.placed_answer for question in answered):
+    if answered and not any(question.located_answer for question in answered):
         found = f"No answer stands at its place in its passage ({_first_lost(answered)})"
         raise UserError(f"{found}; answer_start must be the index of its first character.")
     names = ("max_length", "stride", "max_question_length", "max_answer_length")
@@ -273,11 +273,11 @@ def restore_squad(settings: dict[str, Any]) -> Squad:
 
 
 def _answer_tokens(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
-    answer = example.placed_answer
+    answer = example.located_answer
     return token_span(offsets_P2, answer.start, answer.start + len(answer.text)) if answer else None
 
 
-def _target(example: Question, span: tuple[int, int] | None, window: Window) -> np.ndarray | None:
+def _target(example: Question, span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray | None:
     if example.answers is None or (example.answers and span is None):
         return None
     return window_target(span, window)
@@ -287,17 +287,17 @@ def _golds(examples: Sequence[Question]) -> list[list[str]]:
     return [[answer.text for answer in example.answers or ()] for example in examples]
 
 
-def _no_room(length: int, shape: Shape) -> str:
+def _no_room(length: int, shape: WindowShape) -> str:
     return (
         f"{length} tokens, which leave no room for the passage in rows of {shape.max_length}; raise --max-length or "
         "lower --max-question-length."
     )
 
 
-def _say_lost(lost: Sequence[Question], total: int) -> None:
+def _report_lost(lost: Sequence[Question], total: int) -> None:
     if lost:
         found = f"No answer stands at its place in the passage for {len(lost):,} of {total:,} questions"
-        say(f"{found} ({_first_lost(lost)}); training leaves such questions out.")
+        print_notice(f"{found} ({_first_lost(lost)}); training leaves such questions out.")
 
 
 def _first_lost(lost: Sequence[Question]) -> str:

@@ -37,7 +37,7 @@ class Question(NamedTuple):
     """None where answers are not to be read; empty where the question has none."""
 
     @property
-    def placed_answer(self) -> Answer | None:
+    def located_answer(self) -> Answer | None:
         """The first answer that stands at its place in the passage."""
         return next((answer for answer in self.answers or () if _stands(answer, self.passage)), None)
 

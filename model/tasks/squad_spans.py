@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .squad_windows import Window
+from .squad_windows import PassageWindow
 
 N_BEST = 20
 
@@ -46,7 +46,7 @@ class Prediction(NamedTuple):
         return sum(self.null_logits) - self.spans[0].score if self.spans else 0.0
 
 
-def predict_answer(windows: Iterable[tuple[Window, np.ndarray]], passage: str, max_tokens: int) -> Prediction:
+def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int) -> Prediction:
     """Return the best spans of at most `max_tokens` tokens over the windows and their logits, float (L, 2)."""
     candidates: list[Span] = []
     null_logits = []

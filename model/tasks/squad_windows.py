@@ -13,7 +13,7 @@ from ..tokenizer import TextTokenizer
 from .task import TokenRow
 
 
-class Window(NamedTuple):
+class PassageWindow(NamedTuple):
     """The part of a passage that a row holds."""
 
     first_token: int
@@ -26,7 +26,7 @@ class Window(NamedTuple):
     """bool: this is the window in which the token has most context."""
 
 
-class Shape(NamedTuple):
+class WindowShape(NamedTuple):
     """How rows are cut, in tokens."""
 
     max_length: int
@@ -67,11 +67,15 @@ def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
 
 
 def cut_windows(
-    question: Sequence[int], passage: Sequence[int], offsets_P2: np.ndarray, shape: Shape, tokenizer: TextTokenizer
-) -> Iterator[tuple[TokenRow, Window]]:
+    question: Sequence[int],
+    passage: Sequence[int],
+    offsets_P2: np.ndarray,
+    shape: WindowShape,
+    tokenizer: TextTokenizer,
+) -> Iterator[tuple[TokenRow, PassageWindow]]:
     """Yield the rows ``[CLS] question [SEP] window [SEP]`` of a passage, with what each holds of it.
 
-    The question is cut at `Shape.max_question_length`; it must leave room for the passage.
+    The question is cut at `WindowShape.max_question_length`; it must leave room for the passage.
     """
     kept = list(question[: shape.max_question_length])
     room = shape.room(len(kept))
@@ -79,7 +83,7 @@ def cut_windows(
     for index, (start, end) in enumerate(window_spans(len(passage), room, shape.stride)):
         ids, segment_b_start, _ = tokenizer.row(kept, list(passage[start:end]), shape.max_length)
         row = TokenRow(ids, segment_b_start, len(question) - len(kept))
-        yield row, Window(start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == index)
+        yield row, PassageWindow(start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == index)
 
 
 def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
@@ -88,7 +92,7 @@ def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] 
     return (int(touching[0]), int(touching[-1])) if len(touching) else None
 
 
-def window_target(span: tuple[int, int] | None, window: Window) -> np.ndarray:
+def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray:
     """Return the places in the row (2,) of an answer's first and last token; (0, 0), [CLS], where it is not whole."""
     if span is None:
         return np.zeros(2, dtype=np.int64)

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
-from .notices import say
+from .notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _HUB = "hf:"
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row of a table."""
 
     where: str
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
         Raises `UserError` where there is none, and where it is neither text nor a number.
 
-        >>> [Row("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
+        >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
         ['yes', '3', '3', '2.5']
         """
         value = self.value(column)
@@ -56,7 +56,7 @@ class Row(NamedTuple):
         return self.values[column]
 
 
-def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_share: float = 0.0) -> Iterator[Row]:
+def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
     """Yield the rows of a table; its suffix says the format.
 
     TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
@@ -124,13 +124,13 @@ def hub_split(name: str, split: str) -> Path:
     return Path(f"{name}#{split}")
 
 
-def _hub_rows(path: Path) -> Iterator[Row]:
+def _hub_rows(path: Path) -> Iterator[TableRow]:
     # Imported here, for it needs `datasets`.
     from ...pipeline.sources.hub import open_rows
 
     name, _, split = str(path).partition("#")
     for number, values in enumerate(open_rows(name, split or None), 1):
-        yield Row(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
+        yield TableRow(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
@@ -145,7 +145,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             raise UserError(f"{where} is not UTF-8; convert the file.") from None
 
 
-def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: float) -> Iterator[Row]:
+def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: float) -> Iterator[TableRow]:
     short: list[str] = []
     num_lines = 0
     with path.open("rb") as file:
@@ -170,10 +170,10 @@ def _judge_short(path: Path, short: Sequence[str], num_lines: int, max_share: fl
     found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
     if len(short) > max_share * num_lines:
         raise UserError(f"{found}, more than {max_share:.1%}; mend the file or download it again.")
-    say(f"{found}; such lines are left out.")
+    print_notice(f"{found}; such lines are left out.")
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
+def _csv_rows(path: Path) -> Iterator[TableRow]:
     # The csv module refuses fields over 128 KiB by default; a document may be longer.
     csv.field_size_limit(2**31 - 1)
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -198,13 +198,13 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
         raise UserError(f"{where} names the column {shown(twice[0])} twice; rename one of them.")
 
 
-def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> Row:
+def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     if len(fields) != len(columns):
         raise UserError(f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({listed(columns)}).")
-    return Row(where, dict(zip(columns, fields, strict=True)))
+    return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 
-def _json_rows(path: Path) -> Iterator[Row]:
+def _json_rows(path: Path) -> Iterator[TableRow]:
     with path.open("rb") as file:
         for where, line in text_lines(file, str(path)):
             if not line.strip():
@@ -215,16 +215,16 @@ def _json_rows(path: Path) -> Iterator[Row]:
                 raise UserError(f"{where} is no JSON: {error}.") from None
             if not isinstance(values, dict):
                 raise UserError(f"{where} is no JSON object; one object a line is needed.")
-            yield Row(where, values)
+            yield TableRow(where, values)
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path) -> Iterator[TableRow]:
     try:
         with pq.ParquetFile(path) as file:
             number = 0
             for batch in file.iter_batches():
                 for values in batch.to_pylist():
                     number += 1
-                    yield Row(f"{path}, row {number}", values)
+                    yield TableRow(f"{path}, row {number}", values)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} is no Parquet file, or damaged: {error}") from None

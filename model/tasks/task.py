@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .notices import say
+from .notices import print_notice
 
 IGNORED = -100
 """Class of a token that is not to be learned; `torch.nn.functional.cross_entropy` leaves it out."""
@@ -60,7 +60,7 @@ class Feature(NamedTuple):
         return any(row.num_cut for row in self.rows)
 
 
-class Batch(NamedTuple):
+class TaskBatch(NamedTuple):
     """Padded rows as `BertModel.forward` takes them, and the targets of their features."""
 
     input_ids_BL: Tensor
@@ -70,17 +70,17 @@ class Batch(NamedTuple):
     target: Tensor | None
     """As in `Feature`, along a first dimension N; None where there are no labels."""
 
-    def pin(self) -> "Batch":
+    def pin(self) -> "TaskBatch":
         """Copy the batch to pinned memory, from where a GPU fetches it without waiting."""
         return self._map(Tensor.pin_memory)
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
         ids_BL, types_BL, mask_BL, index_T = map(change, self[:4])
-        return Batch(ids_BL, types_BL, mask_BL, index_T, None if self.target is None else change(self.target))
+        return TaskBatch(ids_BL, types_BL, mask_BL, index_T, None if self.target is None else change(self.target))
 
 
 class Recipe(NamedTuple):
@@ -98,11 +98,11 @@ class TaskModel(nn.Module):
     per_token: bool = False
     """Whether the head says something of each token: outputs are then (N, L, ...)."""
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return what the head says of each feature, (N, ...)."""
         raise NotImplementedError
 
-    def states(self, batch: Batch) -> Tensor:
+    def states(self, batch: TaskBatch) -> Tensor:
         """Return the last hidden states (B, L, D), of which the first stands for the whole row.
 
         That is [CLS]. In a model that reads from left to right [CLS] sees nothing and the last token, [SEP], all, so
@@ -117,7 +117,7 @@ class TaskModel(nn.Module):
         changed_BLD[:, 0], changed_BLD[rows_B, last_B] = states_BLD[rows_B, last_B], states_BLD[:, 0]
         return changed_BLD
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean loss over what `num_targets` counts, a scalar."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class Task(ABC):
         """Yield the examples in a file; raises `UserError` naming file and line."""
 
     @abstractmethod
-    def text_line(self, line: str, where: str) -> Any:
+    def parse_line(self, line: str, where: str) -> Any:
         """Return the unlabelled example on a line of plain text."""
 
     @abstractmethod
@@ -217,10 +217,10 @@ def num_cut(features: Sequence[Feature]) -> int:
     return len({feature.example for feature in features if feature.is_cut})
 
 
-def say_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
+def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
     """Say how many of the examples in `where` (a file, or a split) are cut, where any are."""
     if num_cut:
-        say(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}")
+        print_notice(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}")
 
 
 def num_targets(features: Sequence[Feature]) -> int:
@@ -232,7 +232,7 @@ def num_targets(features: Sequence[Feature]) -> int:
     return sum(int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size for target in targets)
 
 
-def make_batch(features: Sequence[Feature]) -> Batch:
+def make_batch(features: Sequence[Feature]) -> TaskBatch:
     """Pad the rows of the features to the longest of them, and the targets to the longest target."""
     rows = [row for feature in features for row in feature.rows]
     lengths = np.array([len(row.input_ids) for row in rows])
@@ -243,7 +243,7 @@ def make_batch(features: Sequence[Feature]) -> Batch:
     starts = np.array([row.segment_b_start for row in rows])
     types = torch.from_numpy(places >= starts[:, None]) & mask
     targets = [torch.from_numpy(feature.target) for feature in features if feature.target is not None]
-    return Batch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), _stack(targets))
+    return TaskBatch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), _stack(targets))
 
 
 def _stack(targets: Sequence[Tensor]) -> Tensor | None:

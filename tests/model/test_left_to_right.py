@@ -130,7 +130,7 @@ def test_features_are_those_of_transformers_decoder(checkpoint, tmp_path):
     (tmp_path / "texts.txt").write_text("the film was good\n")
     extract_features(checkpoint, tmp_path / "texts.txt", tmp_path / "a.parquet", FeaturesConfig(device="cpu"))
     tokenizer = TextTokenizer(checkpoint)
-    ids = tokenizer.row(tokenizer.tokens_of(["the film was good"])[0], None, 64)[0]
+    ids = tokenizer.row(tokenizer.token_ids(["the film was good"])[0], None, 64)[0]
     with torch.inference_mode():
         states = transformers.BertModel.from_pretrained(checkpoint)(torch.from_numpy(ids).long()[None])
     found = np.array(pq.read_table(tmp_path / "a.parquet")["layer_2"].to_pylist())

@@ -56,7 +56,7 @@ def vectors(table: pa.Table, column: str) -> np.ndarray:
 def their_states(checkpoint: Path, text: str) -> np.ndarray:
     """Return the hidden states (layers, tokens with [CLS] and [SEP], size) by transformers."""
     model = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
-    ids = TextTokenizer(checkpoint).row(TextTokenizer(checkpoint).tokens_of([text])[0], None, 64)[0]
+    ids = TextTokenizer(checkpoint).row(TextTokenizer(checkpoint).token_ids([text])[0], None, 64)[0]
     with torch.inference_mode():
         states = model(torch.from_numpy(ids).long()[None], output_hidden_states=True).hidden_states
     return torch.cat(list(states)).numpy()
@@ -84,7 +84,7 @@ def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(check
 def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path):
     tokenizer = TextTokenizer(checkpoint)
     tokens = extract(checkpoint, texts, tmp_path / "tokens.parquet")
-    ids = [tokenizer.tokens_of([text])[0] for text in TEXTS]
+    ids = [tokenizer.token_ids([text])[0] for text in TEXTS]
     assert tokens["text"].to_pylist() == [number for number, row in enumerate(ids) for _ in row]
     assert tokens["index"].to_pylist() == [index for row in ids for index in range(len(row))]
     assert tokens["token"].to_pylist() == [tokenizer.token(token) for row in ids for token in row]
@@ -113,7 +113,7 @@ def test_long_texts_are_read_in_windows_and_none_of_it_is_lost(checkpoint, tmp_p
     words = ["the", "film", "was", "very", "dull"] * 10
     # Windows of 20 tokens begin at 0, 10, 20 and 30; token 17 has most context in the second.
     model = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
-    ids = tokenizer.row(tokenizer.tokens_of([" ".join(words[10:30])])[0], None, 22)[0]
+    ids = tokenizer.row(tokenizer.token_ids([" ".join(words[10:30])])[0], None, 22)[0]
     with torch.inference_mode():
         states = model(torch.from_numpy(ids).long()[None]).last_hidden_state[0]
     np.testing.assert_allclose(vectors(tokens, "layer_3")[17], states[8].numpy(), rtol=0, atol=1e-5)

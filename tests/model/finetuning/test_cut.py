@@ -12,8 +12,8 @@ from clozeworks.model.tasks.choice import Choice, Choices
 from clozeworks.model.tasks.conll import split_words
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
-from clozeworks.model.tasks.notices import say
-from clozeworks.model.tasks.sentence_rows import Example
+from clozeworks.model.tasks.notices import print_notice
+from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.task import num_cut
 from clozeworks.model.tokenizer import TextTokenizer
@@ -50,9 +50,9 @@ def test_rows_know_how_many_tokens_had_no_room(tokenizer):
 
 def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
     texts = (words(8), words(9), "film")
-    single = [GLUE["sst2"].text_line(text, "") for text in texts]
+    single = [GLUE["sst2"].parse_line(text, "") for text in texts]
     assert num_cut(GLUE["sst2"].encode(single, tokenizer)) == 0
-    pairs = [GLUE["mrpc"].text_line(f"{words(num)}\tgood", "") for num in (124, 125, 200)]
+    pairs = [GLUE["mrpc"].parse_line(f"{words(num)}\tgood", "") for num in (124, 125, 200)]
     assert num_cut(GLUE["mrpc"].encode(pairs, tokenizer)) == 2
     choice = Choice(num_choices=2, max_length=8)
     examples = [Choices("film", (words(4), words(4)), None), Choices("film", ("good", words(5)), None)]
@@ -62,14 +62,14 @@ def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
 
 def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokenizer):
     task = Squad(version="1.1", max_length=16, stride=4, max_question_length=5)
-    questions = [task.text_line(f"{words(num)}\t{words(100)}", "") for num in (5, 6, 12)]
+    questions = [task.parse_line(f"{words(num)}\t{words(100)}", "") for num in (5, 6, 12)]
     features = task.encode(questions, tokenizer)
     assert len(features) > 20
     assert num_cut(features) == 2
     assert task.cut_line("2 of 3") == (
         "2 of 3 questions cut at --max-question-length 5; fine-tune with a higher one to keep more."
     )
-    sentence = Example([split_words(words(100))], 0)
+    sentence = SentenceExample([split_words(words(100))], 0)
     assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
 
 
@@ -78,7 +78,7 @@ def test_of_several_processes_the_first_alone_speaks(rank, said, monkeypatch, ca
     monkeypatch.delenv("RANK", raising=False)
     if rank:
         monkeypatch.setenv("RANK", rank)
-    say("so")
+    print_notice("so")
     assert capsys.readouterr().err == said
 
 

@@ -19,7 +19,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.task_data import read_data
-from clozeworks.model.tasks.catalogue import saved_task
+from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices, read_choice
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
@@ -88,7 +88,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
         (example,) = task.read(path, True)
         # In the order of their numbers: ending10 comes after ending9.
         assert example == Choices("p", ("x",) * (number - 1) + ("y",), number - 1)
-        assert saved_task(json.loads(json.dumps(task.settings()))) == task
+        assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_bad_rows_are_named(tmp_path, name, lines, message):
 
 def test_lines_of_plain_text():
     task = Choice(num_choices=2)
-    assert task.text_line("a b\tc\td", "line 1") == Choices("a b", ("c", "d"), None)
+    assert task.parse_line("a b\tc\td", "line 1") == Choices("a b", ("c", "d"), None)
     with pytest.raises(UserError, match=r"line 9: a text and 2 endings with tabs between them are needed, not 1\."):
-        task.text_line("a b\tc", "line 9")
+        task.parse_line("a b\tc", "line 9")
 
 
 def test_each_choice_is_a_row_as_transformers_makes_it(checkpoint):

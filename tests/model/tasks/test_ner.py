@@ -19,11 +19,11 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
 from clozeworks.model.tasks import bilstm
 from clozeworks.model.tasks.bilstm import BiLstmTagger, chosen_layers
-from clozeworks.model.tasks.catalogue import find_entry, saved_task
+from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.conll import Sentence, read_documents, split_words
 from clozeworks.model.tasks.entities import Entity, bio_tags, entities, entity_scores
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
-from clozeworks.model.tasks.sentence_rows import Example, context_windows, sentence_rows
+from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tasks.task import IGNORED, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
@@ -205,38 +205,38 @@ def test_windows_are_full_and_each_token_counts_where_it_has_most_context(before
 def test_a_row_holds_the_document_around_its_sentence(checkpoint):
     tokenizer = TextTokenizer(checkpoint)
     document = [split_words("the film"), split_words("was very-good books"), split_words("bad dull .")]
-    examples = [Example(document, number) for number in range(3)]
-    whole = tokenizer.tokens_of(["the film was very-good books bad dull ."])[0]
+    examples = [SentenceExample(document, number) for number in range(3)]
+    whole = tokenizer.token_ids(["the film was very-good books bad dull ."])[0]
     for row in sentence_rows(examples, tokenizer, 32):
         assert row.row.input_ids.tolist() == [2, *whole, 3]
     rows = list(sentence_rows(examples, tokenizer, 9))
     # 6 tokens, as very-good is three, and books two; one of the next sentence fits in, too.
     assert rows[1].row.input_ids.tolist() == [2, *whole[2:9], 3]
     assert rows[1].words.tolist() == [0, 1, 2]
-    assert rows[1].word_places.tolist() == [1, 2, 5]
-    assert rows[1].token_places.tolist() == [1, 2, 3, 4, 5, 6]
+    assert rows[1].word_positions.tolist() == [1, 2, 5]
+    assert rows[1].token_positions.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_words_of_any_kind_are_read_once_at_their_first_token(checkpoint):
     tokenizer = TextTokenizer(checkpoint)
     words = ("-" * 1000, "", "\u200b\x07", "a" * 1000, "...", "films", "[SEP]", "b")
-    rows = list(sentence_rows([Example([Sentence(words, None)], 0)], tokenizer, 16))
+    rows = list(sentence_rows([SentenceExample([Sentence(words, None)], 0)], tokenizer, 16))
     assert all(len(row.row.input_ids) <= 16 for row in rows)
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
     assert sorted(token for row in rows for token in row.tokens) == list(range(1000 + 1 + 1 + 1 + 3 + 2 + 3 + 1))
-    firsts = [tokenizer.tokens_of([word])[0] or [tokenizer.unknown] for word in words]
+    firsts = [tokenizer.token_ids([word])[0] or [tokenizer.unknown] for word in words]
     for row in rows:
-        assert row.row.input_ids[row.word_places].tolist() == [firsts[word][0] for word in row.words]
+        assert row.row.input_ids[row.word_positions].tolist() == [firsts[word][0] for word in row.words]
 
 
 def test_targets_stand_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
     task = EntityRecognition(types=("loc", "per"), max_length=16)
     sentence = Sentence(("the", "films", "book", "b", "c"), ("O", "I-per", "B-per", "S-loc", "E-loc"))
-    (feature,) = task.encode([Example([sentence], 0)], TextTokenizer(checkpoint))
+    (feature,) = task.encode([SentenceExample([sentence], 0)], TextTokenizer(checkpoint))
     assert task.labels == ("O", "B-loc", "I-loc", "B-per", "I-per")
     assert feature.target is not None
     assert feature.target.tolist() == [IGNORED, 0, 3, IGNORED, 3, 1, 1, IGNORED]
-    assert task.encode([task.text_line("", "line 1")], TextTokenizer(checkpoint)) == []
+    assert task.encode([task.parse_line("", "line 1")], TextTokenizer(checkpoint)) == []
 
 
 # Models --------------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ SHAPE: dict[str, Any] = {
 
 def some_features(checkpoint: Path, task: EntityRecognition) -> list:
     lines = ["the film was b c", "d books", "very-good film films and b"]
-    return task.encode([task.text_line(line, "") for line in lines], TextTokenizer(checkpoint))
+    return task.encode([task.parse_line(line, "") for line in lines], TextTokenizer(checkpoint))
 
 
 def test_logits_loss_and_gradients_equal_transformers(checkpoint):
@@ -295,14 +295,14 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, checkpoint
         logits = model(batch)
         states = theirs(batch.input_ids_BL, batch.attention_mask_BL, output_hidden_states=True).hidden_states
     for row, feature in enumerate(chosen):
-        layers = [states[layer][row, feature.context.word_places] for layer in chosen_layers(features, 4)]
+        layers = [states[layer][row, feature.context.word_positions] for layer in chosen_layers(features, 4)]
         inputs = torch.cat(layers, -1)
         if "weighted" in features:
             odds = torch.linspace(-1, 1, len(layers)).exp()
             inputs = 1.5 * torch.einsum("s,swd->wd", odds / odds.sum(), torch.stack(layers))
         with torch.no_grad():
             expected = model.classifier(model.lstm(inputs[None])[0])[0]
-        torch.testing.assert_close(logits[row, feature.context.word_places], expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits[row, feature.context.word_positions], expected, rtol=0, atol=1e-5)
 
 
 def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint, monkeypatch):
@@ -392,7 +392,7 @@ def test_the_official_form_is_what_conlleval_reads():
     task = EntityRecognition(types=("loc", "per"))
     document = [Sentence(("a", "b"), None, ("a NN I-per", "b NN O")), Sentence(("c",), None, ("c\tO",))]
     answers = [{"words": ["a", "b"], "tags": ["B-per", "O"]}, {"words": ["c"], "tags": ["B-loc"]}]
-    files = task.official(answers, [Example(document, 0), Example(document, 1)], "test")
+    files = task.official(answers, [SentenceExample(document, 0), SentenceExample(document, 1)], "test")
     assert files == {"test.conll": b"a NN I-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
 
 
@@ -406,10 +406,10 @@ def test_long_sentences_and_documents_are_predicted_as_a_whole(trained, tmp_path
 
 def test_an_answer_of_broken_tags_is_mended():
     task = EntityRecognition(types=("loc", "per"), max_length=16)
-    example = task.text_line("a b c", "")
+    example = task.parse_line("a b c", "")
     logits = np.full((5, 5), -5, dtype=np.float32)
     logits[[1, 2, 3], [4, 2, 0]] = 5
-    row = type("Row", (), {"example": 0, "words": np.arange(3), "word_places": np.arange(1, 4)})
+    row = type("Row", (), {"example": 0, "words": np.arange(3), "word_positions": np.arange(1, 4)})
     feature = type("Feature", (), {"context": row})
     (answer,) = task.answers([logits], [feature], [example])  # pyright: ignore[reportArgumentType]
     assert answer["tags"] == ["B-per", "B-loc", "O"]
@@ -460,7 +460,7 @@ def load_frozen(directory: Path) -> dict[str, torch.Tensor]:
 
 def test_settings_make_the_same_task_again():
     for task in (EntityRecognition(types=("loc",)), EntityRecognition(types=("x",), features="last", lstm_size=5)):
-        assert saved_task(json.loads(json.dumps(task.settings()))) == task
+        assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
 
 def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):

@@ -16,7 +16,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.task_data import read_data
-from clozeworks.model.tasks.catalogue import find_entry, saved_task
+from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
 from clozeworks.model.tasks.squad_files import Answer, Question, read_questions
 from clozeworks.model.tasks.squad_metrics import (
@@ -30,7 +30,7 @@ from clozeworks.model.tasks.squad_metrics import (
     token_f1_or_none,
 )
 from clozeworks.model.tasks.squad_spans import best_spans, predict_answer
-from clozeworks.model.tasks.squad_windows import Window, most_context, token_span, window_spans, window_target
+from clozeworks.model.tasks.squad_windows import PassageWindow, most_context, token_span, window_spans, window_target
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -193,7 +193,7 @@ def test_questions_come_with_passage_answers_and_place(tmp_path):
     assert version == "1.1"
     assert first == Question(f"{path}, question 1", "1", "what was?", "the film was good", "the film was good",
                              (Answer("film", 4),))  # fmt: skip
-    assert second.placed_answer == Answer("good", 13)
+    assert second.located_answer == Answer("good", 13)
     assert read_questions(path, labelled=False).questions[0].answers is None
     write(path, squad_json({"id": 7, "question": "who?"}))
     assert [each.id for each in Squad(version="1.1").read(path, labelled=False)] == ["7"]
@@ -223,7 +223,7 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     path = write(tmp_path / "a.json", squad_json(qa()))
     task = read_squad([path], FinetuneConfig(stride=99, max_answer_length=7))
     assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (384, 99, 64, 7)
-    assert saved_task(json.loads(json.dumps(task.settings()))) == task
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
     with pytest.raises(UserError, match="--max-answer-length is for squad; mrpc does not take it"):
         find_entry("mrpc", FinetuneConfig(max_answer_length=7))
     with pytest.raises(UserError, match="--stride is 0, but must be at least 1"):
@@ -355,7 +355,7 @@ def test_an_answer_is_labelled_where_all_of_it_stands():
     # A part of a word is answered by the whole word.
     assert token_span(offsets, 5, 7) == (1, 1)
     assert token_span(offsets, 8, 9) is None
-    window = Window(1, 10, offsets[1:4], np.ones(3, dtype=bool))
+    window = PassageWindow(1, 10, offsets[1:4], np.ones(3, dtype=bool))
     assert window_target((1, 3), window).tolist() == [10, 12]
     for span in [(0, 2), (2, 4), (0, 4), (4, 4), None]:
         assert window_target(span, window).tolist() == [0, 0]
@@ -476,10 +476,10 @@ def test_the_best_spans_are_those_of_a_plain_search(length, max_tokens, seed):
     assert found == [[first, last] for _, first, last in plain_best_spans(starts, ends, counts, max_tokens)]
 
 
-def window(first: int, counts: list[int], row_start: int = 2) -> Window:
+def window(first: int, counts: list[int], row_start: int = 2) -> PassageWindow:
     # Words of one letter with a space between them.
     offsets = np.array([[2 * place, 2 * place + 1] for place in range(first, first + len(counts))])
-    return Window(first, row_start, offsets, np.array(counts, dtype=bool))
+    return PassageWindow(first, row_start, offsets, np.array(counts, dtype=bool))
 
 
 def logits_of(*rows: tuple[float, float]) -> np.ndarray:
@@ -529,7 +529,7 @@ def test_tau_is_tuned_on_dev_kept_and_used():
         "exact": 50.0, "f1": 50.0, "total": 2, "HasAns_exact": 100.0, "HasAns_f1": 100.0, "HasAns_total": 1,
         "NoAns_exact": 0.0, "NoAns_f1": 0.0, "NoAns_total": 1, "exact_at_tau_0": 50.0, "f1_at_tau_0": 50.0,
     }  # fmt: skip
-    tuned = saved_task(json.loads(json.dumps(task.tuned(outputs, features, examples).settings())))
+    tuned = restore_task(json.loads(json.dumps(task.tuned(outputs, features, examples).settings())))
     assert isinstance(tuned, Squad)
     assert tuned.tau == 2.0
     scores = tuned.scores(outputs, features, examples)
@@ -712,7 +712,7 @@ def test_every_answer_of_the_official_files_is_found_again(source):
     version, questions = read_questions(source, labelled=True)
     assert (version, len(questions)) in [("1.1", 11877), ("2.0", 4719)]
     assert sum(not each.answers for each in questions) == (348 if version == "2.0" else 0)
-    assert all(each.placed_answer for each in questions if each.answers)
+    assert all(each.located_answer for each in questions if each.answers)
 
 
 @real_data

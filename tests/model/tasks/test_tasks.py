@@ -14,8 +14,8 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.tasks.catalogue import find_entry, read_task, saved_task
-from clozeworks.model.tasks.classification import BertForSequenceClassification, Example
+from clozeworks.model.tasks.catalogue import find_entry, read_task, restore_task
+from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample
 from clozeworks.model.tasks.classify import read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out
@@ -48,26 +48,26 @@ def checkpoint(tmp_path_factory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint")
 
 
-def read(name: str, path: Path, labelled: bool = True) -> list[Example]:
+def read(name: str, path: Path, labelled: bool = True) -> list[TextExample]:
     return list(GLUE[name].read(path, labelled))
 
 
 def test_sst2_and_mrpc_as_they_are(tmp_path):
     assert read("sst2", write(tmp_path / "train.tsv", SST2)) == [
-        Example("it 's a charming and often affecting journey . ", None, 1),
-        Example("unflinchingly bleak and desperate ", None, 0),
+        TextExample("it 's a charming and often affecting journey . ", None, 1),
+        TextExample("unflinchingly bleak and desperate ", None, 0),
     ]
     assert read("mrpc", write(tmp_path / "dev.tsv", MRPC)) == [
-        Example("He said the pie business doesn 't fit .", '" The pie business does not fit .', 1),
-        Example("Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0),
+        TextExample("He said the pie business doesn 't fit .", '" The pie business does not fit .', 1),
+        TextExample("Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0),
     ]
 
 
 def test_cola_has_a_line_of_names_only_in_its_test_file(tmp_path):
     train = write(tmp_path / "train.tsv", "gj04\t0\t*\tThey drank the pub.\n")
-    assert read("cola", train) == [Example("They drank the pub.", None, 0)]
+    assert read("cola", train) == [TextExample("They drank the pub.", None, 0)]
     test = write(tmp_path / "test.tsv", "index\tsentence\n0\tBill whistled past the house.\n")
-    assert read("cola", test, labelled=False) == [Example("Bill whistled past the house.", None, None)]
+    assert read("cola", test, labelled=False) == [TextExample("Bill whistled past the house.", None, None)]
 
 
 def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_files(tmp_path):
@@ -262,8 +262,8 @@ def test_pairs_are_cut_as_in_the_release(length_a, length_b, limit):
 def test_rows_equal_those_of_transformers(checkpoint):
     ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
     for text, pair in [("The film was good.", None), ("", None), ("very DULL, unknownword", "a book! b"), ("", "a")]:
-        tokens_b = None if pair is None else ours.tokens_of([pair])[0]
-        ids, segment_b_start, _ = ours.row(ours.tokens_of([text])[0], tokens_b, 40)
+        tokens_b = None if pair is None else ours.token_ids([pair])[0]
+        ids, segment_b_start, _ = ours.row(ours.token_ids([text])[0], tokens_b, 40)
         expected = theirs(text, pair)
         assert ids.tolist() == expected["input_ids"]
         types = [int(place >= segment_b_start) for place in range(len(ids))]
@@ -274,15 +274,15 @@ def test_rows_equal_those_of_transformers(checkpoint):
 
 def test_special_tokens_in_a_text_are_text(checkpoint):
     tokenizer = TextTokenizer(checkpoint)
-    ids = tokenizer.tokens_of(["was [MASK] [SEP] good"])[0]
+    ids = tokenizer.token_ids(["was [MASK] [SEP] good"])[0]
     assert not {2, 3, 4} & set(ids)
-    assert ids == [id for part in ("was [", "mask", "] [", "sep", "] good") for id in tokenizer.tokens_of([part])[0]]
+    assert ids == [id for part in ("was [", "mask", "] [", "sep", "] good") for id in tokenizer.token_ids([part])[0]]
 
 
 def test_a_vocabulary_alone_makes_the_same_tokenizer(checkpoint, tmp_path):
     write(tmp_path / "vocab.txt", (checkpoint / "vocab.txt").read_text())
     texts = ["The films was good!", "[MASK]"]
-    assert TextTokenizer(tmp_path).tokens_of(texts) == TextTokenizer(checkpoint).tokens_of(texts)
+    assert TextTokenizer(tmp_path).token_ids(texts) == TextTokenizer(checkpoint).token_ids(texts)
     files = tokenizer_files(tmp_path)
     assert files.keys() == {"vocab.txt", "tokenizer.json"}
     write(tmp_path / "tokenizer.json", files["tokenizer.json"].decode())
@@ -309,8 +309,8 @@ def test_classes_of_a_table_of_the_users_own(tmp_path):
     named = write(tmp_path / "b.tsv", "q\ta\tkind\n1\tx\t10\n2\ty\t9\n3\tz\t10\n4\tz\t9\n")
     task = classify(named, text="q", text_pair="a", label="kind")
     assert task.settings()["labels"] == ["9", "10"]
-    assert next(task.read(named, True)) == Example("1", "x", 1)
-    assert saved_task(json.loads(json.dumps(task.settings()))) == task
+    assert next(task.read(named, True)) == TextExample("1", "x", 1)
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
 
 def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
@@ -438,7 +438,7 @@ def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
     files = find_splits(hub_folder)
     for split in ("train", "dev"):
         assert read("sst2", splits[split][0]) == read("sst2", files[split][0])
-    assert read("sst2", splits["test"][0], labelled=False)[2] == Example("text 2 of test", None, None)
+    assert read("sst2", splits["test"][0], labelled=False)[2] == TextExample("text 2 of test", None, None)
     with pytest.raises(UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is none of"):
         read("sst2", splits["test"][0])
     with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
