@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .chunks import Corpus
 from ..config import BuildConfig
-from .masking import apply_masks, choose_positions
-from .pairs import Pairs, make_pairs
 from ..schemas import instances_schema
 from ..vocab.vocabulary import Vocabulary
+from .chunks import Corpus
+from .masking import apply_masks, choose_positions
+from .pairs import Pairs, make_pairs
 
 # Tokens worked on at once: what is padded to the longest row, or gathered by 64-bit indices, stays small.
 BLOCK_TOKENS = 1 << 20

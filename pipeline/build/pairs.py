@@ -19,10 +19,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of, balanced_labels, exchange, match_across_documents, match_to_fit
-from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
 from ..config import BuildConfig
 from ..errors import UserError
+from .balance import (
+    LENGTH_AUC_TOLERANCE,
+    Z_JUDGED,
+    auc_of,
+    balanced_labels,
+    exchange,
+    match_across_documents,
+    match_to_fit,
+)
+from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
 
 IS_NEXT, NOT_NEXT = 0, 1
 # [CLS] A [SEP] B [SEP], and [CLS] A [SEP].

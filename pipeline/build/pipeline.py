@@ -14,21 +14,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..execution import storage
-from .estimate import estimate_instances
-from .chunks import Corpus
 from ..config import BuildConfig, RunOptions
 from ..errors import UserError
+from ..execution import storage
+from ..execution.counters import Counters
+from ..execution.directory import (
+    StageDirectory,
+    check_output,
+    input_fingerprint,
+    library_versions,
+    manifest_head,
+    open_stage,
+    read_manifest,
+    sum_counters,
+)
 from ..execution.estimates import Estimate
-from .instances import build_instances, parquet_options
+from ..execution.shards import SPLITS, read_documents, write_parquet
 from ..execution.units import Unit, prepare, run_units
 from ..schemas import instances_schema
 from ..seeding import rng_for
-from ..execution.shards import SPLITS, read_documents, write_parquet
-from ..execution.directory import StageDirectory, check_output, sum_counters, input_fingerprint, library_versions, manifest_head, open_stage, read_manifest
-from ..execution.counters import Counters
 from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from .chunks import Corpus
+from .estimate import estimate_instances
+from .instances import build_instances, parquet_options
 
 ROW_GROUP_ROWS = 1 << 14
 

@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from clozeworks.pipeline.build.balance import balanced_labels, exchange, match_across_documents, match_neighbours, match_to_fit, nearest_distinct
+from clozeworks.pipeline.build.balance import (
+    balanced_labels,
+    exchange,
+    match_across_documents,
+    match_neighbours,
+    match_to_fit,
+    nearest_distinct,
+)
 from clozeworks.pipeline.seeding import rng_for
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -14,9 +14,9 @@ from clozeworks.pipeline.audit.checks import audit_instances
 from clozeworks.pipeline.build.pipeline import build, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary, measure_vocabulary
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from manifest_fixture import make_manifest, write_manifest

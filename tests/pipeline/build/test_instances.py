@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.build.chunks import Corpus
+from clozeworks.pipeline.build.instances import BLOCK_TOKENS, Instances, build_instances, parquet_options
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.build.instances import BLOCK_TOKENS, Instances, build_instances, parquet_options
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocab.tokenize import Normalization

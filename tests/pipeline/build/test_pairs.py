@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.build.chunks import Corpus, cut_segments
+from clozeworks.pipeline.build.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.build.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
