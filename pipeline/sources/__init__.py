@@ -5,7 +5,7 @@ turns a range into `records.RawDocument`. There are::
 
     wikipedia      dumps: dump_pages (any byte range to pages), wiki_names (which pages), wikitext (markup to passages,
                    with wikitext_templates, wikitext_local, wikitext_numbers, wikitext_repair)
-    books          plain text: gutenberg (what stands around a book), archives (tar_headers), expansion (bombs)
+    books          plain text: gutenberg (what stands around a book), archives, expansion (bombs)
     tables, jsonl, wikiextractor, hub
                    rows: rows (a row to a document), extracted (what extractors leave of wikitext)
 

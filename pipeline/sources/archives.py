@@ -5,8 +5,7 @@ nothing is written to disk, and memory depends neither on the archive's size nor
 contents that a zip ends with (half a kilobyte a member). The id of a document is the archive's name without its suffix,
 then the member's without ``.txt``: ``novels/shelf/Emma`` of ``shelf/Emma.txt`` in ``novels.tar.gz``.
 
-What is bad is counted, and costs no more than itself. Where a tar is damaged, reading goes on at the next header that
-is whole; a compressed one is over at the first damage.
+Bad members are counted and cost only themselves. A damaged tar is read up to the damage.
 """
 
 import io
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..execution import storage
 from ..execution.counters import Counters
@@ -27,14 +26,16 @@ from .books import read_book
 from .compression import is_compressed, open_decompressed, without_compression
 from .expansion import ARCHIVE_ALLOWANCE, MEMBER_ALLOWANCE, Bounded, decompressed, is_bomb, progress
 from .records import Documents, InputRange, RawDocument
-from .tar_headers import Forward, ForwardStream, walk_tar
 
 FORMAT = "archive"
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-_NO_ZIP = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
+_NOT_A_ZIP = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
+_NOT_A_TAR = (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError)
+# Longer extended headers (names, attributes) are made to break readers.
+_LONGEST_HEADER_BYTES = 1 << 16
 
 
 class _Member(NamedTuple):
@@ -95,6 +96,7 @@ def read_archive(
     num_bytes = 0
     with open_file(source.path) as file:
         archive_bytes = file.seek(0, io.SEEK_END)
+        file.seek(0)
         members = _zip_members if _suffix(source.name) == ".zip" else _tar_members
         for member in members(source, file, counters):
             place = f"{source.name}/{member.name}"
@@ -151,7 +153,7 @@ def _is_text(name: str) -> bool:
 def _zip_members(source: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
     try:
         archive = zipfile.ZipFile(file)
-    except _NO_ZIP as error:
+    except _NOT_A_ZIP as error:
         if source.start == 0:
             counters.skip("not_an_archive", f"{source.name}: {error}")
         return
@@ -179,7 +181,7 @@ def _zip_member(
         return
     try:
         opened = cast(zipfile.ZipExtFile, archive.open(entry))
-    except _NO_ZIP as error:
+    except _NOT_A_ZIP as error:
         counters.skip("damaged_member", f"{place}: {error}")
         return
     stream = Bounded(opened.read1, cast(BinaryIO, archive.fp).tell, place, counters)
@@ -200,44 +202,89 @@ def _unreadable(entry: zipfile.ZipInfo) -> str:
 
 
 def _tar_members(source: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
-    file.seek(source.start)
-    place = progress(file)
-    last, num_texts, found = "its beginning", 0, Counters()
-
-    def report(reason: str) -> None:
-        # Where decompressing ended early, the tar cannot but end early too.
-        if not found.bad:
-            counters.skip("damaged_archive", f"{source.name}, after {last}: {reason}")
-
+    num_compressed = progress(file)
+    last, num_texts, found = "", 0, Counters()
     try:
-        stream = _tar_stream(source, file, found)
-        for info in walk_tar(stream, report):
+        stream = _open_tar(source, file, found)
+        for info in _walk_tar(stream):
             if source.stop is not None and info.offset >= source.stop:
                 return
             last = info.name
             if not info.isdir() and (name := _wanted_file(info, source, counters)):
                 num_texts += 1
                 read = _reader(stream, info.size)
-                yield _Member(name, Bounded(read, place, f"{source.name}: {name}", counters))
+                yield _Member(name, Bounded(read, num_compressed, f"{source.name}: {name}", counters))
         if num_texts == 0 and source.start == 0 and not found.bad:
             counters.skip("archive_without_text", source.name)
-    except tarfile.ReadError as error:
+    except _NOT_A_TAR as error:
+        # If decompression ended early, the tar in it ends early too: one damage, counted once.
         if not found.bad:
-            counters.skip("not_an_archive", f"{source.name}: {error}")
+            reason, where = ("damaged_archive", f", after {last}") if last else ("not_an_archive", "")
+            counters.skip(reason, f"{source.name}{where}: {error}")
     counters.add(found.to_record())
 
 
-def _tar_stream(source: InputRange, file: BinaryIO, counters: Counters) -> Forward:
-    """Return the bytes of a tar, decompressed."""
+def _open_tar(source: InputRange, file: BinaryIO, counters: Counters) -> "_TarStream":
+    """Return the decompressed bytes of a tar, from the start of the range."""
     name = re.sub(r"\.tgz$", ".tar.gz", source.name, flags=re.IGNORECASE)
     opened = open_decompressed(source.path, name, lambda _: file, counters)
     if opened is file:
-        return file
+        return _TarStream(file, source.start, file.seek(0, io.SEEK_END))
     read = cast(io.BufferedReader, opened).read1
-    return ForwardStream(Bounded(read, progress(file), source.name, counters, ARCHIVE_ALLOWANCE).buffered())
+    return _TarStream(Bounded(read, progress(file), source.name, counters, ARCHIVE_ALLOWANCE).buffered())
 
 
-def _reader(stream: Forward, num_bytes: int) -> Callable[[int], bytes]:
+class _TarStream:
+    """What `tarfile` reads headers from: a stream that is only sought forwards, and never read far at a time."""
+
+    def __init__(self, stream: BinaryIO, offset: int = 0, size: int | None = None) -> None:
+        """Begin at `offset`; `size` is the length of a file that can be sought, None for one that cannot."""
+        self._stream = stream
+        self._offset = offset if size is None else stream.seek(offset)
+        self._size = size
+        self.last_block = b""
+
+    def tell(self) -> int:
+        """Return the offset of the next byte."""
+        return self._offset
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, fewer only at the end; raise `tarfile.ReadError` if no header is so long."""
+        if not 0 <= size <= _LONGEST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        self.last_block = self._stream.read(size)
+        self._offset += len(self.last_block)
+        return self.last_block
+
+    def seek(self, offset: int) -> None:
+        """Skip to an offset, or to the end if that comes first."""
+        if self._size is not None:
+            self._offset = self._stream.seek(min(offset, self._size))
+        while self._offset < offset and self.read(min(offset - self._offset, _LONGEST_HEADER_BYTES)):
+            pass
+
+
+def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
+    """Yield the header of each member; the caller may read the member's data before the next.
+
+    Raise one of `_NOT_A_TAR` at the first damage, and if anything follows the end mark.
+    """
+    with tarfile.open(fileobj=cast(Any, stream), mode="r:", encoding="utf-8", errors="backslashreplace") as archive:
+        while info := archive.next():
+            # tarfile would keep the headers of all members.
+            archive.members = []  # pyright: ignore[reportAttributeAccessIssue]
+            if archive.offset <= info.offset:  # pyright: ignore[reportAttributeAccessIssue]
+                raise tarfile.ReadError("a header with a negative size")
+            yield info
+    # tarfile ends in silence at a block that is no header, too; at the end mark that block is zeros.
+    if stream.last_block != tarfile.NUL * tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("no header and no end mark follow")
+    while block := stream.read(_LONGEST_HEADER_BYTES):
+        if block.strip(tarfile.NUL):
+            raise tarfile.ReadError("data follow the end mark")
+
+
+def _reader(stream: _TarStream, num_bytes: int) -> Callable[[int], bytes]:
     """Return what reads a member: the next `num_bytes` of a tar."""
     left = num_bytes
 
@@ -264,10 +311,10 @@ def _wanted_file(info: tarfile.TarInfo, source: InputRange, counters: Counters) 
 
 
 def _header_bounds(file: BinaryIO, range_bytes: int) -> list[int]:
-    """Return the places of headers in a tar that are about `range_bytes` apart, the first of them 0."""
+    """Return the offsets of headers in a tar that are about `range_bytes` apart, the first of them 0."""
     bounds = [0]
-    with suppress(tarfile.ReadError):
-        for info in walk_tar(file, lambda reason: None):
+    with suppress(*_NOT_A_TAR):
+        for info in _walk_tar(_TarStream(file, 0, file.seek(0, io.SEEK_END))):
             if info.offset >= bounds[-1] + range_bytes:
                 bounds.append(info.offset)
     return bounds
