@@ -32,11 +32,11 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import make_model
 from clozeworks.model.finetuning.predict import infer
 from clozeworks.model.finetuning.train import Training, train_model
-from clozeworks.model.pretraining.setup import Ranks
 from clozeworks.model.tasks.classification import TextExample
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.training.ranks import Ranks
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor

@@ -24,8 +24,7 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.sequence import Sequence
-from clozeworks.model.pretraining.setup import MICRO_BATCH_TOKENS
-from clozeworks.model.training.device import peak_flops
+from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops
 from clozeworks.model.training.flops import update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from datasets import IterableDataset, load_dataset

@@ -37,10 +37,10 @@ from ..checkpoint import (
 )
 from ..config import ModelConfig
 from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
-from ..pretraining.setup import Ranks, join_ranks
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import RunLog
+from ..training.ranks import Ranks, join_ranks
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
 from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS

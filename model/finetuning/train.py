@@ -22,13 +22,13 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for, stable_hash
-from ..pretraining.data import prefetch
-from ..pretraining.run import stop_signals
-from ..pretraining.setup import MICRO_BATCH_TOKENS, Ranks
 from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
-from ..training.device import oom_as_user_error, trim_memory, uses_bf16
+from ..training.device import MICRO_BATCH_TOKENS, oom_as_user_error, trim_memory, uses_bf16
 from ..training.logs import Clock, RunLog
 from ..training.optim import MAX_GRADIENT_NORM, learning_rate, make_optimizer, set_learning_rate
+from ..training.prefetch import prefetch
+from ..training.ranks import Ranks
+from ..training.signals import stop_signals
 from .config import FinetuneConfig
 
 CHECKPOINT = "checkpoint.pt"

@@ -3,13 +3,12 @@
 Everything is columnar: a row group becomes flat NumPy arrays, and a batch is made by arithmetic on their offsets.
 """
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import fsspec
 import numpy as np
@@ -23,7 +22,6 @@ from ...pipeline.execution.manifest import parse_manifest
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
 NOTES = (b"clozeworks.max_length", b"clozeworks.vocab_size", b"clozeworks.tokenizer")
-T = TypeVar("T")
 
 
 class RowGroup(NamedTuple):
@@ -298,18 +296,3 @@ def _make_batch(rows: Rows, objective: str, multiple: int) -> Batch:
     padding = (None, None) if mask.all() else (tensor(mask), tensor(np.flatnonzero(mask)))
     nsp = tensor(rows.next_sentence_label.astype(np.int64)) if objective == "mlm+nsp" else None
     return Batch(tensor(ids), tensor(types), *padding, tensor(predicted), tensor(labels), nsp)
-
-
-def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Generator[T, None, None]:
-    """Yield ``make(item)`` for each of `items` in order, made by one thread up to `depth` items ahead."""
-    pending: deque[Any] = deque()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
-    try:
-        for item in items:
-            pending.append(pool.submit(make, item))
-            if len(pending) > depth:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

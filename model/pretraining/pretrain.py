@@ -30,8 +30,11 @@ from ..training.device import oom_as_user_error, peak_flops, trim_memory
 from ..training.flops import update_flops
 from ..training.logs import Clock, RunLog
 from ..training.optim import MAX_GRADIENT_NORM, set_learning_rate
+from ..training.prefetch import prefetch
+from ..training.ranks import join_ranks
+from ..training.signals import stop_signals
 from .card import CARD, model_card
-from .data import Batch, by_length, make_batches, prefetch, select
+from .data import Batch, by_length, make_batches, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .run import (
     SUMMARY,
@@ -42,10 +45,9 @@ from .run import (
     read_summary,
     save_best,
     save_checkpoint,
-    stop_signals,
     write_json,
 )
-from .setup import Setup, State, identity, join_ranks, open_directories, set_up, start
+from .setup import Setup, State, identity, open_directories, set_up, start
 
 Progress = Callable[[dict[str, Any]], None]
 LIVE_NUMBERS = (

@@ -12,8 +12,6 @@ import errno
 import json
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,23 +196,3 @@ def read_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         return optimizer, json.loads((folder / "state.json").read_text(encoding="utf-8"))
     except (OSError, RuntimeError, ValueError, UnpicklingError):
         raise UserError(f"{checkpoint} is damaged; delete it to go on from the one before.") from None
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the update under way is finished and saved; twice ends at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: object) -> None:
-        asked.set()
-        signal.signal(number, previous[signal.Signals(number)])
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -1,18 +1,13 @@
 """What pre-training needs before its first step: ranks, instances that fit together, model, optimiser, state."""
 
 import json
-import os
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
@@ -22,8 +17,9 @@ from ..bert import initialise
 from ..checkpoint import read_config, read_model, read_tokenizer
 from ..config import DEFAULT_STEPS, ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
-from ..training.device import find_device, uses_bf16
+from ..training.device import MICRO_BATCH_TOKENS, uses_bf16
 from ..training.optim import default_warmup, learning_rate, make_optimizer
+from ..training.ranks import Ranks, rows_of_rank
 from .data import Batch, InstanceDirectory, open_instances, read_split, select
 from .dynamic_masks import DynamicMasks
 from .evaluate import NUM_SUMS, evaluation_batches
@@ -34,36 +30,9 @@ from .sequence import Sequence
 FREE_OPTIONS = (
     *("micro_batch_size", "evaluate_every", "evaluation_rows", "checkpoint_every", "keep", "compile", "device"),
 )
-MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 # Where the budget is a time: the share that is warm-up, and the steps between lines of the log.
 WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
-
-
-class Ranks(NamedTuple):
-    """This process among those that train together (one unless started by torchrun), and its device."""
-
-    rank: int
-    num_ranks: int
-    device: torch.device
-
-    def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of `values` over all ranks; works in place."""
-        if self.num_ranks > 1:
-            dist.all_reduce(values)
-        return values
-
-    def sum_all(self, values: list[torch.Tensor]) -> None:
-        """Replace each of `values`, all of one dtype, by its sum over all ranks, in a single message."""
-        if self.num_ranks > 1:
-            flat = self.sum(torch.cat([value.flatten() for value in values]))
-            for value, part in zip(values, flat.split([value.numel() for value in values]), strict=True):
-                value.copy_(part.view_as(value))
-
-    def wait(self) -> None:
-        """Return when all ranks are here."""
-        # A GPU only puts the sum into its queue; asking for the result makes the CPU wait too.
-        self.sum(torch.zeros(1, device=self.device)).item()
 
 
 @dataclass
@@ -130,34 +99,6 @@ class Setup:
     def own_rows(self) -> np.ndarray:
         """Return the indices of this rank's rows in a global batch."""
         return rows_of_rank(self.config.batch_size, self.ranks.rank, self.ranks.num_ranks)
-
-
-def rows_of_rank(batch_size: int, rank: int, num_ranks: int) -> np.ndarray:
-    """Return the indices, int64, of the rows in a global batch that one of several ranks computes."""
-    return np.arange(batch_size * rank // num_ranks, batch_size * (rank + 1) // num_ranks)
-
-
-@contextmanager
-def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or go alone; each needs a row of a batch."""
-    device = find_device(device_name)
-    num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if batch_size < num_ranks:
-        raise UserError(f"--batch-size is {batch_size}, but {num_ranks} processes need a row each.")
-    if num_ranks == 1:
-        yield Ranks(0, 1, device)
-        return
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    # Modules that PyTorch else imports at the first update would keep the group as a default argument. It then outlives
-    # destroy_process_group, and gloo's threads, which hold tensors, abort one exit in five.
-    import_module("torch._dynamo")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Ranks(dist.get_rank(), num_ranks, device)
-    finally:
-        dist.destroy_process_group()
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:

@@ -12,6 +12,7 @@ from ...pipeline.errors import UserError
 # Dense bf16 products a second, by what the device's name holds (NVIDIA's data sheets, SXM where there are several).
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "GH200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 
+MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
 

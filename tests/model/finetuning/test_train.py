@@ -20,10 +20,10 @@ from clozeworks.model.finetuning import train as loop
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.train import Training, batch_rows, train_model
-from clozeworks.model.pretraining.setup import Ranks
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import BertForTokenClassification
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
+from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
 

@@ -60,14 +60,6 @@ def test_padding_to_a_multiple(sequence):
         assert batch.input_ids_BL.shape[1] % 8 == 0
 
 
-def test_prefetch_keeps_the_order_and_passes_errors_on():
-    assert list(data.prefetch(lambda item: item * item, range(20))) == [item * item for item in range(20)]
-    stream = data.prefetch(lambda item: 1 // (3 - item), range(9))
-    assert [next(stream) for _ in range(3)] == [0, 0, 1]
-    with pytest.raises(ZeroDivisionError):
-        next(stream)
-
-
 def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
     manifest = tmp_path / "manifest.json"
     write_manifest(tmp_path, "ingest")

@@ -10,7 +10,7 @@ from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.dynamic_masks import DynamicMasks
 from clozeworks.model.pretraining.sequence import Sequence
-from clozeworks.model.pretraining.setup import rows_of_rank
+from clozeworks.model.training.ranks import rows_of_rank
 from clozeworks.pipeline.build.masking import num_to_mask
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary

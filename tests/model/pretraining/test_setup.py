@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.setup import Ranks, State, number_of_steps, open_directories, set_up
+from clozeworks.model.pretraining.setup import State, number_of_steps, open_directories, set_up
 from clozeworks.model.training.device import find_device
+from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
