@@ -3,7 +3,6 @@
 import dataclasses
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -30,18 +29,16 @@ def test_the_surface_is_the_documented_one():
     assert set(COMMANDS) == set(expected.split())
 
 
-def test_help_is_quick_and_loads_nothing_heavy():
+def test_help_loads_nothing_heavy():
     script = (
-        "import sys, time; begun = time.perf_counter()\n"
+        "import sys\n"
         "from clozeworks.cli.main import main\n"
         "main(['--help'])\n"
         "heavy = {'torch', 'apache_beam', 'numpy', 'pyarrow', 'rich', 'tokenizers'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
     )
-    begun = time.perf_counter()
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.endswith("heavy: []\n")
-    assert time.perf_counter() - begun < 3
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

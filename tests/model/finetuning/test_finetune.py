@@ -25,8 +25,9 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
+from shared_data import DATA, needs_shared_data
 
-GLUE_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "glue"
+GLUE_DATA = DATA / "glue"
 QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "epochs": 4, "device": "cpu", "precision": "fp32"}
 
 
@@ -410,7 +411,7 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, che
         evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
 
-@pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
+@needs_shared_data
 @pytest.mark.parametrize("task, folder", [("sst2", "SST-2"), ("mrpc", "MRPC")])
 def test_slices_of_the_official_files_end_to_end(task, folder, checkpoint, tmp_path):
     for name in ("train", "dev", "test"):

@@ -25,9 +25,9 @@ from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from parity_fixture import check_learning
+from shared_data import DATA, needs_shared_data
 
-SWAG_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "swag"
-real_data = pytest.mark.skipif(not SWAG_DATA.is_dir(), reason="SWAG and CODAH are not here")
+SWAG_DATA = DATA / "swag"
 COLUMNS = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
 LINE = '0,v-1,7,"He sits. He","He sits.",He,gold,"stands, up.",sits.,"says ""no"".",runs.,2'
 CODAH = "o\tI am hungry. I\teat.\tfly away.\tsing\tsit\t0\n"
@@ -232,7 +232,7 @@ def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
         predict(output, four, tmp_path / "out.tsv", "cpu")
 
 
-@real_data
+@needs_shared_data
 def test_all_of_codah_and_swag_is_read():
     codah = SWAG_DATA / "codah" / "full_data.tsv"
     data = read_data("swag", codah, FinetuneConfig())
@@ -245,7 +245,7 @@ def test_all_of_codah_and_swag_is_read():
     assert examples[0].endings[0] == "She pats her shoulder, then saunters toward someone."
 
 
-@real_data
+@needs_shared_data
 def test_a_slice_of_swag_end_to_end(checkpoint, tmp_path):
     with (SWAG_DATA / "swag-sample-100.csv").open(encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]

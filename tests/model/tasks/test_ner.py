@@ -33,9 +33,10 @@ from hypothesis import strategies as st
 from parity_fixture import check_learning
 from seqeval import metrics as seqeval
 from seqeval.metrics.sequence_labeling import get_entities
+from shared_data import DATA, needs_shared_data
 from torch import nn
 
-WNUT = Path(__file__).resolve().parents[4] / "shared" / "data" / "ner" / "wnut17"
+WNUT = DATA / "ner" / "wnut17"
 QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
 FEATURES = (
     "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
@@ -471,7 +472,7 @@ def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
     assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (36, 4, True)
 
 
-@pytest.mark.skipif(not WNUT.is_dir(), reason="the files of WNUT-17 are not here")
+@needs_shared_data
 @pytest.mark.parametrize("features", [None, "last"])
 def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
@@ -486,7 +487,7 @@ def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
     assert [tuple(answer["words"]) for answer in answers] == [sentence.words for sentence in gold]
 
 
-@pytest.mark.skipif(not WNUT.is_dir(), reason="the files of WNUT-17 are not here")
+@needs_shared_data
 def test_every_word_of_wnut_is_read_once(checkpoint):
     task, tokenizer = EntityRecognition(types=("x",), max_length=64), TextTokenizer(checkpoint)
     examples = list(task.read(WNUT / "emerging.dev.conll", labelled=False))

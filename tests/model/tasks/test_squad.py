@@ -37,10 +37,10 @@ from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
+from shared_data import DATA, needs_shared_data
 
-SQUAD_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "squad"
+SQUAD_DATA = DATA / "squad"
 VERSION_1, VERSION_2 = (SQUAD_DATA / f"train-subset-{name}.json" for name in ("44articles-v1.1", "10articles-v2.0"))
-real_data = pytest.mark.skipif(not SQUAD_DATA.is_dir(), reason="the official SQuAD files are not here")
 QUICK: dict[str, Any] = {
     "max_length": 48, "stride": 16, "max_question_length": 12, "batch_size": 8, "device": "cpu", "precision": "fp32",
 }  # fmt: skip
@@ -706,7 +706,7 @@ def test_plain_text_and_bad_lines(trained, tmp_path):
         predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu")
 
 
-@real_data
+@needs_shared_data
 @pytest.mark.parametrize("source", [VERSION_1, VERSION_2], ids=["1.1", "2.0"])
 def test_every_answer_of_the_official_files_is_found_again(source):
     version, questions = read_questions(source, labelled=True)
@@ -715,7 +715,7 @@ def test_every_answer_of_the_official_files_is_found_again(source):
     assert all(each.located_answer for each in questions if each.answers)
 
 
-@real_data
+@needs_shared_data
 @pytest.mark.parametrize("source", [VERSION_1, VERSION_2], ids=["1.1", "2.0"])
 def test_slices_of_the_official_files_end_to_end(source, checkpoint, tmp_path):
     content = json.loads(source.read_text(encoding="utf-8"))

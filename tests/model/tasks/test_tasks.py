@@ -26,9 +26,9 @@ from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
 from parity_fixture import check_learning
+from shared_data import DATA, needs_shared_data
 
-GLUE_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "glue"
-real_data = pytest.mark.skipif(not GLUE_DATA.is_dir(), reason="the official GLUE files are not here")
+GLUE_DATA = DATA / "glue"
 
 SST2 = "sentence\tlabel\nit 's a charming and often affecting journey . \t1\nunflinchingly bleak and desperate \t0\n"
 MRPC = (
@@ -80,7 +80,7 @@ def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_
     assert GLUE["mnli"].labels == ("entailment", "neutral", "contradiction")
 
 
-@real_data
+@needs_shared_data
 @pytest.mark.parametrize("name, folder", [("cola", "CoLA"), ("sst2", "SST-2"), ("mrpc", "MRPC"), ("stsb", "STS-B"),
                                           ("rte", "RTE"), ("wnli", "WNLI")])  # fmt: skip
 def test_every_line_of_the_official_files_is_an_example(name, folder):

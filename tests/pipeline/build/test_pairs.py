@@ -14,9 +14,9 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.seeding import rng_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
 from tokenizers import BertWordPieceTokenizer
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 VOCAB_SIZE = 1000
 CONTINUES = np.arange(VOCAB_SIZE) >= 800
 FULL_STOP = 5
@@ -236,8 +236,6 @@ def real_corpus(num_bytes: int) -> tuple[Corpus, np.ndarray, np.ndarray]:
     """Return real articles, whether each token ends a sentence in punctuation, and which pieces continue a word."""
     vocabulary = DATA / "bert" / "bert-base-uncased-vocab.txt"
     articles = DATA / "wikipedia" / "enwiki-hf-00000-of-00002.parquet"
-    if not (vocabulary.exists() and articles.exists()):
-        pytest.skip("needs the real articles and the published vocabulary")
     sentencex = pytest.importorskip("sentencex")
     texts = pq.ParquetFile(articles).read_row_group(0, columns=["text"])["text"].to_pylist()
     documents, num_read = [], 0
@@ -258,6 +256,7 @@ def real_corpus(num_bytes: int) -> tuple[Corpus, np.ndarray, np.ndarray]:
     return corpus, is_stop[flat], continues
 
 
+@needs_shared_data
 def test_balanced_labels_tell_nothing_on_real_articles():
     corpus, ends_sentence, continues = real_corpus(3_000_000)
     pairs = make_pairs(corpus, continues, BuildConfig(), rng_for(0, "pairs"))

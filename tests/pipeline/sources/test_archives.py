@@ -7,7 +7,6 @@ import tarfile
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -20,9 +19,7 @@ from clozeworks.pipeline.sources.books import read_book
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-needs_real_data = pytest.mark.skipif(not DATA.exists(), reason="the real data is not beside this checkout")
+from shared_data import DATA, needs_shared_data
 
 TEXTS = {f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n" for number in range(5)}
 Files = Mapping[str, bytes | str]
@@ -344,7 +341,7 @@ def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bit
     assert len(set(ids(found))) == len(found)
 
 
-@needs_real_data
+@needs_shared_data
 def test_the_novels_are_read_from_their_archive() -> None:
     path = DATA / "books" / "novels.tar.gz"
     part = InputRange(path=str(path), name="novels.tar.gz", format="archive")

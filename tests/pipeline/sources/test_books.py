@@ -18,9 +18,7 @@ from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_head
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-needs_real_data = pytest.mark.skipif(not DATA.exists(), reason="the real data is not beside this checkout")
+from shared_data import DATA, needs_shared_data
 
 BOOK = """\
 \ufeffThe Project Gutenberg EBook of The Bear, by A. Writer
@@ -425,7 +423,7 @@ def _real(name: str) -> Callable[[str], BinaryIO]:
     return lambda path: (DATA / "books" / "gutenberg" / name).open("rb")
 
 
-@needs_real_data
+@needs_shared_data
 @pytest.mark.parametrize(
     ("name", "first", "last"),
     [
@@ -445,14 +443,14 @@ def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
     assert not [paragraph for paragraph in document.paragraphs if "Gutenberg" in paragraph and "tm" in paragraph]
 
 
-@needs_real_data
+@needs_shared_data
 def test_the_sample_text_of_bert_is_three_documents() -> None:
     source = InputRange(path="sample", name="sample_text.txt", format="text")
     documents = list(read_book(source, lambda path: (DATA / "bert" / "sample_text.txt").open("rb"), Counters()))
     assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
 
 
-@needs_real_data
+@needs_shared_data
 def test_novels_keep_their_words() -> None:
     with tarfile.open(fileobj=gzip.open(DATA / "books" / "novels.tar.gz")) as archive:
         for _ in range(6):

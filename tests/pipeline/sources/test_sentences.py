@@ -1,4 +1,3 @@
-import time
 import unicodedata
 
 import pytest
@@ -134,12 +133,7 @@ def test_language_codes_of_projects() -> None:
 @pytest.mark.parametrize(
     ("language", "piece"), [("ru", "М. "), ("ja", "『a."), ("ja", "。1（"), ("ko", "Ab?' "), ("de", "19. Ab ")]
 )
-def test_hostile_text_takes_linear_time(language: str, piece: str) -> None:
-    def seconds(num_characters: int) -> float:
-        text = piece * (num_characters // len(piece))
-        start = time.process_time()
-        assert kept("".join(split_sentences([text], language))) == kept(text)
-        return time.process_time() - start
-
-    # Four times the text takes four times the time; were it quadratic, sixteen times.
-    assert seconds(160_000) < 10 * seconds(40_000) + 0.05
+def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
+    # Seconds if the time is linear in the length; a quadratic rule would take many minutes.
+    text = piece * (300_000 // len(piece))
+    assert kept("".join(split_sentences([text], language))) == kept(text)

@@ -10,8 +10,9 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_table_ranges, read_table
+from shared_data import DATA, needs_shared_data
 
-REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "wikipedia" / "kowiki-hf.parquet"
+REAL = DATA / "wikipedia" / "kowiki-hf.parquet"
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
@@ -121,7 +122,7 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
         plan_table_ranges(str(tmp_path / "note.parquet"), "note", opened)
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")
+@needs_shared_data
 def test_real_korean_articles() -> None:
     counters = Counters()
     (part,) = plan_table_ranges(str(REAL), "kowiki.parquet", opened)

@@ -11,9 +11,9 @@ from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.lines import plan_line_ranges
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES, read_extracted
+from shared_data import DATA, needs_shared_data
 
-REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "wikipedia" / "wikiextractor" / "AA"
-needs_real_data = pytest.mark.skipif(not REAL.exists(), reason="the real data is not beside this checkout")
+REAL = DATA / "wikipedia" / "wikiextractor" / "AA"
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
@@ -102,7 +102,7 @@ def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     assert counters.bad == {"oversized_article": 1}
 
 
-@needs_real_data
+@needs_shared_data
 def test_real_articles():
     counters = Counters()
     documents = [document for path in sorted(REAL.iterdir()) for document in read(path, counters, 300_000)]

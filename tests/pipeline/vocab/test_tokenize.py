@@ -4,7 +4,6 @@ import pickle
 import random
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +19,8 @@ from clozeworks.pipeline.vocab.tokenize import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 NORMALIZATIONS = [Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)]
 ALPHABET = (
     "aAeE zZ09.,[]-#'éÉñßẞİıΣςσКйёあがガｶﾞ가각ᄀ中文々。、—’क्षाไกំầ\u0301\u0323\u0345\u302e\u200d\ufe0f\ufeff\ufffd"
@@ -182,10 +181,9 @@ def test_counts_are_64_bit():
     assert merge_counts([table, table])["count"].to_pylist() == [2**41]
 
 
+@needs_shared_data
 def test_real_wikipedia():
     path, vocab = DATA / "wikipedia/enwiki-hf-00000-of-00002.parquet", DATA / "bert/bert-base-uncased-vocab.txt"
-    if not path.exists():
-        pytest.skip("the shared Wikipedia sample is not here")
     tokens = vocab.read_text(encoding="utf-8").splitlines()
     texts = next(pq.ParquetFile(path).iter_batches(60, columns=["text"]))["text"]
     normalization = Normalization(True, True)

@@ -19,10 +19,10 @@ from clozeworks.pipeline.vocab.vocabulary import (
     vocabulary_files,
 )
 from clozeworks.pipeline.vocab.wordpiece import learn_wordpiece, special_tokens
+from shared_data import DATA, needs_shared_data
 from tokenizers import Tokenizer
 from tokenizers.normalizers import NFD
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 NORMALIZATIONS = [Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)]
 PIECES = ["cafe", "café", "Cafe", "Café", "s", "##s", "가", "##나", "가나", ".", ",", "中", "##é", "É", "E", "e", "é"]
 TEXTS = ["Café cafe É, s.", "café中가나 s", "cafes [MASK] Cafe\u0301s"]
@@ -123,11 +123,10 @@ def test_normalization_is_inferred_from_tokens(pieces, normalization):
     assert load_vocabulary(as_vocab_txt(*SPECIALS, *pieces), "v").normalization == normalization
 
 
+@needs_shared_data
 @pytest.mark.parametrize(("name", "size", "lowercase"), [("uncased", 30522, True), ("cased", 28996, False)])
 def test_published_vocabularies(name, size, lowercase):
     path = DATA / f"bert/bert-base-{name}-vocab.txt"
-    if not path.exists():
-        pytest.skip("the published vocabularies are not here")
     vocabulary = load_vocabulary({"vocab.txt": path.read_bytes()}, str(path))
     assert len(vocabulary) == size
     assert vocabulary.normalization == Normalization(lowercase, lowercase)
@@ -197,10 +196,9 @@ def test_languages_that_need_accents_keep_their_letters(language_and_text):
     assert "".join(count_words(pa.array([text]), Normalization(True, True))["word"].to_pylist()) != text
 
 
+@needs_shared_data
 def test_korean_keeps_its_syllables_and_nearly_all_characters():
     path = DATA / "wikipedia" / "kowiki-hf.parquet"
-    if not path.exists():
-        pytest.skip("the Korean articles are not here")
     texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
     lines = [line for text in texts for line in text.split("\n")]
     keep = Normalization(True, default_strip_accents(cased=False, language="ko"))

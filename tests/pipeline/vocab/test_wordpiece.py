@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +17,9 @@ from clozeworks.pipeline.vocab.vocabulary import Vocabulary, fertility_report
 from clozeworks.pipeline.vocab.wordpiece import learn_wordpiece, special_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
 from tokenizers import BertWordPieceTokenizer
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 word_counts = st.dictionaries(st.text("abcAß中", min_size=1, max_size=9), st.integers(1, 50), max_size=25)
 
 
@@ -154,10 +153,9 @@ def test_same_in_processes_with_other_hash_seeds():
     assert b"##" in outputs[0]
 
 
+@needs_shared_data
 def test_fertility_equals_the_tokenizers_trainer():
     path = DATA / "wikipedia/enwiki-hf-00000-of-00002.parquet"
-    if not path.exists():
-        pytest.skip("the shared Wikipedia sample is not here")
     batches = pq.ParquetFile(path).iter_batches(120, columns=["text"])
     texts, held_out = next(batches)["text"], next(batches)["text"]
     normalization = Normalization(True, True)
