@@ -11,7 +11,7 @@ CONTRACTS = {f"pipeline.{name}" for name in ("config", "errors", "schemas", "see
 EXECUTION = CONTRACTS | {"pipeline.execution"}
 # A package may import itself and these; a name covers the modules below it.
 ALLOWED = {
-    **{name: CONTRACTS for name in CONTRACTS},
+    **dict.fromkeys(CONTRACTS, CONTRACTS),
     "pipeline.execution": CONTRACTS,
     "pipeline.sources": EXECUTION,
     "pipeline.vocab": EXECUTION,

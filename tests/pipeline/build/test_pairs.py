@@ -2,7 +2,6 @@
 
 import random
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
