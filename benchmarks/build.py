@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from rich.console import Console
 from rich.table import Table
@@ -91,7 +92,7 @@ def add_row(table: Table, path: str, duplicates: int, built: Build, peer: float)
 
 def read_sentences(documents: str) -> pa.ChunkedArray:
     """Return the sentences of all documents, list<string> [num_documents]."""
-    shards = [shard["name"] for shard in read_manifest(documents, "ingest")["shards"]]
+    shards = [shard.name for shard in read_manifest(documents, DocumentsManifest).shards]
     tables = [pq.read_table(Path(documents, name), columns=["sentences"]) for name in shards]
     return pa.concat_tables(tables)["sentences"]
 
@@ -139,17 +140,18 @@ def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
 def reshard(documents: str, folder: Path, num_shards: int) -> Path:
     """Write the documents anew in `num_shards` shards of `SMALL_BYTES` of text, repeated where they are too few."""
     folder.mkdir()
-    manifest = read_manifest(documents, "ingest")
-    tables = [pq.read_table(Path(documents, shard["name"])) for shard in manifest["shards"]]
+    tables = [pq.read_table(path) for path in sorted(Path(documents).glob("*.parquet"))]
     table = pa.concat_tables(tables)
     rows = max(2, min(len(table), int(len(table) * SMALL_BYTES / text_bytes(table["sentences"]))))
+    manifest = json.loads(Path(documents, "manifest.json").read_text())
     manifest["shards"] = []
     for index in range(num_shards):
         name = f"train-{index:05d}-of-{num_shards:05d}.parquet"
         places = pa.array([place % len(table) for place in range(index * rows, (index + 1) * rows)])
         pq.write_table(table.take(places), folder / name, compression="zstd", row_group_size=1000)
         size = (folder / name).stat().st_size
-        manifest["shards"].append({"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name})
+        shard = {"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name}
+        manifest["shards"].append({**shard, "counts": {}, "sources": {}})
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

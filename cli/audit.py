@@ -48,9 +48,10 @@ def audit(
 def _measure(directory: str) -> "Audit":
     from ..pipeline.audit.checks import audit_instances
     from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.manifests import InstancesManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
-    return audit_instances(directory, read_manifest(directory, "build"), read_vocabulary(directory))
+    return audit_instances(directory, read_manifest(directory, InstancesManifest), read_vocabulary(directory))
 
 
 def _print(audits: dict[str, Any]) -> None:
@@ -79,11 +80,12 @@ def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
     from ..pipeline.audit.report import render_report
     from ..pipeline.execution import storage
     from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.manifests import InstancesManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
     directories = list(audits)
     first, other = directories[0], directories[-1] if len(directories) > 1 else None
-    rows = list(first_rows(first, read_manifest(first, "build"), "train", NUM_EXAMPLES))
+    rows = list(first_rows(first, read_manifest(first, InstancesManifest), "train", NUM_EXAMPLES))
     page = render_report(
         audits[first], rows, read_vocabulary(first), audits[other] if other else None, names=(first, other or "")
     )

@@ -33,15 +33,13 @@ def show(directory: str, num_rows: int, split: str) -> None:
 
     from ..pipeline.audit.decode import first_rows
     from ..pipeline.execution.directory import read_any_manifest
+    from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
 
     manifest = read_any_manifest(directory)
-    printers = {"ingest": _document, "build": _instance}
-    if manifest["stage"] not in printers:
-        raise UserError(
-            f"{directory} was written by `clozeworks {manifest['stage']}`; show reads documents and instances."
-        )
+    if isinstance(manifest, VocabularyManifest):
+        raise UserError(f"{directory} was written by `clozeworks vocab`; show reads documents and instances.")
     console = Console(highlight=False, soft_wrap=True)
-    prepare = printers[manifest["stage"]](directory)
+    prepare = _document(directory) if isinstance(manifest, DocumentsManifest) else _instance(directory)
     for row in first_rows(directory, manifest, split, num_rows):
         for line in prepare(row):
             console.print(line)

@@ -3,9 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from ...pipeline.manifests import InstancesManifest, InstancesShard
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
@@ -24,7 +26,7 @@ _LICENCES = "Under which licences these texts stand is not recorded; look it up 
 def model_card(
     config: PretrainConfig,
     shape: ModelConfig,
-    manifests: Sequence[Mapping[str, Any]],
+    manifests: Sequence[InstancesManifest],
     summary: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],
     *,
@@ -46,15 +48,11 @@ def model_card(
     return f"{_front_matter(shape, manifests)}\n# A BERT encoder pre-trained by Clozeworks\n\n{use}{text}"
 
 
-def _front_matter(shape: ModelConfig, manifests: Sequence[Mapping[str, Any]]) -> str:
-    languages = sorted({language for manifest in manifests for language in _languages(manifest) if language})
+def _front_matter(shape: ModelConfig, manifests: Sequence[InstancesManifest]) -> str:
+    languages = sorted({language for manifest in manifests for language in manifest.languages if language})
     task = [] if shape.is_decoder else ["pipeline_tag: fill-mask"]
     named = ["language:", *(f"- {json.dumps(language)}" for language in languages)] if languages else []
     return "\n".join(["---", *named, "library_name: transformers", *task, "tags:", "- bert", "---", ""])
-
-
-def _languages(manifest: Mapping[str, Any]) -> Mapping[str, int]:
-    return manifest.get("languages", {})
 
 
 def _numbers(manifests: Sequence[Any]) -> list[str]:
@@ -95,31 +93,31 @@ def _casing(tokenizer: Mapping[str, bytes]) -> str:
     return f", {'uncased' if lowercase else 'cased'}, accents {'stripped' if stripped else 'kept'}"
 
 
-def _data(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _data(manifest: InstancesManifest) -> dict[str, Any]:
     sources = Counter()
     for shard in _shards(manifest, "train"):
-        sources.update(shard["source_tokens"])
+        sources.update(shard.source_tokens)
     rows = {f"{name} rows": _num_rows(manifest, split) for name, split in SPLITS.items()}
     tokens = {f"tokens from {source}, all passes": count for source, count in sorted(sources.items())}
-    spoken = sorted(_languages(manifest).items(), key=lambda item: (-item[1], item[0]))
+    spoken = sorted(manifest.languages.items(), key=lambda item: (-item[1], item[0]))
     languages = {f"documents in {language or 'a language not told'}": count for language, count in spoken}
     return {**rows, **tokens, **languages}
 
 
-def _shards(manifest: Mapping[str, Any], split: str) -> Iterable[Mapping[str, Any]]:
-    return (shard for shard in manifest["shards"] if shard["split"] == split)
+def _shards(manifest: InstancesManifest, split: str) -> Iterable[InstancesShard]:
+    return (shard for shard in manifest.shards if shard.split == split)
 
 
-def _num_rows(manifest: Mapping[str, Any], split: str) -> int:
-    return sum(shard["rows"] for shard in _shards(manifest, split))
+def _num_rows(manifest: InstancesManifest, split: str) -> int:
+    return sum(shard.rows for shard in _shards(manifest, split))
 
 
-def _built(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name.replace("_", " "): value for name, value in manifest["config"].items()}
-    counts = {name.replace("_", " "): count for name, count in manifest["counts"].items()}
+def _built(manifest: InstancesManifest) -> dict[str, Any]:
+    settings = {name.replace("_", " "): value for name, value in sorted(asdict(manifest.config).items())}
+    counts = {name.replace("_", " "): count for name, count in manifest.counts.items()}
     fingerprints = {
-        "fingerprint": manifest["fingerprint"],
-        "vocabulary's fingerprint": manifest["tokenizer"]["fingerprint"],
+        "fingerprint": manifest.fingerprint,
+        "vocabulary's fingerprint": manifest.tokenizer.fingerprint,
     }
     return settings | counts | fingerprints
 
@@ -172,7 +170,7 @@ def _masks(config: PretrainConfig) -> dict[str, Any]:
     }
 
 
-def _measured(config: PretrainConfig, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+def _measured(config: PretrainConfig, manifest: InstancesManifest, summary: Mapping[str, Any]) -> dict[str, Any]:
     before, after = summary["initial"], summary["final"]
     num_rows = _num_rows(manifest, "validation")
     figures = {

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import fsspec
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.manifest import parse_manifest
+from ...pipeline.manifests import InstancesManifest, parse_manifest
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
 NOTES = (b"clozeworks.max_length", b"clozeworks.vocab_size", b"clozeworks.tokenizer")
@@ -47,9 +46,7 @@ class InstanceDirectory:
     vocab_size: int
     tokenizer: str
     """Fingerprint of the tokenizer that made the token ids."""
-    fingerprint: str
-    """Of the manifest, and so of all that is in the directory."""
-    manifest: dict[str, Any]
+    manifest: InstancesManifest
 
     @cached_property
     def num_rows(self) -> int:
@@ -63,8 +60,8 @@ class InstanceDirectory:
 
     @property
     def has_pairs(self) -> bool:
-        """Tell whether its rows have next sentences to be told apart from others."""
-        return self.manifest["config"].get("pairing") != "none"
+        """Return whether the rows have next-sentence labels."""
+        return self.manifest.config.pairing != "none"
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,8 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     Raises `UserError` where the directory is unfinished, a shard is missing or cut off, or the split is empty.
     """
     path = str(path).rstrip("/")
-    content, manifest = _read_manifest(path)
-    names = sorted(shard["name"] for shard in manifest["shards"] if shard["split"] == split)
+    manifest = _read_manifest(path)
+    names = sorted(shard.name for shard in manifest.shards if shard.split == split)
     with ThreadPoolExecutor(8) as pool:
         footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
     notes = {name: _notes(footer, f"{path}/{name}") for name, footer in zip(names, footers, strict=True)}
@@ -138,20 +135,19 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     if len(set(notes.values())) > 1:
         odd = next(name for name in names if notes[name] != notes[names[0]])
         raise UserError(f"{odd} and {names[0]} in {path} were built with other settings; build the directory again.")
-    fingerprint = blake2b(content, digest_size=16).hexdigest()
-    return InstanceDirectory(path, groups, *notes[names[0]], fingerprint, manifest)
+    return InstanceDirectory(path, groups, *notes[names[0]], manifest)
 
 
-def _read_manifest(path: str) -> tuple[bytes, dict[str, Any]]:
+def _read_manifest(path: str) -> InstancesManifest:
     try:
         with fsspec.open(f"{path}/manifest.json", "rb") as file:
             content = cast(BinaryIO, file).read()
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path} holds no finished instances (no manifest.json); build them first.") from None
     manifest = parse_manifest(content, f"{path}/manifest.json")
-    if manifest["stage"] != "build":
-        raise UserError(f"{path} holds what `clozeworks {manifest['stage']}` made, not instances; build them from it.")
-    return content, manifest
+    if not isinstance(manifest, InstancesManifest):
+        raise UserError(f"{path} was written by `clozeworks {manifest.stage}`, not by `clozeworks build`.")
+    return manifest
 
 
 def _read_footer(path: str) -> pq.FileMetaData:

@@ -135,7 +135,7 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
     """Return, as plain JSON values, what makes a run this one and no other."""
     fields = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
-    fields["instances"] = [directory.fingerprint for directory in directories]
+    fields["instances"] = [directory.manifest.digest for directory in directories]
     return json.loads(json.dumps(fields))
 
 

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..config import BuildConfig
 from ..errors import UserError
 from ..execution import storage
-from ..execution.directory import MANIFEST
+from ..manifests import InstancesManifest, InstancesShard
 from ..vocab.vocabulary import Vocabulary
 from .measures import MAX_ROW_HASHES, Measures, read_rows
 
@@ -75,27 +75,22 @@ class Audit:
         return {**asdict(self), "ok": not self.failed}
 
 
-def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Vocabulary) -> Audit:
+def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
     """Measure the shards that `manifest` lists in `directory`, a slice at a time.
 
-    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema, and for a manifest that
-    asks for what no build does.
+    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema.
     """
-    try:
-        config = _config_of(manifest)
-    except UserError as error:
-        where = storage.join(directory, MANIFEST)
-        raise UserError(f"{where} is damaged, no build has its config ({error}): build the instances again.") from None
+    config = manifest.config
     measures = Measures(vocabulary, config)
-    num_rows = sum(shard["rows"] for shard in manifest["shards"])
+    num_rows = sum(shard.rows for shard in manifest.shards)
     measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
     num_foreign = 0
-    for shard in manifest["shards"]:
-        path = storage.join(directory, shard["name"])
+    for shard in manifest.shards:
+        path = storage.join(directory, shard.name)
         num_foreign += _is_of_another_build(path, vocabulary, config)
         for table in _tables(path, max(1, TOKENS_AT_ONCE // config.max_length)):
             try:
-                measures.add(shard["name"], read_rows(table))
+                measures.add(shard.name, read_rows(table))
             except (ValueError, IndexError, KeyError) as error:
                 raise UserError(
                     f"{path} does not hold instances of this vocabulary ({error}); build it again."
@@ -109,18 +104,13 @@ def audit_instances(directory: str, manifest: Mapping[str, Any], vocabulary: Voc
             *_mask_checks(measures),
             *_split_checks(measures),
             *_special_checks(measures),
-            *_token_checks(measures, manifest.get("counts", {})),
-            *_source_checks(manifest["shards"]),
+            *_token_checks(measures, manifest.counts),
+            *_source_checks(manifest.shards),
         ],
         lengths=measures.by_label["length"].tolist(),
         mask_positions=measures.mask_positions.tolist(),
         top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
     )
-
-
-def _config_of(manifest: Mapping[str, Any]) -> BuildConfig:
-    asked = {field.name: manifest["config"][field.name] for field in fields(BuildConfig)}
-    return BuildConfig(**{**asked, "mask_split": tuple(asked["mask_split"])})
 
 
 @contextmanager
@@ -319,11 +309,11 @@ def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Ite
     yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
 
 
-def _source_checks(shards: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
     """Show the shares of the sources in the documents' tokens, the largest first."""
     tokens: Counter[str] = Counter()
     for shard in shards:
-        tokens.update(shard.get("source_tokens", {}))
+        tokens.update(shard.source_tokens)
     for source, num_tokens in tokens.most_common(NUM_SOURCES):
         share = num_tokens / max(tokens.total(), 1)
         yield _info(f"tokens from {source}", share, f"{share:.1%}")

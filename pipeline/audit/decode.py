@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UserError
 from ..execution import storage
-from ..execution.shards import shard_paths
+from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS, instances_schema
 from ..vocab.vocabulary import Vocabulary
 
@@ -48,16 +48,18 @@ def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
     return tokens
 
 
-def first_rows(directory: str, manifest: Mapping[str, Any], split: str, num_rows: int) -> Iterator[dict[str, Any]]:
+def first_rows(
+    directory: str, manifest: DocumentsManifest | InstancesManifest, split: str, num_rows: int
+) -> Iterator[dict[str, Any]]:
     """Yield the first rows of a split as plain Python values; shards are shuffled, so that they are a random sample.
 
-    Raise `UserError` where the manifest lists no such split, or a shard is broken.
+    Raise `UserError` if the manifest lists no such split or a shard is broken.
     """
-    paths = shard_paths(directory, dict(manifest), split)
+    paths = [storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split]
     if not paths:
-        splits = sorted({shard["split"] for shard in manifest["shards"]})
+        splits = sorted({shard.split for shard in manifest.shards})
         raise UserError(f"{directory} has no split {split!r}; there is {' and '.join(splits) or 'none'}.")
-    return islice((row for path in paths for row in _rows(path, manifest["stage"])), num_rows)
+    return islice((row for path in paths for row in _rows(path, manifest.stage)), num_rows)
 
 
 def _rows(path: str, stage: str) -> Iterator[dict[str, Any]]:

@@ -15,12 +15,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast, overload
+
+import msgspec
 
 from ..errors import UserError
+from ..manifests import (
+    AnyManifest,
+    DocumentsManifest,
+    InstancesManifest,
+    Manifest,
+    Plan,
+    VocabularyManifest,
+    parse_manifest,
+    parse_plan,
+)
 from . import storage
 from .counters import Counters, name_counts
-from .manifest import parse_manifest, parse_plan
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
@@ -133,50 +144,62 @@ def library_versions(*names: str) -> dict[str, str]:
     return {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *names)}
 
 
-def read_manifest(directory: str, stage: str) -> dict[str, Any]:
-    """Return the manifest of a finished directory of `stage`.
+@overload
+def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest: ...
+@overload
+def read_manifest(directory: str, kind: str) -> dict[str, Any]: ...
+def read_manifest(directory: str, kind: type[AnyManifest] | str) -> AnyManifest | dict[str, Any]:
+    """Return the manifest of a finished directory of one kind.
 
-    Raise `UserError` where there is none, or where a shard that it lists is not there in its full length.
+    Raise `UserError` if there is none, or a shard that it lists is missing or does not have its size.
     """
+    stage = kind if isinstance(kind, str) else _STAGES[kind]
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
-    if manifest["stage"] != stage:
-        raise UserError(f"{directory} was written by `clozeworks {manifest['stage']}`, not by `clozeworks {stage}`.")
+    if manifest.stage != stage:
+        raise UserError(f"{directory} was written by `clozeworks {manifest.stage}`, not by `clozeworks {stage}`.")
     damage = _damage(directory, manifest)
-    if "shards" in manifest and not any(shard["split"] == "train" for shard in manifest["shards"]):
+    if not isinstance(manifest, VocabularyManifest) and not any(shard.split == "train" for shard in manifest.shards):
         damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
     if damage:
-        raise UserError(f"{damage}: make it again by `clozeworks {stage} … --overwrite`.")
-    return manifest
+        raise UserError(f"{damage}: recreate it with `clozeworks {stage} … --overwrite`.")
+    return cast(AnyManifest, manifest) if not isinstance(kind, str) else _raw_manifest(directory)
 
 
-def read_any_manifest(directory: str, writer: str = "a stage of clozeworks") -> dict[str, Any]:
-    """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, where there is none."""
+_STAGES: dict[type, str] = {DocumentsManifest: "ingest", VocabularyManifest: "vocab", InstancesManifest: "build"}
+
+
+def read_any_manifest(directory: str, writer: str = "clozeworks ingest, vocab or build") -> Manifest:
+    """Return the manifest of a finished directory; raise `UserError`, naming its `writer`, if there is none."""
     if manifest := _read_manifest(directory):
         return manifest
     if unfinished_stage(directory):
-        raise UserError(f"{directory} is unfinished: run the command that writes it again, it resumes.")
-    raise UserError(f"{directory} holds no {MANIFEST}: give a directory that {writer} wrote.")
+        raise UserError(f"{directory} is unfinished: rerun the command that writes it; it resumes.")
+    if not storage.is_remote(directory) and not os.path.isdir(directory):
+        raise UserError(f"There is no directory {directory}.")
+    raise UserError(f"{directory} has no {MANIFEST}: give a directory written by {writer}.")
 
 
 def unfinished_stage(directory: str) -> str | None:
     """Return the name of the stage that has begun in a directory and not ended, or None."""
     begun = _read_plan(directory)
-    return begun["stage"] if begun and not storage.exists(storage.join(directory, MANIFEST)) else None
+    return begun.stage if begun and not storage.exists(storage.join(directory, MANIFEST)) else None
 
 
-def _damage(directory: str, manifest: dict[str, Any]) -> str | None:
-    """Say which shard of a finished directory is gone or cut off, as far as names and sizes tell."""
+def _damage(directory: str, manifest: Manifest) -> str | None:
+    """Return which shard of a finished directory is missing or cut off, judged by names and sizes."""
+    if isinstance(manifest, VocabularyManifest):
+        return None
     sizes = storage.file_sizes(directory)
-    for shard in manifest.get("shards", []):
-        if shard["name"] not in sizes:
-            return f"{storage.join(directory, shard['name'])} is missing"
-        if sizes[shard["name"]] != shard["bytes"]:
-            return f"{storage.join(directory, shard['name'])} has not the length that {MANIFEST} says"
+    for shard in manifest.shards:
+        if shard.name not in sizes:
+            return f"{storage.join(directory, shard.name)} is missing"
+        if sizes[shard.name] != shard.bytes:
+            return f"{storage.join(directory, shard.name)} does not have the size recorded in {MANIFEST}"
     return None
 
 
 def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:
-    """Return how a stage names, in its own manifest, a directory that it reads."""
+    """Return the reference to an input directory that a stage stores in its own manifest."""
     return {"stage": manifest["stage"], "digest": digest_of(manifest)}
 
 
@@ -195,12 +218,12 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
     which nothing is done: most often the same command with a mistake that was told at once.
     """
     found = _read_manifest(path)
-    begun = found or _read_plan(path)
+    begun = _read_plan(path, MANIFEST if found else PLAN)
     if begun is None:
         _refuse_foreign(path)
     if begun is None or overwrite:
         return "new"
-    if differences := _differences(begun, head, with_versions=found is None):
+    if differences := _differences(msgspec.to_builtins(begun), head, with_versions=found is None):
         if found is None and not _has_records(path):
             _refuse_foreign(path)
             return "new"
@@ -224,7 +247,7 @@ def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageD
     if state == "finished":
         storage.remove(directory.file(WORK))
         _unlock(path)
-        return directory, _read_manifest(path)
+        return directory, _raw_manifest(path)
     if state == "new":
         _remove_outputs(path)
         directory.write_bytes(PLAN, canonical_json(head))
@@ -263,14 +286,18 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _read_manifest(directory: str) -> dict[str, Any] | None:
-    """Return the manifest of a directory, or None where there is none; raise `UserError` where it is damaged."""
+def _read_manifest(directory: str) -> Manifest | None:
+    """Return the manifest of a directory, or None if there is none; raise `UserError` if it is damaged."""
     path = storage.join(directory, MANIFEST)
     return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
 
 
-def _read_plan(directory: str) -> dict[str, Any] | None:
-    path = storage.join(directory, PLAN)
+def _raw_manifest(directory: str) -> dict[str, Any]:
+    return json.loads(storage.read_bytes(storage.join(directory, MANIFEST)))
+
+
+def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
+    path = storage.join(directory, name)
     return parse_plan(storage.read_bytes(path), path) if storage.exists(path) else None
 
 

@@ -97,7 +97,7 @@ def read_documents(path: str, *columns: str) -> Iterator[pa.Table]:
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         is_missing = isinstance(error, KeyError)
         reason = f"it has no column {error}" if is_missing else str(error).split(". ")[0].rstrip(".")
-        again = "make it again by `clozeworks ingest … --overwrite`"
+        again = "recreate it with `clozeworks ingest … --overwrite`"
         raise UserError(f"{path} cannot be read as documents, {again}: {reason}.") from None
 
 

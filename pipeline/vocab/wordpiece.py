@@ -11,7 +11,6 @@ upper bound until the pair comes to the top of the heap, and only then is it cou
 a few NumPy calls over the positions of one pair.
 """
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UserError
+from ..manifests import WordPieceReport
 from .tokenize import MAX_WORD_CHARACTERS
 
 MAX_WORDS = 1_000_000
@@ -30,28 +30,6 @@ MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
 
 _GONE = -1
 _JUST_MERGED = -2
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordPieceReport:
-    """What `learn_wordpiece` learned from, and what it left out."""
-
-    num_words: int
-    """Distinct words that were given."""
-    num_words_long: int
-    """Of these, left out for having more than `MAX_WORD_CHARACTERS` characters, which BERT makes [UNK]."""
-    num_words_rare: int
-    """Of these, left out for being rarer than the `MAX_WORDS` most frequent."""
-    num_words_alphabet: int
-    """Of these, left out for a character that is not in the alphabet."""
-    alphabet_left_out: str
-    """The characters that are not in the alphabet, most frequent first."""
-    num_alphabet: int
-    """Pieces of a single character in the vocabulary, "##" or not."""
-    num_merges: int
-    """Pieces learned."""
-    num_missing: int
-    """By how many tokens the vocabulary falls short of the size asked, for want of pairs of `min_frequency`."""
 
 
 def special_tokens(num_unused: int) -> list[str]:

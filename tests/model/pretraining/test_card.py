@@ -6,7 +6,7 @@ import pytest
 from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.pretraining.card import model_card
 from huggingface_hub import ModelCard
-from manifest_fixture import make_manifest
+from manifest_fixture import make_manifest, parsed
 
 
 def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
 
 SHARDS = [shard("train", 10, enwiki=600, text=5), shard("train", 7, enwiki=1000), shard("validation", 3, enwiki=50)]
 MANIFEST = make_manifest(
-    "build", SHARDS, fingerprint="abc", tokenizer={"fingerprint": "def"}, languages={"en": 2, "lt": 1, "": 4}
+    "build", SHARDS, fingerprint="abc", tokenizer={"fingerprint": "def", "size": 9}, languages={"en": 2, "lt": 1, "": 4}
 )
 SUMMARY = {"parameters": 9, "step": 2000, "rows": 5, "tokens": 6, "initial": {"loss": 9.0}, "final": {"loss": 2.5}}
 SHAPE = ModelConfig()
@@ -29,7 +29,7 @@ TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents":
 
 
 def card_of(shape: ModelConfig = SHAPE, use_bf16: bool = False, **options: Any) -> str:
-    return model_card(PretrainConfig(**options), shape, [MANIFEST], SUMMARY, TOKENIZER, use_bf16=use_bf16)
+    return model_card(PretrainConfig(**options), shape, [parsed(MANIFEST)], SUMMARY, TOKENIZER, use_bf16=use_bf16)
 
 
 def lines_of(**options: Any) -> set[str]:
@@ -80,7 +80,9 @@ def test_the_front_matter_names_languages_and_task():
 
 def test_without_languages_none_is_named():
     manifest = {name: value for name, value in MANIFEST.items() if name != "languages"}
-    card = ModelCard(model_card(PretrainConfig(), ModelConfig(), [manifest, MANIFEST], SUMMARY, TOKENIZER))
+    card = ModelCard(
+        model_card(PretrainConfig(), ModelConfig(), [parsed(manifest), parsed(MANIFEST)], SUMMARY, TOKENIZER)
+    )
     assert "## Data, phase 2" in card.text
     assert "| shares of the phases | 0.9, 0.1 |" in card.text
-    assert "documents in" not in model_card(PretrainConfig(), ModelConfig(), [manifest], SUMMARY, TOKENIZER)
+    assert "documents in" not in model_card(PretrainConfig(), ModelConfig(), [parsed(manifest)], SUMMARY, TOKENIZER)

@@ -63,7 +63,7 @@ def test_padding_to_a_multiple(sequence):
 def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
     manifest = tmp_path / "manifest.json"
     write_manifest(tmp_path, "ingest")
-    with pytest.raises(UserError, match="holds what `clozeworks ingest` made, not instances"):
+    with pytest.raises(UserError, match="was written by `clozeworks ingest`, not by `clozeworks build`"):
         data.open_instances(str(tmp_path))
     manifest.write_text("{")
     with pytest.raises(UserError, match=r"manifest\.json is damaged"):

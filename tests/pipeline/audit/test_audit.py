@@ -20,7 +20,7 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocab.tokenize import Normalization
 from clozeworks.pipeline.vocab.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
-from manifest_fixture import write_manifest
+from manifest_fixture import make_manifest, parsed, write_manifest
 from sklearn.metrics import roc_auc_score
 
 VOCABULARY = Vocabulary(
@@ -56,7 +56,7 @@ def build(directory: Path, num_documents: int = 250, **options) -> dict:
 
 
 def audit(directory: Path, manifest: dict) -> Audit:
-    return audit_instances(str(directory), manifest, VOCABULARY)
+    return audit_instances(str(directory), parsed(make_manifest("build", **manifest)), VOCABULARY)
 
 
 def spoil(directory: Path, manifest: dict, fault) -> None:

@@ -19,7 +19,7 @@ from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary, measure_vocabulary
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
-from manifest_fixture import make_manifest, write_manifest
+from manifest_fixture import make_manifest, parsed, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
 TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
@@ -76,7 +76,7 @@ def test_tokens_are_counted_by_source(documents: str, vocab: str, tmp_path: Path
     for shard in manifest["shards"]:
         assert set(shard["source_tokens"]) == {"enwiki", "books"}
         assert sum(shard["source_tokens"].values()) == shard["counts"]["tokens_in"]
-    checks = audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).checks
+    checks = audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).checks
     assert {"tokens from enwiki", "tokens from books"} <= {check.name for check in checks}
 
 
@@ -113,7 +113,7 @@ def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     counts = manifest["counts"]
     assert counts["tokens_cut"] <= 0.005 * counts["tokens_in"]
-    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
+    assert not audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).failed
 
 
 @pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
@@ -122,7 +122,7 @@ def test_an_empty_validation_shard_makes_an_empty_one(held_out: list[list[str]],
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert [shard["rows"] > 0 for shard in manifest["shards"]] == [True, False]
     assert manifest["shards"][1]["warnings"] == ["the document shard holds no text"]
-    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
+    assert not audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).failed
     report = learn_vocabulary(str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN)["report"]
     assert report["validation"]["num_words"] == 0
 
@@ -161,9 +161,9 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
 def test_a_damaged_manifest_is_one_error(content: bytes, vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "documents", text_of(4), text_of(4))
     (documents / "manifest.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"documents/manifest.json is damaged, or not of clozeworks"):
+    with pytest.raises(UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"):
         build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
-    with pytest.raises(UserError, match=r"documents/manifest.json is damaged, or not of clozeworks"):
+    with pytest.raises(UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"):
         build(str(documents), vocab, str(documents), CONFIG, replace(RUN, overwrite=True))
     assert (documents / TRAIN).exists()
 

@@ -81,7 +81,7 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     directory.finish(make_manifest("build", [shard], **head_of()), {})
     assert read_manifest(str(tmp_path), "build")["stage"] == "build"
     (tmp_path / "shard").write_bytes(b"who")
-    with pytest.raises(UserError, match="shard has not the length"):
+    with pytest.raises(UserError, match="shard does not have the size recorded in manifest.json"):
         read_manifest(str(tmp_path), "build")
     (tmp_path / "shard").unlink()
     with pytest.raises(UserError, match="shard is missing: --overwrite"):
@@ -135,7 +135,7 @@ def test_two_processes_do_not_write_one_directory(tmp_path: Path):
     command = [sys.executable, "-c", script, str(tmp_path / "out")]
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
         assert other.stdout is not None
@@ -161,13 +161,13 @@ def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
     write_manifest(tmp_path, "vocab")
     with pytest.raises(UserError, match="clozeworks vocab"):
         read_manifest(str(tmp_path), "ingest")
-    with pytest.raises(UserError, match="holds no manifest"):
+    with pytest.raises(UserError, match="There is no directory"):
         read_manifest(str(tmp_path / "nothing"), "ingest")
 
 
 def test_a_manifest_without_training_shards_is_told(tmp_path: Path):
     write_manifest(tmp_path, "ingest")
-    with pytest.raises(UserError, match=r"manifest.json lists no training shard: make it again by `clozeworks ingest"):
+    with pytest.raises(UserError, match=r"manifest.json lists no training shard: recreate it with `clozeworks ingest"):
         read_manifest(str(tmp_path), "ingest")
 
 

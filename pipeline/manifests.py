@@ -1,0 +1,193 @@
+"""What a ``manifest.json`` holds, by stage.
+
+The files are JSON with sorted keys; fields at their defaults are left out.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from .config import BuildConfig, IngestConfig, VocabConfig
+from .parsing import Count, FileName, Fraction, parse_json
+
+Config = TypeVar("Config")
+Split = Literal["train", "validation"]
+Counts = dict[str, Count]
+
+
+class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=True):
+    """What a stage was asked to do: the first part of its manifest, and all of its plan."""
+
+    stage: str
+    config: Config
+    inputs: list[dict[str, Any]]
+    versions: dict[str, str]
+    fingerprint: str
+    """Digest of the other fields."""
+    digest: str = ""
+    """Of the whole file, after reading; not stored."""
+
+
+Plan = Head[dict[str, Any]]
+
+
+class Shard(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One Parquet file of a split."""
+
+    name: FileName
+    split: Split
+    rows: Count
+    bytes: Count
+    sha256: str
+    counts: Counts
+
+
+class DocumentsShard(Shard, frozen=True, kw_only=True):
+    """One shard of documents."""
+
+    sources: Counts
+    """Documents from each source."""
+
+
+class InstancesShard(Shard, frozen=True, kw_only=True):
+    """One shard of instances."""
+
+    source_tokens: Counts
+    """Tokens of the documents from each source, over all duplicates."""
+    warnings: list[str]
+
+
+class Containment(Struct, frozen=True, kw_only=True):
+    """A long document that contains another."""
+
+    document: str
+    contains: str
+    share: Fraction
+    """Of the other document."""
+
+
+class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
+    """Of a directory of documents."""
+
+    stage: Literal["ingest"]
+    counts: Counts
+    bad: Counts
+    examples: dict[str, list[str]]
+    documents_within_others: list[Containment] = []
+    languages: Counts
+    """Documents in each language."""
+    shards: list[DocumentsShard]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceReport:
+    """What a vocabulary was learned from, and what was left out."""
+
+    num_words: Count
+    """Distinct words given."""
+    num_words_long: Count
+    """Of these, left out for being longer than BERT accepts, which makes them [UNK]."""
+    num_words_rare: Count
+    """Of these, left out for being too rare to keep in memory."""
+    num_words_alphabet: Count
+    """Of these, left out for a character that is not in the alphabet."""
+    alphabet_left_out: str
+    """The characters that are not in the alphabet, most frequent first."""
+    num_alphabet: Count
+    """Pieces of a single character in the vocabulary, "##" or not."""
+    num_merges: Count
+    """Pieces learned."""
+    num_missing: Count
+    """Tokens missing from the size asked for, for want of pairs of `min_frequency`."""
+
+
+class FertilityReport(Struct, frozen=True, kw_only=True):
+    """How a vocabulary splits words."""
+
+    num_words: Count
+    num_distinct_words: Count
+    num_tokens: Count
+    tokens_per_word: Annotated[float, Meta(ge=0)]
+    unknown_share: Fraction
+    """Share of [UNK] among the tokens."""
+    num_tokens_absent: Count
+    """Ordinary tokens that do not occur."""
+    longest_tokens: list[str]
+    rarest_tokens: list[tuple[str, Count]]
+
+
+class VocabularyReport(Struct, frozen=True, kw_only=True):
+    """What was learned, and how it does on held-out documents."""
+
+    num_tokens: Count
+    learned_from: WordPieceReport
+    validation: FertilityReport
+
+
+class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
+    """The vocabulary's normalisation and fingerprint."""
+
+    lowercase: bool
+    strip_accents: bool
+    fingerprint: str
+
+
+class WordCountsFile(Struct, frozen=True, kw_only=True):
+    """The table of counted words."""
+
+    name: FileName
+    bytes: Count
+    sha256: str
+
+
+class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
+    """Of a vocabulary."""
+
+    stage: Literal["vocab"]
+    tokenizer: VocabularyTokenizer
+    report: VocabularyReport
+    word_counts: WordCountsFile
+
+
+class InstancesTokenizer(Struct, frozen=True, kw_only=True):
+    """Which vocabulary made the token ids."""
+
+    fingerprint: str
+    size: Count
+
+
+class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
+    """Of a directory of instances."""
+
+    stage: Literal["build"]
+    counts: Counts
+    bad: Counts
+    examples: dict[str, list[str]]
+    languages: Counts = {}
+    """Documents in each language."""
+    tokenizer: InstancesTokenizer
+    shards: list[InstancesShard]
+
+
+Manifest = DocumentsManifest | VocabularyManifest | InstancesManifest
+AnyManifest = TypeVar("AnyManifest", DocumentsManifest, VocabularyManifest, InstancesManifest)
+_KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
+
+
+class _Stage(Struct):
+    stage: Literal["ingest", "vocab", "build"]
+
+
+def parse_manifest(content: bytes, path: str) -> Manifest:
+    """Return the manifest of a finished stage; raise `UserError` naming the file and the field that does not fit."""
+    kind = _KINDS[parse_json(content, _Stage, path).stage]
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return replace(parse_json(content, kind, path), digest=digest)
+
+
+def parse_plan(content: bytes, path: str) -> Plan:
+    """Return the head of a plan or a manifest; raise as `parse_manifest`."""
+    return parse_json(content, Plan, path)

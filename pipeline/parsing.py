@@ -1,0 +1,57 @@
+"""Parse files that are read back into typed values; a file that does not fit is one line naming file and field.
+
+The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annotations are the checks: types, ranges
+(``Annotated[int, Meta(ge=0)]``), words (`Literal`). Unknown fields are ignored, so that newer files can be read.
+"""
+
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from .errors import UserError
+
+T = TypeVar("T")
+_FILE_NAME = r"\A(?!\.)[^/\\\x00]+\Z"
+FileName = Annotated[str, msgspec.Meta(pattern=_FILE_NAME)]
+"""The name of a file in the directory at hand: no folder before it, and not hidden."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def parse_json(content: bytes, kind: type[T], path: object, advice: str = "Delete it, or use another directory.") -> T:
+    """Return JSON as a value of type `kind`.
+
+    Raise `UserError` naming the file at `path`, the field that does not fit, and the `advice`.
+
+    >>> parse_json(b'{"rows": 3}', dict[str, int], "counts.json")
+    {'rows': 3}
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (ValueError, RecursionError, UserError) as error:
+        raise _damaged(path, error, advice) from None
+
+
+def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:
+    """Return plain values as a value of type `kind`; raise as `parse_json`. Unless `strict`, text may hold numbers."""
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except (ValueError, RecursionError, UserError) as error:
+        raise _damaged(path, error, advice) from None
+
+
+def _damaged(path: object, error: Exception, advice: str) -> UserError:
+    return UserError(f"{path} is damaged or was not written by clozeworks ({_fault(error)}). {advice}")
+
+
+def _fault(error: Exception) -> str:
+    """Return ``FIELD: what is wrong`` in the words of `msgspec`, without its notation."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    message = str(error).rstrip(".").replace(f"`str` matching regex {_FILE_NAME!r}", "a plain file name")
+    what, _, field = message.replace("`", "").partition(" - at ")
+    what = re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), what)
+    return f"{field.removeprefix('$').removeprefix('.')}: {what}" if field else what
