@@ -81,7 +81,7 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     directory.finish(make_manifest("build", [shard], **head_of()), {})
     assert read_manifest(str(tmp_path), "build")["stage"] == "build"
     (tmp_path / "shard").write_bytes(b"who")
-    with pytest.raises(UserError, match="shard does not have the size recorded in manifest.json"):
+    with pytest.raises(UserError, match=r"shard does not have the size recorded in manifest\.json"):
         read_manifest(str(tmp_path), "build")
     (tmp_path / "shard").unlink()
     with pytest.raises(UserError, match="shard is missing: --overwrite"):
