@@ -100,7 +100,7 @@ class StageDirectory:
 
     def done_units(self, phase: str) -> set[str]:
         """Return the names of the units of `phase` that have a record."""
-        names = storage.file_sizes(storage.join(self.path, WORK, phase))
+        names = storage.file_names(storage.join(self.path, WORK, phase))
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
     def read_record(self, phase: str, unit: str) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ class StageDirectory:
 
     def _error_paths(self, phase: str) -> list[str]:
         folder = storage.join(self.path, WORK, phase)
-        return [storage.join(folder, name) for name in storage.file_sizes(folder) if name.endswith(".error")]
+        return [storage.join(folder, name) for name in storage.file_names(folder) if name.endswith(".error")]
 
     def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest, the last file of a stage, clear away what was temporary, and return the manifest."""

@@ -1,42 +1,102 @@
-"""Files on this machine or on any Beam filesystem (``gs://``, ``s3://``, …), by a few plain functions.
+"""Files on this machine and in object stores (``s3://``, ``gs://``), by a few plain functions.
 
-A path with ``://`` is remote and goes through Beam's ``FileSystems``, which is imported only then; everything else
-is a local path and needs nothing but the standard library.
+A path with ``://`` is remote and goes through `pyarrow.fs`, which is imported only then; everything else is a local
+path and needs nothing but the standard library. Credentials come from the environment, as usual for each store.
+``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``) and ``STORAGE_EMULATOR_HOST`` select another server, such as MinIO.
 """
 
 import glob as local_glob
+import io
 import os
+import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ..errors import UserError
 
 if TYPE_CHECKING:
-    from apache_beam.io.filesystems import FileSystems
+    from pyarrow import NativeFile
+    from pyarrow.fs import FileSystem
+
+SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
+MIN_FETCH_BYTES = 64 << 10
+MAX_READ_AHEAD_BYTES = 8 << 20
+SPOOL_BYTES = 16 << 20
+"""Of a remote file being written, kept in memory; what is longer goes to a local temporary file."""
+UPLOAD_BYTES = 64 << 20
+GCS_RETRY_TIME = timedelta(seconds=30)
+
+# What a store's error says, and what the user can do about it; the first match counts.
+_ADVICE = {
+    "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED|status (code: )?40[13]": (
+        "access is denied. Check your credentials: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for "
+        "s3://; GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`, for gs://"
+    ),
+    "NO_SUCH_BUCKET": "the bucket does not exist. Create it, or check its name",
+    "NETWORK_CONNECTION|UNAVAILABLE": (
+        "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST if set"
+    ),
+}
 
 
 def is_remote(path: str) -> bool:
-    """Tell whether `path` lies on another filesystem than this machine's."""
+    """Tell whether `path` lies in an object store rather than on this machine."""
     return "://" in path
 
 
-def _beam(path: str) -> "type[FileSystems]":
-    """Return Beam's filesystems; raise `UserError` where none of them knows the scheme of `path`."""
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.value_provider import RuntimeValueProvider
-
-    if RuntimeValueProvider.runtime_options is None:
-        RuntimeValueProvider.set_runtime_options({})  # S3 asks for them where nobody set any
+@contextmanager
+def _as_user_error(path: str) -> Iterator[None]:
+    """Turn an error of an object store into one line; a missing file stays a `FileNotFoundError`."""
     try:
-        FileSystems.get_filesystem(path)
-    except ValueError:
-        schemes = "gs:// needs clozeworks[gcp], s3:// needs clozeworks[aws]"
-        raise UserError(f"{path} is on no filesystem that Apache Beam knows here; {schemes}.") from None
-    return FileSystems
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # Arrow's own errors are ValueErrors
+        message = " ".join(str(error).split())
+        advice = (advice for reason, advice in _ADVICE.items() if re.search(reason, message))
+        raise UserError(f"{path}: {next(advice, message).rstrip('.')}.") from None
+
+
+def _connect(path: str) -> tuple["FileSystem", str]:
+    """Return the filesystem of a remote path, and what the filesystem calls the path."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme not in SCHEMES or not bucket:
+        raise UserError(f"{path} cannot be opened: use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://.")
+    variables = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}.get(scheme, ())
+    endpoint = next((os.environ[name] for name in variables if os.environ.get(name)), None)
+    with _as_user_error(path):
+        filesystem, root = _client(scheme, bucket, endpoint, os.getpid())
+    return filesystem, f"{root}/{key}".rstrip("/")
+
+
+@cache
+def _client(scheme: str, bucket: str, endpoint: str | None, _process_id: int) -> tuple["FileSystem", str]:
+    """Return a client and its name of `bucket`; one for each process, as they do not survive a fork."""
+    from pyarrow import fs
+
+    if scheme == "s3":
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = region or ("us-east-1" if endpoint else fs.resolve_s3_region(bucket))
+        # A small file then takes one request instead of three.
+        options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
+        return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
+    if scheme == "gs":
+        options = {"retry_time_limit": GCS_RETRY_TIME}
+        if endpoint:  # an emulator
+            protocol, _, host = endpoint.rpartition("://")
+            options |= {"anonymous": True, "scheme": protocol or "http", "endpoint_override": host.rstrip("/")}
+        return fs.GcsFileSystem(**options), bucket
+    filesystem, root = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
+    return filesystem, root.rstrip("/")
 
 
 def join(directory: str, *names: str) -> str:
@@ -45,34 +105,97 @@ def join(directory: str, *names: str) -> str:
 
 
 def open_input(path: str) -> BinaryIO:
-    """Open a file for reading bytes; seekable, never decompressed."""
-    if is_remote(path):
-        from apache_beam.io.filesystem import CompressionTypes
+    """Open a file for reading bytes; seekable, never decompressed. Raise `FileNotFoundError` if there is none."""
+    if not is_remote(path):
+        return open(path, "rb")
+    filesystem, name = _connect(path)
+    with _as_user_error(path):
+        return _buffered(filesystem.open_input_file(name), path)
 
-        return cast(BinaryIO, _beam(path).open(path, compression_type=CompressionTypes.UNCOMPRESSED))
-    return open(path, "rb")
+
+def _buffered(file: "NativeFile", path: str) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_RemoteReader(file, path), MIN_FETCH_BYTES))
+
+
+class _RemoteReader(io.RawIOBase):
+    """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while reading on.
+
+    The read-ahead doubles with each fetch that continues the last one, as an operating system's does: scattered reads
+    fetch little in vain, and sequential ones need few requests.
+    """
+
+    def __init__(self, file: "NativeFile", path: str) -> None:
+        self._file, self._path, self._size = file, path, file.size()
+        self._position = self._start = self._read_ahead = 0
+        self._fetched = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        offset = self._position - self._start
+        if not 0 <= offset < len(self._fetched):
+            reads_on = offset == len(self._fetched) > 0
+            self._read_ahead = min(max(2 * self._read_ahead, len(buffer)), MAX_READ_AHEAD_BYTES) if reads_on else 0
+            self._fetched = self._fetch(max(len(buffer), self._read_ahead))
+            self._start, offset = self._position, 0
+        num_bytes = min(len(buffer), len(self._fetched) - offset)
+        buffer[:num_bytes] = memoryview(self._fetched)[offset : offset + num_bytes]
+        self._position += num_bytes
+        return num_bytes
+
+    def readall(self) -> bytes:
+        content = self._fetch(self._size)
+        self._position += len(content)
+        return content
+
+    def _fetch(self, num_bytes: int) -> bytes:
+        num_bytes = min(num_bytes, self._size - self._position)
+        with _as_user_error(self._path):
+            return self._file.read_at(num_bytes, self._position) if num_bytes > 0 else b""
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the whole content of a file."""
+    """Return the whole content of a file; raise `FileNotFoundError` if there is none."""
     with open_input(path) as file:
         return file.read()
 
 
 def exists(path: str) -> bool:
     """Tell whether there is a file at `path`."""
-    return _beam(path).exists(path) if is_remote(path) else os.path.isfile(path)
+    return _stat(path)[0] == "File" if is_remote(path) else os.path.isfile(path)
+
+
+def file_names(directory: str) -> list[str]:
+    """Return the sorted names of the files directly in `directory`; none if it does not exist."""
+    if is_remote(directory):
+        return list(file_sizes(directory))
+    if not os.path.isdir(directory):
+        return []
+    with os.scandir(directory) as entries:
+        return sorted(entry.name for entry in entries if entry.is_file())
 
 
 def file_sizes(directory: str) -> dict[str, int]:
-    """Return the length in bytes of each file directly in `directory`, names sorted; none where it does not exist."""
+    """Return the length in bytes of each file directly in `directory`, names sorted; none if it does not exist."""
     if is_remote(directory):
-        found = {path.rsplit("/", 1)[1]: num_bytes for path, num_bytes in _match(join(directory, "*"))}
-    elif os.path.isdir(directory):
-        found = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()}
-    else:
-        found = {}
-    return dict(sorted(found.items()))
+        found = _list(directory, recursive=False)
+        return dict(sorted((path.rsplit("/", 1)[1], num_bytes) for path, num_bytes in found))
+    return {name: os.path.getsize(os.path.join(directory, name)) for name in file_names(directory)}
 
 
 def find_files(pattern: str) -> dict[str, int]:
@@ -81,10 +204,7 @@ def find_files(pattern: str) -> dict[str, int]:
     It is a file, a folder (all files below it but hidden ones) or a glob of either.
     """
     if is_remote(pattern):
-        patterns = [pattern] if has_wildcard(pattern) else [pattern, join(pattern, "**")]
-        found = (match for each in patterns for match in _match(each))
-        root = glob_root(pattern)
-        return dict(sorted((path, size) for path, size in found if not _is_hidden(path.removeprefix(root))))
+        return dict(sorted(_find_remote(pattern)))
     named = [pattern] if os.path.exists(pattern) else local_glob.glob(pattern, recursive=True)
     paths = {path for name in named for path in _files_below(name)}
     return {path: os.path.getsize(path) for path in sorted(paths)}
@@ -95,6 +215,28 @@ def _files_below(path: str) -> list[str]:
         return [path]
     below = (found for found in Path(path).rglob("*") if found.is_file())
     return [str(found) for found in below if not _is_hidden(found.relative_to(path).as_posix())]
+
+
+def _find_remote(pattern: str) -> list[tuple[str, int]]:
+    root = glob_root(pattern)
+    if root == pattern:
+        kind, num_bytes = _stat(pattern)
+        if kind == "File":
+            return [(pattern, num_bytes)]
+    matches = _glob_expression(pattern).fullmatch
+    return [
+        (path, num_bytes)
+        for path, num_bytes in _list(root, recursive=True)
+        if matches(path) and not _is_hidden(path.removeprefix(root))
+    ]
+
+
+def _glob_expression(pattern: str) -> re.Pattern[str]:
+    """Translate a glob, as `glob.glob` reads it, to an expression that its matches and all below them match."""
+    kinds = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/"))
+    words = (re.sub(r"^\[!", "[^", part) if re.match(r"\[.+\]$", part) else re.escape(part) for part in parts)
+    return re.compile("".join(kinds.get(part, word) for part, word in zip(parts, words, strict=True)) + "(/.*)?", re.S)
 
 
 def _is_hidden(path: str) -> bool:
@@ -114,33 +256,39 @@ def glob_root(pattern: str) -> str:
     return "/".join(parts[: next(i for i, part in enumerate(parts) if has_wildcard(part))])
 
 
-def _match(pattern: str) -> list[tuple[str, int]]:
-    """Return path and length of the files on a remote filesystem that match."""
-    from apache_beam.io.filesystem import BeamIOError
+def _stat(path: str) -> tuple[str, int]:
+    """Return the kind of what is at a remote path (File, Directory or NotFound), and the length of a file in bytes."""
+    filesystem, name = _connect(path)
+    with _as_user_error(path):
+        found = filesystem.get_file_info(name)
+    return found.type.name, found.size or 0
 
-    try:
-        found = _beam(pattern).match([pattern])[0].metadata_list
-    except BeamIOError as error:
-        reasons = error.exception_details or {pattern: error}
-        raise UserError(f"{pattern} cannot be listed: {next(iter(reasons.values()))}.") from None
-    return [(match.path, match.size_in_bytes) for match in found]
+
+def _list(directory: str, recursive: bool) -> list[tuple[str, int]]:
+    """Return path and length of the files in a remote directory, by one request a thousand files."""
+    from pyarrow.fs import FileSelector
+
+    filesystem, root = _connect(directory)
+    with _as_user_error(directory):
+        found = filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=recursive))
+    return [(join(directory, each.path.removeprefix(f"{root}/")), each.size) for each in found if each.is_file]
 
 
 @contextmanager
 def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     """Open a file for writing bytes that appears at `path` only when it is complete.
 
-    It is written in `temporary_directory`, on the same filesystem, and renamed at the end; an error or a kill on the
-    way leaves nothing at `path`.
+    A local file is written in `temporary_directory`, on the same filesystem, and renamed at the end; a remote one is
+    written on this machine and uploaded at the end. An error or a kill on the way leaves nothing at `path`.
     """
-    temporary = join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
-    write = _write_remote if is_remote(path) else _write_local
-    with write(path, temporary) as file:
+    write = _write_remote(path) if is_remote(path) else _write_local(path, temporary_directory)
+    with write as file:
         yield file
 
 
 @contextmanager
-def _write_local(path: str, temporary: str) -> Iterator[BinaryIO]:
+def _write_local(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
+    temporary = join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
     os.makedirs(os.path.dirname(temporary), exist_ok=True)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     try:
@@ -155,26 +303,42 @@ def _write_local(path: str, temporary: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _write_remote(path: str, temporary: str) -> Iterator[BinaryIO]:
-    from apache_beam.io.filesystem import CompressionTypes
+def _write_remote(path: str) -> Iterator[BinaryIO]:
+    # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So the upload
+    # begins when the content is complete, and runs in a thread, which Ctrl-C does not interrupt.
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
+        yield cast(BinaryIO, file)
+        file.seek(0)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(_upload, cast(BinaryIO, file), path).result()
 
-    filesystems = _beam(path)
-    file = filesystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED)
-    yield cast(BinaryIO, file)
-    file.close()
-    if filesystems.exists(path):
-        filesystems.delete([path])
-    filesystems.rename([temporary], [path])
+
+def _upload(file: BinaryIO, path: str) -> None:
+    filesystem, name = _connect(path)
+    try:
+        with _as_user_error(path):
+            stream = filesystem.open_output_stream(name)
+            try:
+                while content := file.read(UPLOAD_BYTES):
+                    stream.write(content)
+                    stream.flush()  # waits for the upload, so that memory is bounded
+            finally:
+                stream.close()  # after a failed upload it fails too, and publishes nothing
+    except FileNotFoundError:
+        raise UserError(f"{path}: the bucket does not exist. Create it, or check its name.") from None
 
 
 def remove(path: str) -> None:
-    """Delete a file, or a folder with all below it; nothing happens where there is none."""
+    """Delete a file, or a folder with all below it; do nothing if there is none."""
     if is_remote(path):
-        filesystems = _beam(path)
-        if below := [match for match, _ in _match(join(path, "**"))]:
-            filesystems.delete(below)
-        if filesystems.exists(path):
-            filesystems.delete([path])
+        filesystem, name = _connect(path)
+        kind, _ = _stat(path)
+        # A folder of Google's is deleted before its marker, a file of its own that may not exist, is found missing.
+        with _as_user_error(path), suppress(FileNotFoundError):
+            if kind == "Directory":
+                filesystem.delete_dir(name)
+            elif kind == "File":
+                filesystem.delete_file(name)
     elif os.path.isdir(path):
         shutil.rmtree(path)
     else:

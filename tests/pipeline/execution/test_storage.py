@@ -1,163 +1,202 @@
-"""Storage on this machine and on a filesystem of Beam's, here one that is held in memory."""
+"""Storage on this machine, on S3 and on Google Cloud Storage: the same functions with the same results."""
 
-import io
-from pathlib import Path
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
-from clozeworks.pipeline.build.pipeline import build
-from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import storage
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from object_stores import object_store
 
 
-class _Upload(io.BytesIO):
-    """Like an object store's: the object appears when the file is closed."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
-
-    def close(self) -> None:
-        MemoryFileSystem.files.setdefault(self._path, self.getvalue())
-        super().close()
+@pytest.fixture(scope="module", params=["local", "s3", "gs"])
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "local":
+        yield str(tmp_path_factory.mktemp("local"))
+    else:
+        with object_store(request.param) as bucket:
+            yield bucket
 
 
-class MemoryFileSystem(FileSystem):
-    """An object store with no folders, where nothing may be renamed onto what is there."""
-
-    files: dict[str, bytes] = {}  # noqa: RUF012 (shared by all instances, as a store is)
-
-    @classmethod
-    def scheme(cls):
-        return "memory"
-
-    def join(self, basepath, *paths):
-        return "/".join([basepath.rstrip("/"), *paths])
-
-    def split(self, path):
-        head, tail = path.rsplit("/", 1)
-        return head, tail
-
-    def has_dirs(self):
-        return False
-
-    def mkdirs(self, path):
-        raise NotImplementedError
-
-    def _list(self, dir_or_prefix):
-        found = [path for path in self.files if path.startswith(dir_or_prefix)]
-        return [FileMetadata(path, len(self.files[path])) for path in found]
-
-    def create(self, path, mime_type="application/octet-stream", compression_type="auto"):
-        return _Upload(path)
-
-    def open(self, path, mime_type="application/octet-stream", compression_type="auto"):
-        return io.BytesIO(self.files[path])
-
-    def copy(self, source_file_names, destination_file_names):
-        raise NotImplementedError
-
-    def rename(self, source_file_names, destination_file_names):
-        for source, destination in zip(source_file_names, destination_file_names, strict=True):
-            assert destination not in self.files
-            self.files[destination] = self.files.pop(source)
-
-    def exists(self, path):
-        return path in self.files
-
-    def size(self, path):
-        return len(self.files[path])
-
-    def last_updated(self, path):
-        return 0.0
-
-    def checksum(self, path):
-        return ""
-
-    def metadata(self, path):
-        return FileMetadata(path, len(self.files[path]))
-
-    def delete(self, paths):
-        for path in paths:
-            if path not in self.files:
-                raise BeamIOError("no such object", {path: KeyError(path)})
-            del self.files[path]
+@pytest.fixture
+def folder(root: str) -> str:
+    return f"{root}/{uuid.uuid4().hex}"
 
 
-@pytest.fixture(autouse=True)
-def empty_store():
-    MemoryFileSystem.files.clear()
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with object_store("s3") as bucket:
+        yield bucket
 
 
 def write(path: str, content: bytes) -> None:
-    with storage.write_atomically(path, f"{path.rsplit('/', 1)[0]}/.work/tmp") as file:
+    with storage.write_atomically(path, f"{os.path.dirname(path)}/.work/tmp") as file:
         file.write(content)
 
 
-@pytest.fixture(params=["local", "memory"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path) if request.param == "local" else "memory://bucket/folder"
-
-
-def test_files_are_written_listed_and_removed_alike(folder: str):
-    for name in ("b.txt", "a.txt", "sub/c.txt", ".hidden/d.txt"):
-        write(f"{folder}/{name}", b"first")
-    write(f"{folder}/a.txt", b"second time")
-    assert storage.read_bytes(f"{folder}/a.txt") == b"second time"
-    assert storage.file_sizes(folder) == {"a.txt": 11, "b.txt": 5}
-    assert storage.find_files(folder) == {
-        f"{folder}/{name}": n for name, n in [("a.txt", 11), ("b.txt", 5), ("sub/c.txt", 5)]
-    }
-    assert list(storage.find_files(f"{folder}/*.txt")) == [f"{folder}/a.txt", f"{folder}/b.txt"]
-    assert list(storage.find_files(f"{folder}/a.txt")) == [f"{folder}/a.txt"]
-    storage.remove(f"{folder}/sub")
-    storage.remove(f"{folder}/b.txt")
-    storage.remove(f"{folder}/nothing")
-    assert list(storage.find_files(folder)) == [f"{folder}/a.txt"]
-    assert not storage.exists(f"{folder}/b.txt")
-    assert storage.file_sizes(f"{folder}/nothing") == storage.find_files(f"{folder}/nothing") == {}
-
-
-def test_a_failed_write_leaves_nothing_under_the_final_name(folder: str):
-    with pytest.raises(RuntimeError), storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file:
-        file.write(b"half")
-        raise RuntimeError
+def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
+    for name in ("b.txt", "a.txt", "sub/c.txt", "sub/.hidden/d.txt", ".e.txt"):
+        write(f"{folder}/{name}", name.encode())
+    write(f"{folder}/a.txt", b"replaced")
+    assert storage.read_bytes(f"{folder}/a.txt") == b"replaced"
+    assert storage.exists(f"{folder}/a.txt")
+    assert not storage.exists(folder)
     assert not storage.exists(f"{folder}/a")
+    assert storage.file_sizes(folder) == {".e.txt": 6, "a.txt": 8, "b.txt": 5}
+    assert storage.file_names(folder) == [".e.txt", "a.txt", "b.txt"]
+    found = [f"{folder}/a.txt", f"{folder}/b.txt", f"{folder}/sub/c.txt"]
+    assert storage.find_files(folder) == dict(zip(found, (8, 5, 9), strict=True))
+    assert list(storage.find_files(f"{folder}/*.txt")) == found[:2]
+    assert list(storage.find_files(f"{folder}/*")) == found
+    assert list(storage.find_files(f"{folder}/s?b")) == found[2:]
+    assert list(storage.find_files(f"{folder}/**/[!ab].txt")) == found[2:]
+    assert list(storage.find_files(f"{folder}/a.txt")) == found[:1]
+    for name in ("sub", "b.txt", "nothing"):
+        storage.remove(f"{folder}/{name}")
+    assert list(storage.find_files(folder)) == found[:1]
+    assert not storage.exists(found[1])
+    assert storage.file_sizes(f"{folder}/nothing") == storage.find_files(f"{folder}/nothing") == {}
+    with pytest.raises(FileNotFoundError):
+        storage.open_input(f"{folder}/nothing")
 
 
-def test_a_filesystem_that_is_not_installed_is_told():
-    with pytest.raises(UserError, match=r"s4://bucket/x is on no filesystem"):
-        storage.exists("s4://bucket/x")
+def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
+    lines = [f"line {number}\n".encode() for number in range(30_000)]
+    content = b"".join(lines)
+    write(f"{folder}/lines", content)
+    with storage.open_input(f"{folder}/lines") as file:
+        assert list(file) == lines
+        assert (file.read(), file.tell()) == (b"", len(content))
+        for offset in (100_000, 7, len(content) - 5, len(content) + 5):
+            file.seek(offset)
+            assert file.read(20) == content[offset : offset + 20]
+        file.seek(-9, os.SEEK_END)
+        assert file.read() == content[-9:]
 
 
-def three_stages(source: str, folder: str) -> dict[str, bytes]:
-    """Make tiny documents, vocabulary and instances; return all files by their path below `folder`."""
-    options = RunOptions(workers=1)
-    documents, vocab, instances = (f"{folder}/out/{name}" for name in ("documents", "vocab", "instances"))
-    for _ in range(2):  # the second time there is nothing to do
-        ingest([source], documents, IngestConfig(shards=1, validation_share=0.2), options)
-        learn_vocabulary(documents, vocab, VocabConfig(size=100), options)
-        build(documents, vocab, instances, BuildConfig(duplicates=1, max_length=32), options)
-    paths = [path for name in (documents, vocab, instances) for path in storage.find_files(name)]
-    return {path.removeprefix(folder): storage.read_bytes(path) for path in paths if not path.endswith("timings.json")}
+def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
+    for content in (b"half", b"half" * storage.SPOOL_BYTES):
+        with pytest.raises(RuntimeError), storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file:
+            file.write(content)
+            raise RuntimeError
+        assert not storage.exists(f"{folder}/a")
+    write(f"{folder}/a", b"whole")
+    with pytest.raises(RuntimeError), storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file:
+        raise RuntimeError
+    assert storage.read_bytes(f"{folder}/a") == b"whole"
 
 
-def test_all_stages_make_the_same_bytes_on_another_filesystem(tmp_path: Path):
-    for i in range(20):
-        text = " ".join(f"Here is sentence number {j} of the text {i * j}." for j in range(30)).encode()
-        for folder in (str(tmp_path), "memory://bucket"):
-            write(f"{folder}/texts/{i}.txt", text)
-    local = three_stages(f"{tmp_path}/texts", str(tmp_path))
-    assert three_stages("memory://bucket/texts", "memory://bucket") == local
-    assert not [path for path in MemoryFileSystem.files if "/out/" in path and "/.work/" in path]
-    ingest(
-        ["memory://bucket/texts"],
-        "memory://bucket/out/documents",
-        IngestConfig(shards=2),
-        RunOptions(workers=1, overwrite=True),
-    )
-    assert "memory://bucket/out/documents/train-00001-of-00002.parquet" in MemoryFileSystem.files
-    assert "memory://bucket/out/documents/train-00000-of-00001.parquet" not in MemoryFileSystem.files
+def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage, "UPLOAD_BYTES", 11 << 20)
+    content = os.urandom(1 << 20) * 25
+    write(f"{folder}/long", content)
+    assert storage.read_bytes(f"{folder}/long") == content
+
+
+class CountedFile:
+    """A stand-in for a remote file that counts what is fetched."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes, self.fetched = num_bytes, []
+
+    def size(self) -> int:
+        return self.num_bytes
+
+    def read_at(self, num_bytes: int, offset: int) -> bytes:
+        self.fetched.append(num_bytes)
+        return bytes(num_bytes)
+
+    def close(self) -> None:
+        pass
+
+
+def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
+    scattered, sequential = CountedFile(1 << 30), CountedFile(256 << 20)
+    with storage._buffered(scattered, "s3://b/scattered") as file:
+        for offset in range(0, 1 << 30, 1 << 27):
+            file.seek(offset)
+            assert len(file.read(80_000)) == 80_000
+    assert sum(scattered.fetched) <= 8 * (80_000 + storage.MIN_FETCH_BYTES)
+    with storage._buffered(sequential, "s3://b/sequential") as file:
+        while file.read(10_000):
+            pass
+    assert sum(sequential.fetched) == 256 << 20
+    assert len(sequential.fetched) < 50
+
+
+def message(path: str) -> str:
+    with pytest.raises(UserError) as raised:
+        storage.file_sizes(path)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
+    assert message("s4://bucket/x").startswith("s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…")
+    assert message("s3://").startswith("s3:// cannot be opened: use a local path, s3://BUCKET/…")
+    with pytest.raises(UserError, match=r"^s3://nobody/x: the bucket does not exist\. Create it, or check its name\.$"):
+        write("s3://nobody/x", b"")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert message("s3://bucket/x").startswith("s3://bucket/x: the store cannot be reached. Check the network, and AWS")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    monkeypatch.setattr(storage, "GCS_RETRY_TIME", storage.timedelta(seconds=0.1))
+    assert message("gs://bucket/x").startswith("gs://bucket/x: the store cannot be reached.")
+
+
+@pytest.fixture
+def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Serve an S3 that accepts the first part of an upload and denies the second; yield the requests that it got."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def answer(self, status: int, body: str = "") -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", '"0"')
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def read_body(self) -> None:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                return
+            while num_bytes := int(self.rfile.readline(), 16):
+                self.rfile.read(num_bytes + 2)
+            while self.rfile.readline().strip():
+                pass
+
+        def do_POST(self) -> None:
+            self.read_body()
+            requests.append(f"POST {self.path}")
+            upload = "<Bucket>bucket</Bucket><Key>key</Key><UploadId>1</UploadId>"
+            self.answer(200, f"<InitiateMultipartUploadResult>{upload}</InitiateMultipartUploadResult>")
+
+        def do_PUT(self) -> None:
+            self.read_body()
+            requests.append(f"PUT {self.path}")
+            second = "partNumber=2" in self.path
+            self.answer(403 if second else 200, "<Error><Code>AccessDenied</Code></Error>" if second else "")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+        yield requests
+        server.shutdown()
+
+
+def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
+    with pytest.raises(UserError, match=r"^s3://bucket/key: access is denied\. Check your credentials"):
+        write("s3://bucket/key", bytes(25 << 20))
+    assert any("partNumber=2" in request for request in failing_store)
+    assert not any(request.startswith("POST") and "uploadId" in request for request in failing_store), failing_store
