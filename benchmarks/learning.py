@@ -29,7 +29,7 @@ from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.pretraining.setup import new_model
 from clozeworks.model.training.optim import (
     MAX_GRADIENT_NORM,
@@ -65,7 +65,7 @@ def main() -> None:
     if arguments.check:
         check(arguments)
         return
-    rows = Sequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
+    rows = RowSequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
     steps = round(arguments.tokens / (rows.lengths.mean() * arguments.batch_size))
     table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
     losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
@@ -135,7 +135,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
     losses = []
     # PyTorch's AdamW without bias correction, as BERT's; tests/test_optim.py holds it against the formula.
     optimizer = make_optimizer(model, config.weight_decay)
-    sequence, steps = Sequence(directory, config.seed), config.steps or 0
+    sequence, steps = RowSequence(directory, config.seed), config.steps or 0
     for step in range(steps):
         rows = sequence.rows(step * config.batch_size, (step + 1) * config.batch_size)
         loss = model(**peer_batch(rows)).loss
@@ -151,7 +151,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
     return losses
 
 
-def peer_batch(rows: data.Rows) -> dict[str, torch.Tensor]:
+def peer_batch(rows: data.InstanceRows) -> dict[str, torch.Tensor]:
     """Lay rows out as `transformers` takes them: padded, and -100 where nothing is to be predicted."""
     width = int(rows.lengths.max())
     ids, types, mask = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))

@@ -23,7 +23,8 @@ from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import data
-from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
+from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops
 from clozeworks.model.training.flops import update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
@@ -43,8 +44,8 @@ ON_GPU = DEVICE.type == "cuda"
 class Work(NamedTuple):
     """The rows of one global batch, and their micro-batches on the device."""
 
-    rows: data.Rows
-    batches: list[data.Batch]
+    rows: data.InstanceRows
+    batches: list[PretrainBatch]
 
     @property
     def num_predicted(self) -> int:
@@ -57,7 +58,7 @@ class Trainer(NamedTuple):
 
     model: nn.Module
     optimizer: torch.optim.AdamW
-    loss: Callable[[data.Batch, Work], torch.Tensor]
+    loss: Callable[[PretrainBatch, Work], torch.Tensor]
 
 
 def main() -> None:
@@ -80,9 +81,9 @@ def main() -> None:
 
 
 def make_work(directory: data.InstanceDirectory, num_rows: int) -> Work:
-    rows = Sequence(directory, 0).rows(0, num_rows)
+    rows = RowSequence(directory, 0).rows(0, num_rows)
     size = MICRO_BATCH_TOKENS[DEVICE.type] // directory.max_length
-    batches = data.make_batches(rows, size, multiple=8 if ON_GPU else 1)
+    batches = make_batches(rows, size, multiple=8 if ON_GPU else 1)
     return Work(rows, [batch.to(DEVICE) for batch in batches])
 
 
@@ -129,7 +130,7 @@ def ours(config: ModelConfig) -> Trainer:
     model = BertForPreTraining(config)
     initialise(model, config, torch.Generator().manual_seed(0))
 
-    def loss(batch: data.Batch, work: Work) -> torch.Tensor:
+    def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
         sums = model(*batch)
         return sums.mlm_loss / work.num_predicted + sums.nsp_loss / len(work.rows)
 
@@ -140,7 +141,7 @@ def peer(config: ModelConfig) -> Trainer:
     values: dict[str, Any] = config.to_hf()
     model: Any = transformers.BertForPreTraining(BertConfig(**values))
 
-    def loss(batch: data.Batch, work: Work) -> torch.Tensor:
+    def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
         labels = torch.full_like(batch.input_ids_BL, -100)
         labels.view(-1)[batch.masked_index_M] = batch.masked_ids_M
         mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
@@ -156,7 +157,7 @@ def peer(config: ModelConfig) -> Trainer:
     return make_trainer(model, loss)
 
 
-def make_trainer(model: nn.Module, loss: Callable[[data.Batch, Work], torch.Tensor]) -> Trainer:
+def make_trainer(model: nn.Module, loss: Callable[[PretrainBatch, Work], torch.Tensor]) -> Trainer:
     model.to(DEVICE).train()
     optimizer = make_optimizer(model)
     set_learning_rate(optimizer, 1e-5)
@@ -212,10 +213,10 @@ def print_loaders(directory: data.InstanceDirectory) -> None:
 
 
 def our_loader(directory: data.InstanceDirectory) -> float:
-    sequence = Sequence(directory, 0)
+    sequence = RowSequence(directory, 0)
     started = time.process_time()
     for first in range(0, LOADER_ROWS, 256):
-        data.make_batches(sequence.rows(first, first + 256), 256)
+        make_batches(sequence.rows(first, first + 256), 256)
     return LOADER_ROWS / (time.process_time() - started)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...pipeline.build.masking import apply_masks, choose_positions
 from ...pipeline.vocab.vocabulary import Vocabulary
-from .data import Rows
+from .data import InstanceRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class DynamicMasks:
     """Of the rows that the instances were built for."""
     vocabulary: Vocabulary
 
-    def draw(self, rows: Rows, rng: np.random.Generator) -> Rows:
+    def draw(self, rows: InstanceRows, rng: np.random.Generator) -> InstanceRows:
         """Return `rows` with other tokens to predict; the tokens themselves and the labels stay as they are."""
         ids = rows.unmasked_ids()
         positions = choose_positions(

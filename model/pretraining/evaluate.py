@@ -11,7 +11,8 @@ from ...pipeline.errors import UserError
 from ..checkpoint import read_config, read_model, read_tokenizer
 from ..heads import BertForPreTraining, PretrainSums
 from ..training.device import find_device, oom_as_user_error, trim_memory
-from .data import Batch, Rows, make_batches, open_instances, read_split
+from .batches import PretrainBatch, make_batches
+from .data import InstanceRows, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
@@ -41,14 +42,14 @@ def evaluate(
         return metrics(sum_losses(read_model(run).to(place), batches, place))
 
 
-def evaluation_batches(rows: Rows, objective: str, max_rows: int | None = None) -> list[Batch]:
+def evaluation_batches(rows: InstanceRows, objective: str, max_rows: int | None = None) -> list[PretrainBatch]:
     """Return all rows as batches of about `TOKENS_PER_BATCH` tokens, of no more than `max_rows`."""
     num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
     return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
 
 
 @torch.no_grad()
-def sum_losses(model: BertForPreTraining, batches: Iterable[Batch], device: torch.device) -> torch.Tensor:
+def sum_losses(model: BertForPreTraining, batches: Iterable[PretrainBatch], device: torch.device) -> torch.Tensor:
     """Return the sums that `metrics` takes, float64 on `device`; computed in fp32."""
     was_training = model.training
     model.eval()
@@ -61,7 +62,7 @@ def sum_losses(model: BertForPreTraining, batches: Iterable[Batch], device: torc
     return totals
 
 
-def batch_sums(batch: Batch, sums: PretrainSums) -> torch.Tensor:
+def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
     """Return, float64: MLM and NSP losses, right MLM and NSP predictions, tokens and labels to predict."""
     num_labels = 0 if batch.next_sentence_label_B is None else len(batch.next_sentence_label_B)
     counts = torch.tensor([len(batch.masked_ids_M), num_labels], dtype=torch.float64)

@@ -33,8 +33,9 @@ from ..training.optim import MAX_GRADIENT_NORM, set_learning_rate
 from ..training.prefetch import prefetch
 from ..training.ranks import join_ranks
 from ..training.signals import stop_signals
+from .batches import PretrainBatch, by_length, make_batches
 from .card import CARD, model_card
-from .data import Batch, by_length, make_batches, select
+from .data import select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .run import (
     SUMMARY,
@@ -59,7 +60,7 @@ LIVE_NUMBERS = (
 class Window(NamedTuple):
     """The rows of one update: this rank's batches, and counts of the whole global batch."""
 
-    batches: list[Batch]
+    batches: list[PretrainBatch]
     lengths: np.ndarray
     """Tokens in each row."""
     num_predicted: int

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
-from .data import InstanceDirectory, RowGroup, Rows, concatenate, read_group, select
+from .data import InstanceDirectory, InstanceRows, RowGroup, concatenate, read_group, select
 from .dynamic_masks import DynamicMasks
 
 BLOCK_ROWS = 65_536
@@ -25,7 +25,7 @@ BLOCK_ROWS = 65_536
 MASKED_TOGETHER = 2048
 
 
-class Sequence:
+class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
     An epoch goes over `duplicates_per_epoch` of the passes over the documents that are stored (the next epoch over
@@ -49,11 +49,11 @@ class Sequence:
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of the first epochs; then the same ones come again."""
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
-        self._blocks: dict[tuple[int, int], tuple[Rows, np.ndarray]] = {}
+        self._blocks: dict[tuple[int, int], tuple[InstanceRows, np.ndarray]] = {}
         self._block_ends: dict[int, np.ndarray] = {}
-        self._masked: dict[tuple[int, int, int], Rows] = {}
+        self._masked: dict[tuple[int, int, int], InstanceRows] = {}
 
-    def rows(self, start: int, stop: int) -> Rows:
+    def rows(self, start: int, stop: int) -> InstanceRows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
         return concatenate([self._piece(*piece) for piece in self._pieces(start, stop)])
 
@@ -108,7 +108,7 @@ class Sequence:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
-    def _block(self, epoch: int, block: int) -> tuple[Rows, np.ndarray]:
+    def _block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
         key = (epoch, block)
         if key not in self._blocks:
             self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
@@ -116,7 +116,7 @@ class Sequence:
             self._blocks[key] = rows, self._row_order(epoch, block)
         return self._blocks[key]
 
-    def _piece(self, epoch: int, block: int, first: int, stop: int) -> Rows:
+    def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:
         rows, order = self._block(epoch, block)
         if not self.masks:
             return select(rows, order[first:stop])

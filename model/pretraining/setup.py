@@ -20,11 +20,12 @@ from ..heads import BertForPreTraining
 from ..training.device import MICRO_BATCH_TOKENS, uses_bf16
 from ..training.optim import default_warmup, learning_rate, make_optimizer
 from ..training.ranks import Ranks, rows_of_rank
-from .data import Batch, InstanceDirectory, open_instances, read_split, select
+from .batches import PretrainBatch
+from .data import InstanceDirectory, open_instances, read_split, select
 from .dynamic_masks import DynamicMasks
 from .evaluate import NUM_SUMS, evaluation_batches
 from .run import STATE, read_state
-from .sequence import Sequence
+from .sequence import RowSequence
 
 # How the work is done, not what it is: these may change when a run is resumed.
 FREE_OPTIONS = (
@@ -58,14 +59,14 @@ class Setup:
     config: PretrainConfig
     output: Path
     ranks: Ranks
-    phases: list[Sequence]
+    phases: list[RowSequence]
     phase_ends: list[int]
     num_steps: int | None
     """None where the budget is time."""
     log_every: int
     drain_every: int
     use_bf16: bool
-    validation: list[Batch]
+    validation: list[PretrainBatch]
     tokenizer: dict[str, bytes]
 
     def rate(self, step: int, seconds: float) -> float:
@@ -85,13 +86,13 @@ class Setup:
             return state.seconds >= self.config.hours * 3600
         return state.step == self.num_steps
 
-    def stretch(self, step: int) -> tuple[Sequence, int]:
+    def stretch(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its first row."""
         phase = bisect_right(self.phase_ends, step)
         phase_start = self.phase_ends[phase - 1] if phase else 0
         return self.phases[phase], (step - phase_start) * self.config.batch_size
 
-    def rows_at_once(self, sequence: Sequence) -> int:
+    def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of the rows of `sequence`."""
         as_many_as_fit = MICRO_BATCH_TOKENS[self.ranks.device.type] // sequence.directory.max_length
         return self.config.micro_batch_size or max(1, as_many_as_fit)
@@ -183,7 +184,7 @@ def _first_phase(config: PretrainConfig, num_steps: int) -> int:
     return min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
 
 
-def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> Sequence:
+def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> RowSequence:
     masks = None
     if config.dynamic_masking != "none":
         masks = DynamicMasks(
@@ -193,7 +194,7 @@ def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: d
             max_length=directory.max_length,
             vocabulary=load_vocabulary(tokenizer, directory.path),
         )
-    return Sequence(directory, config.seed, config.duplicates_per_epoch, masks)
+    return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 
 def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, State]:

@@ -16,8 +16,8 @@ import transformers
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.heads import BertForPreTraining
-from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import pretrain as loop
+from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.training.logs import Clock
@@ -288,7 +288,7 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     peer, report = loaded
     assert not report["missing_keys"] and not report["unexpected_keys"]
     rows = read_split(open_instances(instances, "validation"))
-    (batch,) = data.make_batches(rows, len(rows))
+    (batch,) = make_batches(rows, len(rows))
     assert batch.attention_mask_BL is not None and batch.token_index_T is not None
     arguments = {"token_type_ids": batch.token_type_ids_BL, "attention_mask": batch.attention_mask_BL.long()}
     ours = read_model(tmp_path).eval()

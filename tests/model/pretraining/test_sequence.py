@@ -9,7 +9,7 @@ import pytest
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.dynamic_masks import DynamicMasks
-from clozeworks.model.pretraining.sequence import Sequence
+from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.ranks import rows_of_rank
 from clozeworks.pipeline.build.masking import num_to_mask
 from clozeworks.pipeline.errors import UserError
@@ -31,8 +31,8 @@ def small_blocks(monkeypatch):
 
 
 @pytest.fixture
-def sequence(instances) -> Sequence:
-    return Sequence(data.open_instances(str(instances)), seed=7)
+def sequence(instances) -> RowSequence:
+    return RowSequence(data.open_instances(str(instances)), seed=7)
 
 
 def stored_rows(instances: Path) -> list[tuple]:
@@ -54,7 +54,7 @@ def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence
     for epoch in epochs:
         assert sorted(epoch) == expected
     assert epochs[0] != epochs[1] != epochs[2]
-    other = Sequence(sequence.directory, seed=8)
+    other = RowSequence(sequence.directory, seed=8)
     assert as_lists(other.rows(0, num_rows)) != epochs[0]
 
 
@@ -65,7 +65,7 @@ def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, len
     if not path.exists():
         write_instances(path, shards=2, rows_per_group=9)
     directory = data.open_instances(str(path))
-    one_by_one, at_once = (Sequence(directory, seed) for _ in range(2))
+    one_by_one, at_once = (RowSequence(directory, seed) for _ in range(2))
     singles = [as_lists(one_by_one.rows(p, p + 1))[0] for p in range(start, start + length)]
     assert as_lists(at_once.rows(start, start + length)) == singles
 
@@ -88,8 +88,8 @@ def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
 
 
 def test_reads_any_fsspec_url(instances):
-    local = Sequence(data.open_instances(str(instances)), seed=1)
-    remote = Sequence(data.open_instances(f"file://{instances}"), seed=1)
+    local = RowSequence(data.open_instances(str(instances)), seed=1)
+    remote = RowSequence(data.open_instances(f"file://{instances}"), seed=1)
     assert as_lists(local.rows(3, 30)) == as_lists(remote.rows(3, 30))
 
 
@@ -103,7 +103,7 @@ def duplicates_of(instances: Path) -> dict[tuple, int]:
 def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
     instances = write_instances(tmp_path, shards=2, duplicates=stored, rows_per_group=6)
     known = duplicates_of(instances)
-    sequence = Sequence(data.open_instances(str(instances)), 3, duplicates_per_epoch=taken)
+    sequence = RowSequence(data.open_instances(str(instances)), 3, duplicates_per_epoch=taken)
     num_rows, start = sequence.directory.num_rows * taken // stored, 0
     for epoch in range(2 * stored):
         rows = as_lists(sequence.rows(start, start + num_rows))
@@ -118,13 +118,13 @@ def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
 def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
     with pytest.raises(UserError, match=r"--duplicates-per-epoch is 3, but .* has 2"):
-        Sequence(directory, 0, duplicates_per_epoch=3)
+        RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
         table = pq.read_table(path)
         pq.write_table(table, path, write_statistics=False)
     with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not tell the duplicates apart"):
-        Sequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
+        RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
 @given(first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3]))
@@ -133,11 +133,11 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
     path = tmp_path_factory.getbasetemp() / "ranks"
     if not path.exists():
         write_instances(path, shards=2, rows_per_group=9)
-    sequence = Sequence(data.open_instances(str(path)), 5, masks=make_masks(path))
+    sequence = RowSequence(data.open_instances(str(path)), 5, masks=make_masks(path))
     whole = sequence.rows(first, first + batch_size)
     on_ranks = [
         data.select(
-            Sequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
+            RowSequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
             rows_of_rank(batch_size, rank, num_ranks),
         )
         for rank in range(num_ranks)
@@ -152,7 +152,7 @@ def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch
     read = []
     original = data.read_group
     monkeypatch.setattr(order, "read_group", lambda directory, group: read.append(group) or original(directory, group))
-    sequence = Sequence(data.open_instances(str(instances)), seed=7)
+    sequence = RowSequence(data.open_instances(str(instances)), seed=7)
     sequence.rows(position, position + 1)
     assert len(read) <= sequence.groups_per_block
 
@@ -166,7 +166,7 @@ def make_masks(path: Path, **changes) -> DynamicMasks:
 def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instances, masking):
     directory = data.open_instances(str(instances))
     masks = make_masks(instances, masking=masking)
-    fresh, stored = Sequence(directory, 7, masks=masks), Sequence(directory, 7)
+    fresh, stored = RowSequence(directory, 7, masks=masks), RowSequence(directory, 7)
     for epoch in range(3):
         rows = fresh.rows(66 * epoch, 66 * (epoch + 1))
         same = stored.rows(66 * epoch, 66 * (epoch + 1))
@@ -179,16 +179,16 @@ def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instanc
         assert rows.num_masked.tolist() == np.minimum(wanted, maskable).tolist()
         changed = rows.input_ids != rows.unmasked_ids()
         assert (rows.input_ids[changed] >= MASK).all()
-        again = Sequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
+        again = RowSequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
         assert again.input_ids.tolist() == data.select(rows, np.arange(13, 50)).input_ids.tolist()
-    assert as_lists(fresh.rows(0, 66)) != as_lists(Sequence(directory, 8, masks=masks).rows(0, 66))
+    assert as_lists(fresh.rows(0, 66)) != as_lists(RowSequence(directory, 8, masks=masks).rows(0, 66))
     epochs = [sorted(as_lists(fresh.rows(66 * epoch, 66 * (epoch + 1)))) for epoch in range(3)]
     assert epochs[0] != epochs[1] != epochs[2]
 
 
 def test_the_split_of_new_masks_is_the_one_asked_for(instances):
     masks = make_masks(instances, mask_split=(0, 100, 0), mask_rate=0.4)
-    rows = Sequence(data.open_instances(str(instances)), 7, masks=masks).rows(0, 3000)
+    rows = RowSequence(data.open_instances(str(instances)), 7, masks=masks).rows(0, 3000)
     at_masks = rows.input_ids[np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions]
     times = Counter(at_masks.tolist())
     # Random tokens are ordinary ones, each as likely: no special token, and none that dominates.
