@@ -1,4 +1,4 @@
-"""From texts to rows of token ids, with the tokenizer of a model directory."""
+"""Turn texts into rows of token ids with the tokenizer of a model directory."""
 
 import json
 from collections.abc import Sequence
@@ -13,10 +13,9 @@ from .checkpoint import TOKENIZER_FILES
 
 
 class TextTokenizer:
-    """The WordPiece tokenizer of a checkpoint; text is text, so "[SEP]" in it is three tokens, never the special one.
+    """The WordPiece tokenizer of a checkpoint. "[SEP]" in a text becomes ordinary tokens, never the special one.
 
-    Raises `UserError` where `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or one that is no
-    BERT tokenizer.
+    Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or not a BERT tokenizer.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -31,18 +30,18 @@ class TextTokenizer:
     def _special(self, token: str, directory: str | Path) -> int:
         token_id = self._tokenizer.token_to_id(token)
         if token_id is None:
-            raise UserError(f"The vocabulary in {directory} has no {token}; it is not BERT's.")
+            raise UserError(f"The vocabulary in {directory} has no {token}; it is not a BERT vocabulary.")
         return token_id
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without special tokens, not cut."""
+        """Return the ids of each text, without special tokens or truncation."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return the ids of each text as `token_ids` does, and int64 (T, 2): each token's characters [start, end).
+        """Return the ids of each text as `token_ids` does, and each token's characters [start, end), int64 (T, 2).
 
-        The characters are those of the text as it is given, whatever the tokenizer changes (case, accents).
+        Offsets refer to the original text, before the tokenizer's changes of case and accents.
         """
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [(each.ids, np.array(each.offsets, dtype=np.int64).reshape(-1, 2)) for each in encodings]
@@ -54,8 +53,8 @@ class TextTokenizer:
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> tuple[np.ndarray, int, int]:
         """Return ``[CLS] A [SEP] B [SEP]`` (int32), the index of B's first token, and the number of tokens cut.
 
-        There are at most `max_length` tokens: the longer of the two is cut first, at its end (google-research's
-        ``_truncate_seq_pair``). Without B that index is the row's length.
+        The row has at most `max_length` tokens: the longer segment is cut first, at its end (google-research's
+        ``_truncate_seq_pair``). Without B the index is the row's length.
         """
         if tokens_b is None:
             ids = [self._cls, *tokens_a[: max_length - 2], self._sep]
@@ -89,7 +88,7 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by name; ``tokenizer.json`` is made where there is none."""
+    """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is created."""
     paths = [Path(directory) / name for name in TOKENIZER_FILES]
     files = {path.name: path.read_bytes() for path in paths if path.is_file()}
     return {"tokenizer.json": TextTokenizer(directory).to_json()} | files
@@ -105,7 +104,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
             return _from_vocabulary(vocabulary)
     except Exception as error:  # tokenizers raises no narrower class
         raise UserError(f"The tokenizer in {directory} cannot be read: {error}.") from None
-    raise UserError(f"The checkpoint {directory} holds no vocabulary: tokenizer.json or vocab.txt is needed.")
+    raise UserError(f"The checkpoint {directory} holds no vocabulary: neither tokenizer.json nor vocab.txt.")
 
 
 def _from_vocabulary(path: Path) -> Tokenizer:

@@ -1,6 +1,6 @@
-"""The configuration of ``clozeworks features``: one documented field an option.
+"""The configuration of ``clozeworks features``: one documented field per option.
 
-This module imports no torch, so that ``--help`` is quick.
+This module does not import torch, so that ``--help`` is fast.
 """
 
 from dataclasses import dataclass
@@ -11,34 +11,35 @@ from ...pipeline.config import check, option
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig:
-    """Which hidden states are taken, of what, and how they are computed."""
+    """Which hidden states to extract, of which units, and how to compute them."""
 
     layers: tuple[int, ...] = option(
-        (-1,), "Which hidden states: 0 are the embeddings, 1 the first layer's, -1 the last one's, -2 those before it."
+        (-1,), "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one before it."
     )
     combine: Literal["none", "concat", "sum"] = option(
-        "none", "Write a column for each layer, or one of all layers, one after the other or added up."
+        "none", "Write one column per layer (none), or one column of all layers, concatenated or summed."
     )
     per: Literal["word", "token", "text"] = option(
         "token",
-        "What has a vector: each word (that of its first token), each token, or each text (the mean of its tokens, "
-        "[CLS] and [SEP] among them).",
+        "Write one vector per word (that of its first token), per token, or per text (the mean of its tokens, "
+        "including [CLS] and [SEP]).",
     )
     format: Literal["auto", "text", "table", "columns"] = option(
         "auto",
-        "What DATA is: a text a line, a table, or CoNLL columns; auto takes .txt for text, and for columns what has "
-        "no table's suffix. A data set of the hub is a table.",
+        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: .txt is text, an "
+        "unknown one columns. A data set of the hub is a table.",
     )
-    text: str | None = option(None, "Column of the text in a table; by default text or sentence.")
+    text: str | None = option(None, "Column of the text in a table; the default is text or sentence.")
     max_length: int | None = option(
-        None, "Longest row in tokens, longer texts are cut into windows; by default what the model has positions for."
+        None,
+        "Longest row in tokens; longer texts are cut into windows. The default is the model's maximum.",
     )
-    batch_tokens: int = option(4096, "Number of tokens computed at once, padding included.")
+    batch_tokens: int = option(4096, "Tokens per batch, including padding.")
     dtype: Literal["float32", "float16"] = option("float32", "Number format of the vectors in the file.")
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "fp32", "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32."
+        "fp32", "Number format of matrix products; auto is bf16 on a GPU that supports it, else fp32."
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to compute; auto takes a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to compute on; auto uses a GPU if there is one.")
 
     def __post_init__(self) -> None:
         distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)

@@ -1,6 +1,6 @@
-"""From texts to vectors: which hidden states of an encoder each word, token or text has, as an Arrow table.
+"""Turn texts into vectors: the hidden states of an encoder for each word, token or text, as an Arrow table.
 
-Shapes: B rows, L padded length, P places that are read, U units that have a vector, S layers, D hidden size.
+Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D hidden size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ from ..training.device import find_device, trim_memory, uses_bf16
 from .config import FeaturesConfig
 
 Report = Callable[[int, int], None]
-"""Called with the number of texts done, of all, and of the tokens computed since it was last called."""
+"""Called with the number of texts done, and of tokens computed since the last call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor:
-    """An encoder, and what is taken of it."""
+    """An encoder, and which of its hidden states to extract."""
 
     config: FeaturesConfig
     tokenizer: TextTokenizer
@@ -38,7 +38,7 @@ class Extractor:
     schema: pa.Schema
 
     def table(self, texts: Sequence[SentenceExample], first: int, report: Report) -> pa.Table:
-        """Return the vectors of `texts`, the first of which has the number `first`."""
+        """Return the vectors of `texts`, numbered from `first`."""
         rows = list(sentence_rows(texts, self.tokenizer, self.max_length))
         units = _units(texts, rows, self.config.per, self.tokenizer)
         vectors_USD = self._vectors(rows, units, lambda share, tokens: report(first + int(share * len(texts)), tokens))
@@ -52,11 +52,11 @@ class Extractor:
     def _vectors(
         self, rows: Sequence[SentenceRow], units: "VectorUnits", report: Callable[[float, int], None]
     ) -> np.ndarray:
-        """Return the mean hidden state (U, S, D) of the places of each unit, float32."""
+        """Return the mean hidden state (U, S, D) over the positions of each unit, float32."""
         sums_USD = torch.zeros(len(units.text), len(self.layers), self.bert.config.hidden_size)
         num_done = 0
         for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
-            states_PSD = self._states([rows[index] for index in chosen], [units.places[index] for index in chosen])
+            states_PSD = self._states([rows[index] for index in chosen], [units.positions[index] for index in chosen])
             sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units.of[index] for index in chosen])), states_PSD)
             num_done += len(chosen)
             trim_memory(states_PSD.device, number)
@@ -64,15 +64,15 @@ class Extractor:
         counts_U = np.bincount(np.concatenate(units.of), minlength=len(units.text))
         return sums_USD.div_(torch.from_numpy(counts_U)[:, None, None]).numpy()
 
-    def _states(self, rows: Sequence[SentenceRow], places: Sequence[np.ndarray]) -> Tensor:
-        """Return the hidden states at the places of each row (P, S, D), on the CPU."""
+    def _states(self, rows: Sequence[SentenceRow], positions: Sequence[np.ndarray]) -> Tensor:
+        """Return the hidden states at the positions of each row (P, S, D), on the CPU."""
         device = next(self.bert.parameters()).device
         batch = make_batch([Feature((row.row,), None, row.example) for row in rows]).to(device)
-        row_P = torch.from_numpy(np.repeat(np.arange(len(rows)), [len(each) for each in places])).to(device)
-        place_P = torch.from_numpy(np.concatenate(places)).to(device)
+        row_P = torch.from_numpy(np.repeat(np.arange(len(rows)), [len(each) for each in positions])).to(device)
+        position_P = torch.from_numpy(np.concatenate(positions)).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(self.config.precision, device)):
             states = self.bert.hidden_states(*batch[:4], all_layers=True)
-        return torch.stack([states[layer][row_P, place_P].float() for layer in self.layers], 1).cpu()
+        return torch.stack([states[layer][row_P, position_P].float() for layer in self.layers], 1).cpu()
 
     def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
         match self.config.combine:
@@ -86,7 +86,7 @@ class Extractor:
 
 @dataclass(frozen=True)
 class VectorUnits:
-    """What has a vector, and where it is read."""
+    """The words, tokens or texts that get a vector, and the positions it is read from."""
 
     text: np.ndarray
     """Index of each unit's text, (U,)."""
@@ -95,13 +95,13 @@ class VectorUnits:
     names: list[str] | None
     """The words or tokens; None for texts."""
     of: list[np.ndarray]
-    """For each row the units that are read in it, ..."""
-    places: list[np.ndarray]
-    """... and where in the row, [CLS] being 0."""
+    """For each row, the unit of each position read from it."""
+    positions: list[np.ndarray]
+    """For each row, the positions read from it; [CLS] is 0."""
 
 
 def make_extractor(checkpoint: Path, config: FeaturesConfig) -> Extractor:
-    """Return the encoder with its tokenizer, on its device; raises `UserError` for layers that it does not have."""
+    """Load the encoder and its tokenizer onto the device; raises `UserError` for layers it does not have."""
     shape, tokenizer = read_config(checkpoint), TextTokenizer(checkpoint)
     max_length = config.max_length or shape.max_position_embeddings
     check_fit(tokenizer, shape, max_length, checkpoint)
@@ -119,17 +119,17 @@ def make_extractor(checkpoint: Path, config: FeaturesConfig) -> Extractor:
 
 
 def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Return layers counted from the embeddings, which are 0; those below 0 are counted from the last, which is -1.
+    """Return layers as indices, 0 being the embeddings; negative ones count from the last layer, -1.
 
     >>> resolve_layers([-1, -2, 0], 12)
     [12, 11, 0]
     """
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f"--layers names {layer}, but the model has layers 0 (the embeddings) to {num_layers}.")
+            raise UserError(f"--layers contains {layer}, but the model has layers 0 (the embeddings) to {num_layers}.")
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
-        raise UserError(f"--layers names one of the {num_layers} layers twice; leave one of the two out.")
+        raise UserError(f"--layers names a layer twice: of {num_layers} layers, {num_layers} and -1 are the same.")
     return resolved
 
 
@@ -152,36 +152,36 @@ def _units(
     match per:
         case "word":
             lengths = [len(text.sentence.words) for text in texts]
-            inside, places = [row.words for row in rows], [row.word_positions for row in rows]
+            inside, positions = [row.words for row in rows], [row.word_positions for row in rows]
             names = [word for text in texts for word in text.sentence.words]
         case "token":
-            inside, places = [row.tokens for row in rows], [row.token_positions for row in rows]
+            inside, positions = [row.tokens for row in rows], [row.token_positions for row in rows]
             lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
             names = [tokenizer.token(token) for row in rows for token in row.row.input_ids[row.token_positions]]
         case _:
-            places = _whole_rows(rows)
-            inside, lengths, names = [np.zeros_like(each) for each in places], [1] * len(texts), None
+            positions = _whole_rows(rows)
+            inside, lengths, names = [np.zeros_like(each) for each in positions], [1] * len(texts), None
     starts = np.cumsum([0, *lengths])
     text = np.repeat(np.arange(len(texts)), lengths)
     of = [starts[row.example] + each for row, each in zip(rows, inside, strict=True)]
-    return VectorUnits(text, np.arange(len(text)) - starts[text], names, of, places)
+    return VectorUnits(text, np.arange(len(text)) - starts[text], names, of, positions)
 
 
 def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
-    """Return the places of each row's own tokens, and [CLS] of a text's first row and [SEP] of its last."""
-    places = []
+    """Return the positions of each row's own tokens, with [CLS] of a text's first row and [SEP] of its last."""
+    positions = []
     for index, row in enumerate(rows):
         is_first = index == 0 or rows[index - 1].example != row.example
         is_last = index + 1 == len(rows) or rows[index + 1].example != row.example
         end = [len(row.row.input_ids) - 1] if is_last else []
-        places.append(np.array([*([0] if is_first else []), *row.token_positions, *end], dtype=np.int64))
-    return places
+        positions.append(np.array([*([0] if is_first else []), *row.token_positions, *end], dtype=np.int64))
+    return positions
 
 
 def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]]:
-    """Yield the rows, by their index, of similar length together; at most `max_tokens` with the padding."""
+    """Yield batches of row indices, of similar length, with at most `max_tokens` tokens including padding."""
     batch: list[int] = []
-    # The longest come first, so that the first of a batch is as long as all are padded to.
+    # Longest first, so that a batch's first row has the length that all are padded to.
     for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].row.input_ids)):
         if batch and (len(batch) + 1) * len(rows[batch[0]].row.input_ids) > max_tokens:
             yield batch

@@ -1,10 +1,11 @@
-"""Prediction on new text with a fine-tuned model, and its metrics on labelled files."""
+"""Predict with a fine-tuned model, and measure it on labelled files."""
 
 import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from ..config import ModelConfig
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
 from ..tasks.tables import text_lines
-from ..tasks.task import Feature, Task, TaskModel, make_batch, num_cut, report_cut
+from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
 
@@ -30,7 +31,7 @@ EXAMPLES_AT_ONCE = 8192
 
 
 class Finetuned(NamedTuple):
-    """A fine-tuned model with its task."""
+    """A fine-tuned model with its task and tokenizer."""
 
     task: Task
     tokenizer: TextTokenizer
@@ -38,10 +39,10 @@ class Finetuned(NamedTuple):
 
 
 def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
-    """Return the model that `finetune` wrote; raises `UserError` where `directory` holds none."""
+    """Load the model that `finetune` wrote; raises `UserError` if `directory` holds none."""
     path = Path(directory) / TASK
     if not path.is_file():
-        raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing; make one by clozeworks finetune.")
+        raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing. Run clozeworks finetune first.")
     task, config = read_task(path), read_config(directory)
     tokenizer, model = TextTokenizer(directory), task.model(config)
     check_fit(tokenizer, config, task.max_length, directory)
@@ -50,10 +51,10 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
 
 
 def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path) -> None:
-    """Raise `UserError` where the vocabulary or the length of rows is more than the model has embeddings for."""
+    """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
     if tokenizer.vocab_size > config.vocab_size:
-        sizes = f"{tokenizer.vocab_size} tokens, but the model {config.vocab_size}"
-        raise UserError(f"The vocabulary in {directory} has {sizes}; they do not belong together.")
+        sizes = f"{tokenizer.vocab_size} tokens, but its model has {config.vocab_size}"
+        raise UserError(f"The vocabulary in {directory} has {sizes}; the two do not match.")
     if max_length > config.max_position_embeddings:
         positions = config.max_position_embeddings
         raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")
@@ -61,10 +62,10 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
 
 @torch.inference_mode()
 def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
-    """Return what the head says of each feature, float32, in their order; dropout is off.
+    """Return the head's outputs for each feature, float32, in order, without dropout.
 
-    The number format is the device's own whatever the training's was, so that dev is measured, and a threshold tuned
-    on it, as `predict` and `evaluate` compute.
+    The precision is the device's default, whatever it was in training, so that dev metrics and thresholds tuned on dev
+    hold for `predict` and `evaluate`.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -74,10 +75,10 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     for number, chosen in enumerate(_batches_of_tokens(order, features)):
         batch = make_batch([features[index] for index in chosen]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16("auto", device)):
-            # Not through __call__: a compiled model would be compiled once more, for these shapes.
+            # Calling `forward` bypasses torch.compile, which would compile again for these shapes.
             values = model.forward(batch)
         for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
-            # A copy, so that the batch's padding is let go.
+            # Copied to free the memory of the padded batch.
             outputs[index] = value[: features[index].length].copy() if model.per_token else value
         trim_memory(device, number)
     model.train(was_training)
@@ -87,7 +88,7 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
 def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Iterator[Sequence[int]]:
     start = 0
     while start < len(order):
-        # Features come shortest first, so the batch's longest is not yet known; the first bounds it from below.
+        # Features are sorted by length, so the first is only a lower bound of the batch's longest: the size is a guess.
         first = features[order[start]]
         size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
         yield order[start : start + size]
@@ -97,20 +98,20 @@ def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Ite
 def predict(
     directory: str | Path, data: str | Path, output: str | Path, device: str = "auto", *, official: bool = False
 ) -> int:
-    """Write a line of predictions for each example in `data`, in order, and return their number.
+    """Write one prediction per example in `data`, in order, and return their number.
 
-    `data` is a file of the form that the model was trained on, or plain text (``.txt``, or ``-`` for standard input):
-    an example a line, a tab between the texts of a pair. A line of `output` is the answer and the probability of each
-    class, or the score: tab-separated under a line of names; ``.csv``, ``.jsonl`` and ``.json`` (one list) are their
-    own formats, and ``-`` is standard output. Where `official`, `output` is a folder for the files in the form that
-    the task's server or script takes. Raises `UserError` for bad input; nothing is then written.
+    `data` is a file in the task's format, or plain text (``.txt``, or ``-`` for standard input): one example per line,
+    a tab between the texts of a pair. A prediction is the answer and the probability of each class, or the score:
+    tab-separated with a header line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
+    `official`, `output` is a folder for the files that the task's server or script expects. Raises `UserError` for bad
+    input, and then writes nothing.
     """
     finetuned = load_finetuned(directory, find_device(device))
     if official:
         return _predict_official(finetuned, Path(data), Path(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
     with _open_output(str(output)) as file:
-        return _WRITERS.get(Path(output).suffix, _write_tsv)(file, answers)
+        return _WRITERS.get(Path(output).suffix, _write_table)(file, answers)
 
 
 def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
@@ -118,34 +119,33 @@ def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
     answers = list(_answers(finetuned, iter(examples), _name(str(data))))
     files = finetuned.task.official(answers, examples, split_of(data) or "test")
     if not files:
-        raise UserError(f"{finetuned.task.name} has no official form for {data}; leave out --official.")
+        raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")
     write_files(output, files)
     return len(answers)
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
-    """Return what a folder of predictions for `files` holds: the official form, or ``SPLIT.tsv`` where there is none.
+    """Return predictions for `files` as files by name: the official ones, or ``SPLIT.tsv`` if there are none.
 
     `split` is the name of the split as in `find_splits`.
     """
     examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
     answers = list(_answers(finetuned, iter(examples), split))
-    official = finetuned.task.official(answers, examples, split)
-    if official:
+    if official := finetuned.task.official(answers, examples, split):
         return official
     table = StringIO(newline="")
-    _write_tsv(table, answers)
+    _write_table(table, answers)
     return {f"{split}.tsv": table.getvalue().encode()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of these names and contents into `folder`, each whole or not at all."""
+    """Write files by name into `folder`, each atomically."""
     for name, content in files.items():
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / name, content)
 
 
-def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[dict[str, Any]]:
+def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
     cut = total = 0
     while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
         features = finetuned.task.encode(chunk, finetuned.tokenizer)
@@ -155,9 +155,9 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
 
 
 def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
-    """Return the number of examples and the official metrics on a labelled file, or on the dev files of a folder.
+    """Return the number of examples and the official metrics on a labelled file, or on the dev files in a folder.
 
-    Metrics of MNLI's second dev set begin with ``mismatched_``. Raises `UserError` for bad input.
+    Metrics of MNLI's second dev set start with ``mismatched_``. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device))
     scores: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def _examples(task: Task, data: str) -> Iterator[Any]:
             yield task.parse_line(line, where)
     elif data.endswith(".txt"):
         if not Path(data).is_file():
-            raise UserError(f"There is no file {data}.")
+            raise UserError(f"{data} does not exist.")
         with open(data, "rb") as file:
             for where, line in text_lines(file, data):
                 yield task.parse_line(line, where)
@@ -216,7 +216,7 @@ def _open_output(output: str) -> Iterator[TextIO]:
         partial.unlink(missing_ok=True)
 
 
-def _write_jsonl(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+def _write_jsonl(file: TextIO, answers: Iterable[Answer]) -> int:
     num_answers = 0
     for answer in answers:
         file.write(json.dumps(answer, ensure_ascii=False) + "\n")
@@ -224,29 +224,20 @@ def _write_jsonl(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
     return num_answers
 
 
-def _write_json(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
+def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
     listed = list(answers)
     json.dump(listed, file, ensure_ascii=False, indent=1)
     file.write("\n")
     return len(listed)
 
 
-def _write_csv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
-    return _write_table(file, answers, ",")
-
-
-def _write_tsv(file: TextIO, answers: Iterable[dict[str, Any]]) -> int:
-    return _write_table(file, answers, "\t")
-
-
-def _write_table(file: TextIO, answers: Iterable[dict[str, Any]], delimiter: str) -> int:
+def _write_table(file: TextIO, answers: Iterable[Answer], delimiter: str = "\t") -> int:
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     num_answers = 0
     for num_answers, answer in enumerate(answers, 1):
-        # The other answers to a question are for JSON: in a table they would hide the best.
+        # In a table, a question's other answers would hide the best one; they are for JSON.
         values = {name: value for name, value in answer.items() if name != "n_best"}
         probabilities = values.pop("probabilities", {})
-        # Of the same length in every row only where the classes are named.
         values |= probabilities if isinstance(probabilities, dict) else {"probabilities": probabilities}
         if num_answers == 1:
             writer.writerow(values)
@@ -260,4 +251,4 @@ def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
 
 
-_WRITERS = {".jsonl": _write_jsonl, ".json": _write_json, ".csv": _write_csv}
+_WRITERS = {".jsonl": _write_jsonl, ".json": _write_json, ".csv": partial(_write_table, delimiter=",")}

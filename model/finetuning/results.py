@@ -1,6 +1,6 @@
-"""The results of all fine-tuning runs below a folder, beside the figures of BERT's paper (arXiv 1810.04805).
+"""The results of all fine-tuning runs below a folder, beside those in the BERT paper (arXiv 1810.04805).
 
-All figures are in percent, as the paper has them.
+All numbers are in percent, as in the paper.
 """
 
 import csv
@@ -19,17 +19,17 @@ RUN_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate")
 LAST_COLUMN = "seconds"
 LEFT_TO_RIGHT = "left-to-right"
 IN_PERCENT = ("squad",)
-"""Tasks whose official script gives percent; the metrics of the others are shares."""
-NO_SCORES = ("total", "_thresh")
-"""How the names end of what stands among the metrics of SQuAD 2.0 but is none."""
+"""Tasks whose official script reports percent; the metrics of the others are fractions."""
+NOT_SCORES = ("total", "_thresh")
+"""Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
 
 
 class Figure(NamedTuple):
-    """A figure of the paper."""
+    """A result in the paper."""
 
     value: float
     split: str
-    """``dev``, or ``test`` where the paper has none on dev: those of GLUE's server are usually a little lower."""
+    """``dev``, or ``test`` if the paper has none on dev; results on GLUE's server are usually a little lower."""
 
 
 class Figures(NamedTuple):
@@ -41,23 +41,23 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLine:
-    """One metric of all runs in one output directory."""
+    """One metric over all runs in one output directory."""
 
     task: str
     variant: str
-    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
+    """Version of SQuAD, or the input of a BiLSTM; ``left-to-right`` for such an encoder."""
     checkpoint: str
     directory: str
     metric: str
     runs: int
     finished: bool
-    """Whether these are all the runs that were asked for."""
+    """Whether all runs of the search have ended."""
     median: float
     best: float
     spread: float
     """Best minus worst."""
     degenerate_runs: int | None
-    """Runs no better than always the same answer; known of a finished search, by its first metric alone."""
+    """Runs no better than a constant answer, by the first metric; None before the search is finished."""
     paper: Figures
 
 
@@ -101,9 +101,9 @@ _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line for each metric of each output directory of `finetune` below `folder`, in the paper's order.
+    """Return one line per metric and output directory of `finetune` below `folder`, in the paper's order.
 
-    Raises `UserError` where there is none, and for a file of results that is damaged.
+    Raises `UserError` if there is none, or if a file of results is damaged.
     """
     files = sorted(path for path in Path(folder).rglob(RESULTS) if path.is_file())
     if not files:
@@ -118,7 +118,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
         return
     summary = _summary(file.with_name(SUMMARY))
     first, variant = rows[0], rows[0].get("variant", "")  # version 0.1 had no such column
-    metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NO_SCORES)]
+    metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NOT_SCORES)]
     for metric in metrics:
         values = [_percent(float(row[metric]), first["task"]) for row in rows]
         yield ResultLine(
@@ -143,7 +143,7 @@ def _read_rows(file: Path) -> Sequence[Mapping[str, str]]:
     needed = [name for name in (*RUN_COLUMNS, LAST_COLUMN) if name != "variant"]
     missing = [name for name in needed if rows and rows[0].get(name) is None]
     if missing:
-        raise UserError(f"{file} lacks the column {missing[0]}, so it is not of clozeworks finetune; move it away.")
+        raise UserError(f"{file} lacks the column {missing[0]}: it is not from clozeworks finetune, move it away.")
     return rows
 
 
@@ -151,11 +151,11 @@ def _summary(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError:
-        raise UserError(f"{path} is damaged; delete it and run the same `clozeworks finetune` again.") from None
+        raise UserError(f"{path} is damaged; delete it and rerun the same `clozeworks finetune`.") from None
 
 
 def _percent(value: float, task: str) -> float:
-    # Rounded to what a metric on a finite number of examples can mean, so that 0.28 is not 28.000000000000004.
+    # Rounded so that 0.28 does not become 28.000000000000004.
     return round(value if task in IN_PERCENT else 100 * value, 6)
 
 

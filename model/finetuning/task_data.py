@@ -1,4 +1,4 @@
-"""The examples that a task is trained and measured on, from its files or from a data set of the hub."""
+"""Read the training and dev examples of a task, from its files or from a data set of the hub."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,25 +22,24 @@ class TaskData:
     task: Task
     train: list[Any]
     dev: dict[str, list[Any]]
-    """By what stands before the metrics' names: nothing, or ``mismatched_`` for MNLI's second dev set."""
+    """By the prefix of the metrics' names: empty, or ``mismatched_`` for MNLI's second dev set."""
     splits: dict[str, list[Path]]
-    """Where they come from, and the test files: as `find_splits` gives them."""
+    """The files they come from, and the test files, as `find_splits` returns them."""
     held_out: bool
-    """There is no dev file, so that a tenth of the training examples is held out."""
+    """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return what stands for the contents of the files, or for the examples of a data set of the hub."""
+        """Return a digest of the contents of the files, or of the examples of a data set of the hub."""
         files = [file for part in (self.splits["train"], *dev_sets(self.splits).values()) for file in part]
         if any(map(is_hub, files)):
-            # There are no files to look into.
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
         return files_digest(files)
 
 
 def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
-    """Return the examples for training and development; without a dev file, a tenth is held out by hash.
+    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
 
-    Raises `UserError` for bad rows, and where there is no training file or no row in a file.
+    Raises `UserError` for bad rows, a missing training file, and a file without rows.
     """
     entry = find_entry(task_name, config)
     splits = find_splits(data, entry.suffixes)
@@ -57,7 +56,7 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
 
 
 def _check_tests(task: Task, splits: Mapping[str, Sequence[Path]]) -> None:
-    # They are needed after the training only, too late to hear of a mistake in them.
+    # They are needed only after training: report mistakes in them now.
     for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
         if not sum(1 for _ in task.read(file, labelled=False)):
             raise UserError(f"{file} holds no rows.")

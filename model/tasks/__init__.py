@@ -1,1 +1,1 @@
-"""The tasks of fine-tuning: one small file a kind of task, and the one way in which they are read and batched."""
+"""The fine-tuning tasks: one file per kind of task, behind the one interface of `task.Task`."""

@@ -1,10 +1,9 @@
-"""The paper's feature-based tagger (section 5.3): a BiLSTM on hidden states of a frozen encoder.
+"""The feature-based tagger of the paper (section 5.3): a BiLSTM on hidden states of a frozen encoder.
 
 Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, K classes.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
@@ -18,13 +17,13 @@ CACHE_BYTES = 4 << 30
 
 
 def chosen_layers(features: str, num_layers: int) -> list[int]:
-    """Return the hidden states that a row of the paper's Table 7 names; 0 are the embeddings.
+    """Return the indices of the hidden states in a row of the paper's Table 7; 0 is the embeddings.
 
     >>> chosen_layers("concat-last-four", 12), chosen_layers("second-to-last", 12)
     ([9, 10, 11, 12], [11])
     """
     if features.endswith("last-four") and num_layers < 4:
-        raise UserError(f"--features is {features}, but the encoder has only {num_layers} layers; choose others.")
+        raise UserError(f"--features is {features}, but the encoder has only {num_layers} layers.")
     return {
         "embeddings": [0],
         "second-to-last": [num_layers - 1],
@@ -36,13 +35,13 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
 
 
 class BiLstmTagger(TaskModel):
-    """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder learns nothing.
+    """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder is frozen.
 
-    Weighted sums are ELMo's (arXiv 1802.05365): a softmax of learned weights, one a layer, times a learned scale.
+    Weighted sums are ELMo's (arXiv 1802.05365): softmax-normalised learned weights, one per layer, and a learned scale.
 
-    As the encoder stays the same and nothing is dropped in it, the states of a row are computed once, in the first
-    epoch, and kept in memory, up to `CACHE_BYTES`; those of further rows are computed in each epoch. A row is computed
-    by itself: in a batch with others its last bits would depend on them, and so on where a run was interrupted.
+    The encoder is fixed and has no dropout, so the states of a row are computed once, in the first epoch, and cached in
+    memory up to `CACHE_BYTES`; beyond that, in each epoch. Each row is computed alone: in a batch its last bits would
+    depend on the other rows, and so on where a run was interrupted.
     """
 
     per_token = True
@@ -63,13 +62,13 @@ class BiLstmTagger(TaskModel):
         self._cached_bytes = 0
 
     def train(self, mode: bool = True) -> "BiLstmTagger":
-        """Set the mode of all but the encoder, in which nothing is ever dropped."""
+        """Set the mode of all but the encoder, which never applies dropout."""
         super().train(mode)
         self.bert.eval()
         return self
 
     def forward(self, batch: TaskBatch) -> Tensor:
-        """Return logits (B, L, K) of the tokens whose target is not `IGNORED`, and 0 at the others."""
+        """Return logits (B, L, K), 0 for tokens whose target is `IGNORED`."""
         assert batch.target is not None
         is_word_BL = batch.target != IGNORED
         rows = zip(batch.input_ids_BL, batch.attention_mask_BL, is_word_BL, strict=True)
@@ -85,25 +84,20 @@ class BiLstmTagger(TaskModel):
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
         return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
 
-    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy over the words."""
-        assert batch.target is not None
-        return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
-
     def _combined(self, states_BWSD: Tensor) -> Tensor:
         if not self.is_weighted:
             return states_BWSD.flatten(2)
         return self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
 
-    def _states(self, ids_L: Tensor, places_W: Tensor) -> Tensor:
+    def _states(self, ids_L: Tensor, positions_W: Tensor) -> Tensor:
         """Return the chosen hidden states (W, S, D) of a row's words."""
-        key = ids_L.cpu().numpy().tobytes() + b"|" + places_W.cpu().numpy().tobytes()
+        key = ids_L.cpu().numpy().tobytes() + b"|" + positions_W.cpu().numpy().tobytes()
         if key in self._cache:
             return self._cache[key].to(ids_L.device)
         with torch.no_grad():
             all_states = self.bert.hidden_states(ids_L[None], all_layers=True)
-            states_WSD = torch.stack([all_states[layer][0, places_W].float() for layer in self.layers], 1)
-        # Dev rows are looked at once a run.
+            states_WSD = torch.stack([all_states[layer][0, positions_W].float() for layer in self.layers], 1)
+        # Dev rows are computed once per run: not worth caching.
         if self.training and self._cached_bytes + states_WSD.nbytes <= CACHE_BYTES:
             self._cache[key] = states_WSD.cpu()
             self._cached_bytes += states_WSD.nbytes

@@ -1,4 +1,4 @@
-"""Classification of, and regression on, single texts and pairs: one linear layer on the pooled [CLS].
+"""Classification and regression on single texts and pairs: one linear layer on the pooled [CLS].
 
 Shapes: B rows, D hidden size, K classes (1 for regression).
 """
@@ -19,12 +19,12 @@ from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
 from .metrics import Metric
 from .tables import TableRow, listed, read_rows, shown
-from .task import Feature, LinearHead, Recipe, Task, TaskBatch, TokenRow
+from .task import Answer, Feature, LinearHead, Outputs, Recipe, Scores, Task, TaskBatch, TokenRow, hf_labels
 
 GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
 SCORES = (0.0, 5.0)
-"""Lowest and highest score of STS-B; its server takes no others."""
+"""Lowest and highest score that the server of STS-B accepts."""
 
 
 class TextExample(NamedTuple):
@@ -33,7 +33,7 @@ class TextExample(NamedTuple):
     text: str
     text_pair: str | None
     target: float | None
-    """Index of the class, or the score; None where the file holds no labels."""
+    """Index of the class, or the score; None without a label."""
 
 
 class BertForSequenceClassification(LinearHead):
@@ -44,18 +44,18 @@ class BertForSequenceClassification(LinearHead):
         return self.classify(self.bert.pooler(self.states(batch)))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy, or the mean squared error where there is one output."""
+        """Return the mean cross-entropy, or the mean squared error if there is one output."""
+        if outputs.shape[1] > 1:
+            return super().loss(outputs, batch)
         assert batch.target is not None
-        if outputs.shape[1] == 1:
-            return F.mse_loss(outputs.squeeze(1), batch.target)
-        return F.cross_entropy(outputs, batch.target)
+        return F.mse_loss(outputs.squeeze(1), batch.target)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Task):
-    """A task on a table: which columns hold the texts and the label, and what the labels are.
+    """A task on a table: the columns of the texts and the label, and the classes.
 
-    A column is a tuple of names, as the forms in which a set is published differ; the first that a file has is taken.
+    A column is a tuple of alternative names, since published forms of a data set differ; the first one present is used.
     """
 
     name: str
@@ -65,18 +65,18 @@ class Classification(Task):
     labels: tuple[str, ...] = ()
     """Names of the classes, in order; none for regression."""
     metrics: tuple[Metric, ...]
-    """The first chooses between runs."""
+    """The first one chooses between runs."""
     by_index: bool = True
     """Files may give a class by its index instead of its name."""
     headerless: tuple[str, ...] | None = None
-    """Columns of a TSV without a first line of names."""
+    """Columns of a TSV without a header line."""
     max_short_share: float = 0.0
-    """Share of a TSV's lines that may lack columns and are left out, as the published file is damaged."""
+    """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
     max_length: int = 128
     server_files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of the files that GLUE's server takes, by split."""
+    """Names of the files for GLUE's server, by split."""
     server_words: bool = False
-    """The server takes the names of the classes instead of their indices."""
+    """The server expects the names of the classes instead of their indices."""
 
     @property
     def recipe(self) -> Recipe:
@@ -85,19 +85,19 @@ class Classification(Task):
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
-        # What is to be predicted needs an answer for every line.
+        # The server expects a prediction for every line, so no line of a test file may be left out.
         for row in read_rows(path, self.headerless, self.max_short_share if labelled else 0.0):
             text = row.text(_column(row, self.text))
             text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
             yield TextExample(text, text_pair, self._target(row) if labelled else None)
 
     def parse_line(self, line: str, where: str) -> TextExample:
-        """Return the example on a line of plain text; a tab parts the texts of a pair."""
+        """Return the example on a line of plain text; a tab separates the texts of a pair."""
         if not self.text_pair:
             return TextExample(line, None, None)
         texts = line.split("\t")
         if len(texts) != 2:
-            raise UserError(f"{where}: two texts with a tab between them are needed, not {len(texts)}.")
+            raise UserError(f"{where}: write two texts, separated by a tab.")
         return TextExample(texts[0], texts[1], None)
 
     def _target(self, row: TableRow) -> float:
@@ -109,14 +109,14 @@ class Classification(Task):
             return self.labels.index(text)
         if self.by_index and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
-        raise UserError(f"{row.where}: the label {shown(text)} in {column} is none of {listed(self.labels)}.")
+        raise UserError(f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}.")
 
     def group(self, example: TextExample) -> str:
-        """Return the first text, so that examples of the same one stay together."""
+        """Return the first text."""
         return example.text
 
     def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return a feature for each example."""
+        """Return one feature per example."""
         tokens_a = tokenizer.token_ids([example.text for example in examples])
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
@@ -135,29 +135,25 @@ class Classification(Task):
         """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
-    def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[TextExample]
-    ) -> dict[str, float]:
-        """Return the metrics by name, the one that chooses between runs first; `outputs` are logits (K,)."""
+    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]) -> Scores:
+        """Return the task's metrics; `outputs` are logits (K,)."""
         logits = np.stack(outputs)
         return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
 
-    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> dict[str, float]:
-        """Return the metrics on `examples` of always answering the most frequent class (the mean score) of `train`."""
+    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
+        """Return the metrics on `examples` of always predicting the most frequent class (the mean score) of `train`."""
         targets = np.array([example.target for example in train])
         answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
         return self._measure(np.full(len(examples), answer), examples)
 
-    def _measure(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> dict[str, float]:
+    def _measure(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> Scores:
         targets = np.array([example.target for example in examples], dtype=np.float64)
         if self.labels:
             targets = targets.astype(np.int64)
         return {metric.__name__: metric(predictions, targets) for metric in self.metrics}
 
-    def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[TextExample]
-    ) -> list[dict[str, Any]]:
-        """Return for each row its label and the probability of each class, or its score."""
+    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]) -> list[Answer]:
+        """Return each example's label and the probability of each class, or its score."""
         if not self.labels:
             return [{"score": float(logits_K[0])} for logits_K in outputs]
         answers = []
@@ -166,34 +162,30 @@ class Classification(Task):
             answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
         return answers
 
-    def official(
-        self, answers: Sequence[dict[str, Any]], examples: Sequence[TextExample], split: str
-    ) -> dict[str, bytes]:
-        """Return what GLUE's server takes for a test file; nothing for other files and the user's own tables."""
+    def official(self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str) -> dict[str, bytes]:
+        """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
         if split not in self.server_files:
             return {}
         lines = ["index\tprediction", *(f"{index}\t{self._for_server(answer)}" for index, answer in enumerate(answers))]
         return {self.server_files[split]: ("\n".join(lines) + "\n").encode()}
 
-    def _for_server(self, answer: dict[str, Any]) -> str:
+    def _for_server(self, answer: Answer) -> str:
         if not self.labels:
             low, high = SCORES
             return f"{min(max(answer['score'], low), high):.3f}"
         return answer["label"] if self.server_words else str(self.labels.index(answer["label"]))
 
     def settings(self) -> dict[str, Any]:
-        """Return what is kept in ``task.json``."""
+        """Return the content of ``task.json``: what a table of the user's own needs."""
         columns = {"text": list(self.text), "text_pair": list(self.text_pair), "label": list(self.label)}
         return {"task": self.name, **columns, "labels": list(self.labels), "max_length": self.max_length}
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the architecture and the classes for ``config.json``."""
-        names = self.labels or ("LABEL_0",)
         return {
             "architectures": ["BertForSequenceClassification"],
             "problem_type": "single_label_classification" if self.labels else "regression",
-            "id2label": {str(index): name for index, name in enumerate(names)},
-            "label2id": {name: index for index, name in enumerate(names)},
+            **hf_labels(self.labels or ("LABEL_0",)),
         }
 
 

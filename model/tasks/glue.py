@@ -1,8 +1,8 @@
-"""The tasks of GLUE (arXiv 1804.07461): the columns and labels of the official TSV files, and the official metrics.
+"""The tasks of GLUE (arXiv 1804.07461): columns and labels of the official TSV files, and the official metrics.
 
-The names of columns after the first are those of the data set ``nyu-mll/glue``, whose files (Parquet, or exported as
-CSV or JSON Lines) are read too; the classes are named and numbered as there. What the server takes is a table of
-``index`` and ``prediction``, which is the index of the class for some tasks and its name for others.
+The second name of a column is the one in the data set ``nyu-mll/glue`` (Parquet, or exported as CSV or JSON Lines);
+classes have its names and numbers. The server expects a table of ``index`` and ``prediction``, the class's index for
+some tasks and its name for others.
 """
 
 from .classification import Classification

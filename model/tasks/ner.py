@@ -1,7 +1,7 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
-Files are CoNLL columns (`conll`). A row holds a sentence and as much of its document, on both sides, as there is room
-for (`sentence_rows`); there is no CRF. Metrics are those of ``conlleval`` (`entities`).
+Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides (`sentence_rows`). There is no
+CRF. Metrics are those of ``conlleval`` (`entities`).
 
 Shapes: B rows, L padded length, D hidden size, K classes.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch.nn.functional as F
 from scipy.special import softmax
 from torch import Tensor
 
@@ -26,13 +25,25 @@ from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import Sentence, read_documents, split_words
 from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .task import IGNORED, Feature, LinearHead, Recipe, Task, TaskBatch, TaskModel
+from .task import (
+    IGNORED,
+    Answer,
+    Feature,
+    LinearHead,
+    Outputs,
+    Recipe,
+    Scores,
+    Task,
+    TaskBatch,
+    TaskModel,
+    hf_labels,
+)
 
 MAX_LENGTH = 128
 OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")
 RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
 FEATURES_RECIPE = Recipe(batch_size=32, epochs=10.0, learning_rates=(1e-3,))
-"""Of our own: the paper says nothing of how the BiLSTM is trained, and new weights need larger steps."""
+"""Our own: the paper does not say how it trains the BiLSTM; new weights need larger steps."""
 
 
 class BertForTokenClassification(LinearHead):
@@ -44,21 +55,16 @@ class BertForTokenClassification(LinearHead):
         """Return logits (B, L, K)."""
         return self.classify(self.bert(*batch[:4]))
 
-    def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy over the words."""
-        assert batch.target is not None
-        return F.cross_entropy(outputs.flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
-
 
 class Tagging(NamedTuple):
-    """What the model says of a sentence."""
+    """The predicted tags of a sentence."""
 
     tags: list[str]
     probabilities: list[float]
-    """One a word: of its tag."""
+    """One per word: of its tag."""
 
-    def answer(self, words: Sequence[str]) -> dict[str, Any]:
-        """Return what `predict` writes; the probability of an entity is the product of those of its words' tags."""
+    def answer(self, words: Sequence[str]) -> Answer:
+        """Return the answer; an entity's probability is the product of those of its words' tags."""
         found = entities(self.tags)
         return {
             "words": list(words),
@@ -84,13 +90,13 @@ class EntityRecognition(Task):
     """Of the entities, in order."""
     max_length: int = MAX_LENGTH
     features: str | None = None
-    """The hidden states that a BiLSTM is trained on; the whole encoder is fine-tuned where there are none."""
+    """The hidden states that a BiLSTM is trained on; None to fine-tune the whole encoder."""
     lstm_size: int = LSTM_SIZE
     name: str = "ner"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes of a word, in the scheme BIO."""
+        """The classes of a word: BIO tags."""
         return (OUTSIDE, *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
 
     @property
@@ -99,22 +105,22 @@ class EntityRecognition(Task):
         return FEATURES_RECIPE if self.features else RECIPE
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file of CoNLL columns; raises `UserError` naming file and line."""
+        """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and line."""
         for document in _documents(path, labelled, self.types):
             yield from (SentenceExample(document, index) for index in range(len(document)))
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
-        """Return the sentence on a line of plain text, its words parted by blanks."""
+        """Return the sentence on a line of plain text, split into words at white space."""
         return SentenceExample([split_words(line)], 0)
 
     def group(self, example: SentenceExample) -> str:
-        """Return the text of the document, so that no part of it is held out alone."""
+        """Return the text of the whole document."""
         return "\n".join(" ".join(sentence.words) for sentence in example.document)
 
     def encode(self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return a feature for each row; a sentence without words has none.
+        """Return one feature per row; a sentence without words has none.
 
-        The target of a word's first token is its class, and 0 where there are no labels.
+        The target of a word's first token is its class, or 0 without labels, so that `IGNORED` marks the other tokens.
         """
         rows = sentence_rows(examples, tokenizer, self.max_length)
         classes = {tag: index for index, tag in enumerate(self.labels)}
@@ -126,30 +132,28 @@ class EntityRecognition(Task):
             return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size)
         return BertForTokenClassification(config, len(self.labels))
 
-    def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> dict[str, float]:
+    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
         return _measure([entities(tagging.tags) for tagging in self._taggings(outputs, features, examples)], examples)
 
-    def baseline(self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]) -> dict[str, float]:
-        """Return the metrics of always answering O, which is by far the most frequent: 0 all of them."""
+    def baseline(self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]) -> Scores:
+        """Return the metrics of always predicting O, the most frequent tag: all are 0."""
         return _measure([[] for _ in examples], examples)
 
     def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> list[dict[str, Any]]:
-        """Return for each sentence its words, their tags (BIO), and the entities with their probabilities.
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> list[Answer]:
+        """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
-        ``start`` and ``end`` of an entity are indices of words, the end being one past the last.
+        ``start`` and ``end`` of an entity are word indices; the end is exclusive.
         """
         taggings = self._taggings(outputs, features, examples)
         return [tagging.answer(example.sentence.words) for tagging, example in zip(taggings, examples, strict=True)]
 
     def _taggings(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[SentenceExample]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> list[Tagging]:
-        """Return the likeliest tags; every word of a sentence is in one of its features."""
+        """Return the most probable tags; every word of a sentence is read from one of its features."""
         labels = self.labels
         taggings = [
             Tagging([OUTSIDE] * len(example.sentence.words), [1.0] * len(example.sentence.words))
@@ -164,13 +168,8 @@ class EntityRecognition(Task):
                 taggings[row.example].probabilities[word] = probability
         return taggings
 
-    def official(
-        self, answers: Sequence[dict[str, Any]], examples: Sequence[SentenceExample], split: str
-    ) -> dict[str, bytes]:
-        """Return the file's lines with the predicted tag as a last column: what ``conlleval`` reads.
-
-        Lines that begin a document are left out.
-        """
+    def official(self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str) -> dict[str, bytes]:
+        """Return the input of ``conlleval``: the file's lines, without document marks, with the predicted tag added."""
         sentences = (
             "".join(map(_with_tag, example.sentence.lines or answer["words"], answer["tags"]))
             for answer, example in zip(answers, examples, strict=True)
@@ -178,54 +177,42 @@ class EntityRecognition(Task):
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def settings(self) -> dict[str, Any]:
-        """Return what is kept in ``task.json``."""
+        """Return the content of ``task.json``."""
         shape = {"features": self.features, "lstm_size": self.lstm_size} if self.features else {}
         return {"task": self.name, "types": list(self.types), "max_length": self.max_length, **shape}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the architecture and the classes for ``config.json``; of the BiLSTM ``transformers`` knows nothing."""
+        """Return the architecture and the classes for ``config.json``; ``transformers`` does not have the BiLSTM."""
         return {
             "architectures": ["BertModel" if self.features else "BertForTokenClassification"],
-            "id2label": {str(index): name for index, name in enumerate(self.labels)},
-            "label2id": {name: index for index, name in enumerate(self.labels)},
+            **hf_labels(self.labels),
         }
 
 
 def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
-    """Return the task that the training `files` pose; raises `UserError` where there is no entity in them."""
+    """Return the task defined by the training `files`; raises `UserError` if they contain no entity."""
     documents = chain.from_iterable(_documents(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
-        raise UserError(f"{files[0]} holds no entity: the last column of each line must be its tag, such as B-person.")
+        raise UserError(f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person.")
     if config.lstm_size and not config.features:
-        raise UserError("--lstm-size is for the BiLSTM on frozen features; give --features, too, or leave it out.")
+        raise UserError("--lstm-size is for the BiLSTM on frozen features; add --features or leave it out.")
     if config.compile and config.features:
         raise UserError("--compile gains nothing for a BiLSTM on frozen features; leave it out.")
-    return EntityRecognition(
-        types=tuple(types),
-        max_length=config.max_length or MAX_LENGTH,
-        features=config.features,
-        lstm_size=config.lstm_size or LSTM_SIZE,
-    )
+    return EntityRecognition(types=tuple(types), **config.given("max_length", "features", "lstm_size"))
 
 
 def _documents(path: Path, labelled: bool, types: Sequence[str] | None = None) -> Iterator[list[Sentence]]:
     if path.suffix in OTHER_FORMS:
-        raise UserError(f"{path} is no file of CoNLL columns, as its suffix says; take one that is.")
+        raise UserError(f"{path} is a {path.suffix} file; ner reads files with CoNLL columns.")
     return read_documents(path, labelled, types)
-
-
-def restore_ner(settings: dict[str, Any]) -> EntityRecognition:
-    """Return the task from what `EntityRecognition.settings` gave."""
-    given = {name: value for name, value in settings.items() if name != "task"}
-    return EntityRecognition(**{**given, "types": tuple(settings["types"])})
 
 
 def _feature(row: SentenceRow, example: SentenceExample, classes: dict[str, int]) -> Feature:
     target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
     sentence = example.sentence
-    # Whatever the scheme of the file, BIO is learned.
+    # The model learns BIO, whatever the scheme of the file.
     tags = bio_tags(entities(sentence.tags), len(sentence.tags)) if sentence.tags else [OUTSIDE] * len(sentence.words)
     target[row.word_positions] = [classes[tags[word]] for word in row.words]
     return Feature((row.row,), target, row.example, row)

@@ -1,4 +1,4 @@
-"""Which of a task's files is for training, which for development and test."""
+"""Find a task's training, development and test files by their names."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +13,19 @@ T = TypeVar("T")
 
 HELD_OUT_SHARE = 0.1
 _WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val", "testa"), "test": ("test", "testb")}
+_NO_MATCH = 3
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
-    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` that `data` holds.
+    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`.
 
-    In a folder the names tell: the word itself (``dev.tsv``) goes before a name of several words that has it
-    (``dev_ids.tsv``, ``validation-00000-of-00001.parquet``), and that before one that only holds it
-    (``wnut17train.csv``). Several files of the same rank are one split, in the order of their names. A single file is
-    for training, whatever its name. Files with other `suffixes` are left aside; any will do where there are none. The
-    splits of a data set of the hub (``hf:nyu-mll/glue:sst2``) are told likewise.
+    In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that contains it as a word
+    (``dev_ids.tsv``, ``validation-00000-of-00001.parquet``), which beats one that contains it at all
+    (``wnut17train.csv``). Several files of equal rank form one split, in the order of their names. A single file is for
+    training, whatever its name. Only files with one of `suffixes` count; if that is empty, all do. The splits of a data
+    set of the hub (``hf:nyu-mll/glue:sst2``) are found in the same way.
 
-    Raises `UserError` where there are no files.
+    Raises `UserError` if there are no files.
     """
     if is_hub(Path(data)):
         return _hub_splits(str(data), suffixes)
@@ -32,10 +33,10 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     if path.is_file():
         return {"train": [path]}
     if not path.is_dir():
-        raise UserError(f"There is no file or folder {data}.")
+        raise UserError(f"{data} does not exist.")
     ranked: dict[str, dict[int, list[Path]]] = {}
-    for file in sorted(file for file in path.iterdir() if _has_suffix(file, suffixes) and file.is_file()):
-        if split := split_of(file):
+    for file in sorted(path.iterdir()):
+        if (not suffixes or file.suffix in suffixes) and file.is_file() and (split := split_of(file)):
             ranked.setdefault(split, {}).setdefault(_rank(file, split), []).append(file)
     if not ranked:
         raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(suffixes) or 'any'}).")
@@ -43,11 +44,11 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
 
 
 def _hub_splits(name: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
-    # Imported here, for it needs `datasets`.
+    # Imported late: it needs the `datasets` library.
     from ...pipeline.sources.hub import splits
 
     if suffixes != SUFFIXES:
-        raise UserError(f"{name} is a table, but this task has files of its own form; give a folder of those.")
+        raise UserError(f"{name} is a table, but this task reads files of another format; give a folder of those.")
     names = splits(name)
     found = {split: [hub_split(name, part)] for part in names if (split := split_of(Path(part)))}
     if not found:
@@ -55,53 +56,48 @@ def _hub_splits(name: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
     return found
 
 
-def _has_suffix(file: Path, suffixes: tuple[str, ...]) -> bool:
-    return not suffixes or file.suffix in suffixes
-
-
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by what stands before the names of their metrics.
+    """Return the dev files of `find_splits` by the prefix of their metrics' names.
 
-    That is nothing, and ``mismatched_`` for the second dev set of MNLI.
+    That is empty, or ``mismatched_`` for the second dev set of MNLI.
     """
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
 
 def split_of(file: Path) -> str | None:
-    """Return the split that a file's name tells, as `find_splits` names it; None where it tells none."""
-    stem = _stem(file)
-    found = [split for split in _WORDS if _rank(file, split) < 3]
-    if not found:
+    """Return the split that a file's name stands for, as `find_splits` names it; None if it stands for none."""
+    ranks = {split: _rank(file, split) for split in _WORDS}
+    best = min(ranks.values())
+    if best == _NO_MATCH:
         return None
-    split = min(found, key=lambda split: _rank(file, split))
-    if sum(_rank(file, other) == _rank(file, split) for other in found) > 1:
+    split, *others = (name for name, rank in ranks.items() if rank == best)
+    if others:
         raise UserError(f"{file} names more than one of train, dev and test; rename it.")
-    return f"{split}_mismatched" if "mismatched" in stem else split
+    return f"{split}_mismatched" if "mismatched" in _stem(file) else split
 
 
 def _stem(file: Path) -> str:
-    # The files of CoNLL-2003 have the split for a suffix: eng.train, eng.testa, eng.testb.
+    # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
     stem = file.stem.lower()
     return stem if any(word in stem for words in _WORDS.values() for word in words) else file.name.lower()
 
 
 def _rank(file: Path, split: str) -> int:
-    """Return 0 where the name is the word for `split`, 1 where a word of it is, 2 where it is in a word, else 3."""
+    """Return 0 if the name is a word for `split`, 1 if it contains it as a word, 2 if at all, else `_NO_MATCH`."""
     stem = _stem(file)
     words = _WORDS[split.removesuffix("_mismatched")]
     if stem.removesuffix("_matched").removesuffix("_mismatched") in words:
         return 0
     if any(word in re.split("[^a-z]+", stem) for word in words):
         return 1
-    return 2 if any(word in stem for word in words) else 3
+    return 2 if any(word in stem for word in words) else _NO_MATCH
 
 
 def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tuple[list[T], list[T]]:
-    """Return (train, dev): a tenth of the examples is held out by the hash of their `key` (the text).
+    """Return (train, dev): a tenth of the examples is held out by the hash of their `key`.
 
-    Examples of the same text stay together. Raises `UserError`, which names `where` they are from, if nothing would be
-    left for one of the two.
+    Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all keys are equal.
     """
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: the answer to a question is a span of a passage, or none (the paper's sections 4.2 and 4.3).
+"""SQuAD 1.1 and 2.0: the answer to a question is a span of a passage, or none (sections 4.2 and 4.3 of the paper).
 
 Shapes: N windows, L padded length, D hidden size.
 """
@@ -6,7 +6,7 @@ Shapes: N windows, L padded length, D hidden size.
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .notices import print_notice
-from .squad_files import Answer, Question, read_questions
+from .squad_files import GoldAnswer, Question, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_spans import Prediction, Span, predict_answer
 from .squad_windows import PassageWindow, WindowShape, cut_windows, token_span, window_target
-from .task import Feature, Recipe, Task, TaskBatch, TaskModel
+from .task import Answer, Feature, Outputs, Recipe, Scores, Task, TaskBatch, TaskModel
 
 RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
 
@@ -42,11 +42,11 @@ class BertForQuestionAnswering(TaskModel):
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def forward(self, batch: TaskBatch) -> Tensor:
-        """Return the logits of each token as the answer's first and as its last (N, L, 2)."""
+        """Return each token's logits as the first and the last of the answer (N, L, 2)."""
         return self.qa_outputs(self.states(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy of first and last token over the real tokens of the whole row."""
+        """Return the mean cross-entropy of the first and last token over all real tokens of the row."""
         assert batch.target is not None
         logits_NL2 = outputs.float().masked_fill(~batch.attention_mask_BL[:, :, None], -np.inf)
         return F.cross_entropy(logits_NL2, batch.target)
@@ -61,11 +61,11 @@ class Squad(Task):
     """``1.1`` or ``2.0``."""
     max_length: int = 384
     stride: int = 128
-    """Tokens from the start of a window to that of the next."""
+    """Tokens from the start of a window to the start of the next."""
     max_question_length: int = 64
     max_answer_length: int = 30
     tau: float = 0.0
-    """A question is answered where the best answer scores at least so much more than none; for 2.0."""
+    """For 2.0: the margin by which the best answer must score above "no answer" to be given (section 4.3)."""
 
     @property
     def recipe(self) -> Recipe:
@@ -75,58 +75,54 @@ class Squad(Task):
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file; raises `UserError` naming file and question.
 
-        With labels the file must be of the task's version.
+        A labelled file must be of the task's version.
         """
         version, questions = read_questions(path, labelled)
-        if labelled:
-            self._check_version(version, questions, path)
-        yield from questions
-
-    def _check_version(self, version: str | None, questions: Sequence[Question], path: Path) -> None:
-        if version not in (self.version, None):
-            raise UserError(f"{path} is SQuAD {version}, but training is on, or was on, {self.version}; take that one.")
+        if labelled and version not in (self.version, None):
+            raise UserError(f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}.")
         for question in questions:
-            if self.version == "1.1" and not question.answers:
-                raise UserError(f"{question.where} has no answers, which is for SQuAD 2.0 only.")
+            if labelled and self.version == "1.1" and not question.answers:
+                raise UserError(f"{question.where} has no answers; only SQuAD 2.0 allows that.")
+            yield question
 
     def parse_line(self, line: str, where: str) -> Question:
         """Return the question on a line of plain text: question, tab, passage."""
         texts = line.split("\t")
         if len(texts) != 2:
-            raise UserError(
-                f"{where}: a question, a tab and a passage are needed, but {len(texts) - 1} tabs are there."
-            )
+            raise UserError(f"{where}: write a question and a passage, separated by one tab.")
         return Question(where, where, *texts, group=texts[1], answers=None)
 
     def group(self, example: Question) -> str:
-        """Return the article's title, or in a file of few articles the passage."""
+        """Return the title of the article, or the passage in a file with few articles."""
         return example.group
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return a feature for each window.
+        """Return one feature per window.
 
-        A question none of whose answers stands at its place in the passage is said on standard error; its features
-        have no target.
+        If no answer of a question is at its ``answer_start``, its features have no target; a notice counts these.
         """
         texts = dict.fromkeys(example.passage for example in examples)
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
         questions = tokenizer.token_ids([example.text for example in examples])
         shape = WindowShape(self.max_length, self.stride, self.max_question_length)
-        features, lost = [], []
+        features, unlocated = [], []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
             if shape.room(len(question)) < 1:
-                raise UserError(f"{example.where} is {_no_room(len(question), shape)}")
+                found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
+                raise UserError(f"{example.where} has {found}; raise --max-length or lower --max-question-length.")
             ids, offsets_P2 = passages[example.passage]
             span = _answer_tokens(example, offsets_P2)
             if example.answers and span is None:
-                lost.append(example)
+                unlocated.append(example)
             for row, window in cut_windows(question, ids, offsets_P2, shape, tokenizer):
                 features.append(Feature((row,), _target(example, span, window), index, window))
-        _report_lost(lost, len(examples))
+        if unlocated:
+            found = f"{len(unlocated):,} of {len(examples):,} questions have no answer at its answer_start"
+            print_notice(f"{found} ({_first_answer(unlocated)}); training leaves them out.")
         return features
 
     def cut_line(self, share: str) -> str:
-        """Return what is said of questions that are cut; passages never are."""
+        """Return the notice about cut questions; passages are never cut."""
         option = f"--max-question-length {self.max_question_length}"
         return f"{share} questions cut at {option}; fine-tune with a higher one to keep more."
 
@@ -135,9 +131,9 @@ class Squad(Task):
         return BertForQuestionAnswering(config)
 
     def _predictions(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> list[Prediction]:
-        windows: list[list[tuple[Any, np.ndarray]]] = [[] for _ in examples]
+        windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
         return [
@@ -146,31 +142,24 @@ class Squad(Task):
         ]
 
     def _answer(self, prediction: Prediction, tau: float | None = None) -> str:
-        """Return the answer's text, "" for none, at `tau` or else the task's own."""
+        """Return the answer's text, "" for none, at `tau` or by default the task's own."""
         threshold = -(self.tau if tau is None else tau)
         return prediction.text if self.version == "1.1" or prediction.null_odds <= threshold else ""
 
-    def tuned(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
-    ) -> "Squad":
-        """Return the task with the tau that is best for F1; SQuAD 1.1 has none."""
+    def tuned(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> "Squad":
+        """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts, odds = [each.text for each in predictions], [each.null_odds for each in predictions]
         score, threshold = best_threshold(texts, question_scores(texts, golds)[1], odds, golds)
         if score == 100 * golds.count([]) / len(golds):
-            # No threshold is better than to answer nothing, for which the official one says 0.
+            # No threshold beats answering nothing, for which the official script reports 0.
             threshold = float(np.nextafter(min(odds), -np.inf))
         return replace(self, tau=-threshold)
 
-    def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
-    ) -> dict[str, float]:
-        """Return the official metrics in percent.
-
-        Those of 2.0 are at the task's tau, at tau 0, and the best at any threshold of the null odds.
-        """
+    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> Scores:
+        """Return the official metrics in percent; for 2.0 at the task's tau, at tau 0, and at the best threshold."""
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts = [each.text for each in predictions]
         if self.version == "1.1":
@@ -190,8 +179,8 @@ class Squad(Task):
             "f1_at_tau_0": at_0["f1"],
         }
 
-    def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> dict[str, float]:
-        """Return the metrics of the most frequent answer of `train`; for 2.0 of answering nothing."""
+    def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> Scores:
+        """Return the metrics of the most frequent answer in `train`; for 2.0 of answering nothing."""
         golds = _golds(examples)
         if self.version == "1.1":
             counts = Counter(answer.text for question in train for answer in (question.answers or ())[:1])
@@ -199,17 +188,15 @@ class Squad(Task):
         scores = squad2_scores([""] * len(golds), golds)
         return {"best_f1": scores["f1"], "best_exact": scores["exact"], "exact": scores["exact"], "f1": scores["f1"]}
 
-    def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Question]
-    ) -> list[dict[str, Any]]:
-        """Return for each question the answer, its first character in the passage, its probability, and the n best.
+    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> list[Answer]:
+        """Return each question's answer, its first character in the passage, its probability, and the n best.
 
-        For 2.0 also the null odds, and an answer may be "".
+        For 2.0 also the null odds; an answer may be "".
         """
         predictions = self._predictions(outputs, features, examples)
         return [self._as_answer(*each) for each in zip(examples, predictions, strict=True)]
 
-    def _as_answer(self, example: Question, prediction: Prediction) -> dict[str, Any]:
+    def _as_answer(self, example: Question, prediction: Prediction) -> Answer:
         text, n_best = self._answer(prediction), self._n_best(prediction)
         start = prediction.spans[0].start if text else None
         probability = next(each["probability"] for each in n_best if each["text"] == text)
@@ -219,7 +206,7 @@ class Squad(Task):
         return {**answer, "n_best": n_best}
 
     def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
-        """Return the distinct answers, for 2.0 "" among them, with the softmax over their scores."""
+        """Return the distinct answers, including "" for 2.0, with the softmax of their scores."""
         spans = list(prediction.spans)
         if self.version == "2.0" or not spans:
             spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
@@ -229,7 +216,7 @@ class Squad(Task):
             for span, share in zip(spans, softmax([span.score for span in spans]).tolist(), strict=True)
         ]
 
-    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Question], split: str) -> dict[str, bytes]:
+    def official(self, answers: Sequence[Answer], examples: Sequence[Question], split: str) -> dict[str, bytes]:
         """Return predictions, n best, and for 2.0 null odds by question, as google-research's script writes them."""
         files = {"predictions.json": "answer", "nbest_predictions.json": "n_best", "null_odds.json": "null_odds"}
         if self.version == "1.1":
@@ -239,20 +226,15 @@ class Squad(Task):
             for name, field in files.items()
         }
 
-    def settings(self) -> dict[str, Any]:
-        """Return what is kept in ``task.json``."""
-        settings = asdict(self)
-        return {"task": settings.pop("name"), **settings}
-
     def hf_settings(self) -> dict[str, Any]:
         """Return the architecture for ``config.json``."""
         return {"architectures": ["BertForQuestionAnswering"]}
 
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
-    """Return the task that the training `files` pose.
+    """Return the task defined by the training `files`.
 
-    Raises `UserError` where they are of different versions, and where no answer stands at its place.
+    Raises `UserError` if their versions differ, or if no answer is at its ``answer_start``.
     """
     contents = {file: read_questions(file, labelled=True) for file in files}
     versions = {content.version or "1.1": file for file, content in contents.items()}
@@ -260,16 +242,10 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
         raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
     answered = [question for content in contents.values() for question in content.questions if question.answers]
     if answered and not any(question.located_answer for question in answered):
-        found = f"No answer stands at its place in its passage ({_first_lost(answered)})"
-        raise UserError(f"{found}; answer_start must be the index of its first character.")
-    names = ("max_length", "stride", "max_question_length", "max_answer_length")
-    chosen = {name: getattr(config, name) for name in names}
-    return Squad(version=next(iter(versions)), **{name: value for name, value in chosen.items() if value is not None})
-
-
-def restore_squad(settings: dict[str, Any]) -> Squad:
-    """Return the task from what `Squad.settings` gave."""
-    return Squad(**{name: value for name, value in settings.items() if name != "task"})
+        found = f"No answer is at its answer_start ({_first_answer(answered)})"
+        raise UserError(f"{found}; answer_start must be the index of its first character in the passage.")
+    given = config.given("max_length", "stride", "max_question_length", "max_answer_length")
+    return Squad(version=next(iter(versions)), **given)
 
 
 def _answer_tokens(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
@@ -287,19 +263,6 @@ def _golds(examples: Sequence[Question]) -> list[list[str]]:
     return [[answer.text for answer in example.answers or ()] for example in examples]
 
 
-def _no_room(length: int, shape: WindowShape) -> str:
-    return (
-        f"{length} tokens, which leave no room for the passage in rows of {shape.max_length}; raise --max-length or "
-        "lower --max-question-length."
-    )
-
-
-def _report_lost(lost: Sequence[Question], total: int) -> None:
-    if lost:
-        found = f"No answer stands at its place in the passage for {len(lost):,} of {total:,} questions"
-        print_notice(f"{found} ({_first_lost(lost)}); training leaves such questions out.")
-
-
-def _first_lost(lost: Sequence[Question]) -> str:
-    text, start = (lost[0].answers or (Answer("", 0),))[0]
-    return f"the first: {lost[0].where}, {text!r} at character {start}"
+def _first_answer(questions: Sequence[Question]) -> str:
+    text, start = (questions[0].answers or (GoldAnswer("", 0),))[0]
+    return f"the first: {questions[0].where}, {text!r} at character {start}"

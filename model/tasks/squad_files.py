@@ -1,4 +1,4 @@
-"""The official JSON of SQuAD: questions, each with its passage and answers."""
+"""Read the official JSON of SQuAD: questions, each with its passage and answers."""
 
 import json
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from ...pipeline.errors import UserError
 from .tables import check_file, check_text, listed, shown
 
 MIN_ARTICLES = 10
-"""From so many on, whole articles are held out for development; of fewer, single passages."""
+"""With at least so many, whole articles are held out for development; with fewer, single passages."""
 
 _KINDS = {str: "text", list: "a list", int: "a whole number", str | int: "text or a whole number"}
 
 
-class Answer(NamedTuple):
+class GoldAnswer(NamedTuple):
     """A gold answer."""
 
     text: str
@@ -33,28 +33,28 @@ class Question(NamedTuple):
     passage: str
     group: str
     """The title of its article, or the passage itself in a file of few articles."""
-    answers: tuple[Answer, ...] | None
-    """None where answers are not to be read; empty where the question has none."""
+    answers: tuple[GoldAnswer, ...] | None
+    """None if not read; empty if the question has none."""
 
     @property
-    def located_answer(self) -> Answer | None:
-        """The first answer that stands at its place in the passage."""
-        return next((answer for answer in self.answers or () if _stands(answer, self.passage)), None)
+    def located_answer(self) -> GoldAnswer | None:
+        """The first answer that is at its ``answer_start`` in the passage."""
+        return next((answer for answer in self.answers or () if _is_located(answer, self.passage)), None)
 
 
 class QuestionFile(NamedTuple):
     """A file's questions."""
 
     version: str | None
-    """``2.0``, ``1.1``, or None where nothing tells."""
+    """``2.0``, ``1.1``, or None if unknown."""
     questions: list[Question]
 
 
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
-    """Return the questions of a file of SQuAD in their order.
+    """Return the questions of a SQuAD file in order.
 
-    It is SQuAD 2.0 where its version says so or a question is marked as impossible. Raises `UserError` naming the file
-    and the question or paragraph where a field is missing or is no text, and where an id occurs twice.
+    It is SQuAD 2.0 if its version says so or a question is marked as impossible. Raises `UserError`, naming the file
+    and the question or paragraph, for a missing field, one of the wrong type, or a repeated id.
     """
     content = _read_json(path)
     articles = _field(content, "data", list, str(path))
@@ -78,7 +78,7 @@ def _read_json(path: Path) -> Any:
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8; convert the file.") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no JSON: {error}.") from None
+        raise UserError(f"{path} is not valid JSON: {error}.") from None
 
 
 def _paragraphs(articles: list[Any], file: str) -> Iterator[tuple[str, str, Any]]:
@@ -90,20 +90,20 @@ def _paragraphs(articles: list[Any], file: str) -> Iterator[tuple[str, str, Any]
             yield f"{where}, paragraph {index}", title, paragraph
 
 
-def _question(record: Any, passage: str, group: str, places: tuple[Path, str], labelled: bool) -> Question:
-    """Return the question in `record`; `places` are its file, and where it stands for as long as its id is unknown."""
-    path, where = places
+def _question(record: Any, passage: str, group: str, source: tuple[Path, str], labelled: bool) -> Question:
+    """Return the question in `record`; `source` is its file, and its location for errors until its id is known."""
+    path, where = source
     question_id = check_text(str(_field(record, "id", str | int, where)), f"{where}: id")
     where = f"{path}, question {question_id}"
     answers = _answers(record, where) if labelled else None
     return Question(where, question_id, _text(record, "question", where), passage, group, answers)
 
 
-def _answers(record: dict[str, Any], where: str) -> tuple[Answer, ...]:
+def _answers(record: dict[str, Any], where: str) -> tuple[GoldAnswer, ...]:
     records = _field(record, "answers", list, where)
     if record.get("is_impossible") is True and records:
-        raise UserError(f"{where} is marked as impossible, but has answers; mend one of the two.")
-    return tuple(Answer(_text(each, "text", where), _field(each, "answer_start", int, where)) for each in records)
+        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
+    return tuple(GoldAnswer(_text(each, "text", where), _field(each, "answer_start", int, where)) for each in records)
 
 
 def _text(record: Any, name: str, where: str) -> str:
@@ -112,7 +112,7 @@ def _text(record: Any, name: str, where: str) -> str:
 
 def _field(record: Any, name: str, kind: type | UnionType, where: str) -> Any:
     if not isinstance(record, dict):
-        raise UserError(f"{where} is no JSON object; the official form of SQuAD is needed.")
+        raise UserError(f"{where} is not a JSON object; use the official format of SQuAD.")
     if name not in record:
         raise UserError(f"{where} has no {name}, only {listed(record) or 'nothing'}.")
     value = record[name]
@@ -125,7 +125,7 @@ def _check_ids(questions: list[Question]) -> None:
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
-            raise UserError(f"{question.where} occurs twice; ids must be unique, as predictions are written by them.")
+            raise UserError(f"{question.where} occurs twice; predictions are keyed by id, so ids must be unique.")
         seen.add(question.id)
 
 
@@ -134,5 +134,5 @@ def _version(content: dict[str, Any]) -> str | None:
     return {"1": "1.1", "2": "2.0"}.get(number[:1])
 
 
-def _stands(answer: Answer, passage: str) -> bool:
+def _is_located(answer: GoldAnswer, passage: str) -> bool:
     return bool(answer.text) and answer.start >= 0 and passage.startswith(answer.text, answer.start)

@@ -1,6 +1,6 @@
-"""The official metrics of SQuAD: what ``evaluate-v1.1.py`` and ``evaluate-v2.0.py`` compute, in percent.
+"""The official metrics of SQuAD, in percent, as in ``evaluate-v1.1.py`` and ``evaluate-v2.0.py``.
 
-Predictions and gold answers are texts, in the order of the questions; an empty prediction means no answer.
+Predictions and gold answers are texts, in the order of the questions; an empty prediction means "no answer".
 """
 
 import re
@@ -26,12 +26,12 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """Return 1 where both are the same once normalised, else 0."""
+    """Return 1 if both are equal once normalised, else 0."""
     return float(normalize_answer(prediction) == normalize_answer(gold))
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Return the F1 of the words that both share; 0 where one of them has none (``evaluate-v1.1.py``)."""
+    """Return the F1 score of shared words; 0 if one of the two has no words (``evaluate-v1.1.py``)."""
     predicted, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
     num_same = sum((Counter(predicted) & Counter(wanted)).values())
     if num_same == 0:
@@ -41,14 +41,14 @@ def token_f1(prediction: str, gold: str) -> float:
 
 
 def token_f1_or_none(prediction: str, gold: str) -> float:
-    """Return the F1 of the words that both share; 1 where neither has any (``evaluate-v2.0.py``)."""
+    """Return the F1 score of shared words; 1 if neither has any (``evaluate-v2.0.py``)."""
     if not normalize_answer(prediction) or not normalize_answer(gold):
         return exact_match(prediction, gold)
     return token_f1(prediction, gold)
 
 
 def best_over_golds(metric: TextMetric, predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> list[float]:
-    """Return for each question the metric's highest value over its gold answers."""
+    """Return each question's highest value of the metric over its gold answers."""
     return [
         max(metric(prediction, gold) for gold in answers)
         for prediction, answers in zip(predictions, golds, strict=True)
@@ -66,8 +66,8 @@ def squad1_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) ->
 def squad2_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does without null odds.
 
-    They are of all questions, of those with an answer (``HasAns_``), and of those without (``NoAns_``); a group
-    without questions is left out.
+    They cover all questions, those with an answer (``HasAns_``) and those without (``NoAns_``); empty groups are left
+    out.
     """
     exact, f1 = question_scores(predictions, golds)
     has_answer = [bool(answers) for answers in golds]
@@ -80,8 +80,8 @@ def squad2_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) ->
 
 
 def question_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers "" is the right one."""
-    # As in the official script: an answer that is nothing once normalised does not count as one.
+    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers, "" is correct."""
+    # As in the official script, gold answers that are empty once normalised are ignored.
     known = [[gold for gold in answers if normalize_answer(gold)] or [""] for answers in golds]
     return best_over_golds(exact_match, predictions, known), best_over_golds(token_f1_or_none, predictions, known)
 
@@ -89,10 +89,10 @@ def question_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) 
 def best_threshold(
     predictions: Sequence[str], scores: Sequence[float], null_odds: Sequence[float], golds: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """Return the best total score in percent, and the null odds up to which questions are answered for it.
+    """Return the best total score in percent, and the threshold of the null odds up to which questions are answered.
 
-    `predictions` are the best answers wherever the odds stand, and `scores` theirs. Where answering nothing is best,
-    the threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
+    `predictions` are the best non-null answers, and `scores` theirs. If answering nothing is best, the threshold is 0,
+    as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
     """
     has_answer = np.array([bool(answers) for answers in golds])
     answered = np.array([bool(prediction) for prediction in predictions])
@@ -112,5 +112,5 @@ def _group_scores(prefix: str, exact: list[float], f1: list[float], member: list
 
 
 def _percent(scores: list[float]) -> float:
-    # Not NumPy's sum, which adds in another order and so rounds otherwise than the official scripts.
+    # NumPy sums pairwise, which rounds differently from the official scripts.
     return 100 * sum(scores) / len(scores)

@@ -1,4 +1,4 @@
-"""The n best answers to a question: spans of its passage, from the logits of all its windows.
+"""Find the n best answers to a question: spans of its passage, from the logits of all its windows.
 
 Shapes: P passage tokens in a window, K longest answer in tokens, L tokens of a row.
 """
@@ -16,7 +16,7 @@ N_BEST = 20
 
 
 class Span(NamedTuple):
-    """A part of the passage as an answer."""
+    """A candidate answer."""
 
     score: float
     """Sum of the two logits."""
@@ -28,21 +28,21 @@ class Span(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What is predicted for a question."""
+    """The prediction for a question."""
 
     spans: list[Span]
-    """At most `N_BEST`, the best first, no two with the same text; empty where the passage has no tokens."""
+    """At most `N_BEST`, best first, with distinct texts; empty if the passage has no tokens."""
     null_logits: tuple[float, float]
-    """Start and end logit of [CLS], of the window where their sum is lowest."""
+    """Start and end logit of [CLS] in the window with the lowest sum."""
 
     @property
     def text(self) -> str:
-        """The best answer, whether or not the question is held to have one."""
+        """The best non-null answer."""
         return self.spans[0].text if self.spans else ""
 
     @property
     def null_odds(self) -> float:
-        """How much the score of having no answer is above that of the best answer."""
+        """By how much "no answer" outscores the best answer."""
         return sum(self.null_logits) - self.spans[0].score if self.spans else 0.0
 
 
@@ -66,8 +66,8 @@ def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage:
 def best_spans(starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, max_tokens: int) -> np.ndarray:
     """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the best first.
 
-    A span has at most `max_tokens` tokens and begins at a token that counts in this window; as in google-research's
-    ``run_squad.py``, its end may count in another one, so that no span is lost between two windows.
+    A span has at most `max_tokens` tokens and begins at a token that has most context in this window (`counts_P`). Its
+    end need not, as in google-research's ``run_squad.py``, so that no span is lost between two windows.
     """
     padded = np.concatenate([ends_P, np.full(max_tokens, -np.inf)])
     scores_PK = (
@@ -82,13 +82,13 @@ def best_spans(starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, m
 
 
 def _span(offsets_22: np.ndarray, logits_22: np.ndarray, passage: str) -> Span:
-    start, end = int(offsets_22[0, 0]), _whole(int(offsets_22[1, 1]), passage)
+    start, end = int(offsets_22[0, 0]), _with_accents(int(offsets_22[1, 1]), passage)
     start_logit, end_logit = float(logits_22[0, 0]), float(logits_22[1, 1])
     return Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
 
 
-def _whole(end: int, passage: str) -> int:
-    # An accent of its own, which BERT strips, is in no token; it belongs to the letter before it.
+def _with_accents(end: int, passage: str) -> int:
+    # A combining accent, which BERT strips, is in no token; it belongs to the letter before it.
     while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""Rows of the tables that tasks come in: TSV as GLUE has it, CSV, JSON Lines and Parquet."""
+"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face hub."""
 
 import csv
 import json
@@ -21,21 +21,21 @@ class TableRow(NamedTuple):
     """One row of a table."""
 
     where: str
-    """File and line, or row in Parquet, counted from 1: for messages."""
+    """File and line (in Parquet, row), counted from 1: for messages."""
     values: dict[str, Any]
     """Values by column: text in TSV and CSV."""
 
     def text(self, column: str) -> str:
-        """Return the text in `column`; raises `UserError` where there is none."""
+        """Return the text in `column`; raises `UserError` if it holds none."""
         value = self.value(column)
         if not isinstance(value, str):
             raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
         return check_text(value, f"{self.where}: the column {column}")
 
     def label(self, column: str) -> str:
-        """Return the label in `column` as text; whole numbers read as floats are written without the point.
+        """Return the label in `column` as text; whole floats lose their decimal point.
 
-        Raises `UserError` where there is none, and where it is neither text nor a number.
+        Raises `UserError` if it is empty, or neither text nor a number.
 
         >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
         ['yes', '3', '3', '2.5']
@@ -50,19 +50,19 @@ class TableRow(NamedTuple):
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def value(self, column: str) -> Any:
-        """Return the value in `column`; raises `UserError` where the row has none."""
+        """Return the value in `column`; raises `UserError` if the row has no such column."""
         if column not in self.values:
             raise UserError(f"{self.where}: there is no column {column}, only {listed(self.values)}.")
         return self.values[column]
 
 
 def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
-    """Yield the rows of a table; its suffix says the format.
+    """Yield the rows of a table, in the format that its suffix names.
 
-    TSV has no quoting: a quote is a character like any other, and no field spans lines. CSV has the usual quoting,
-    JSON Lines one object a line. TSV and CSV begin with the columns' names; where `headerless` is given, a TSV has
-    these columns, unless its first line has the last of them among its names. Up to `max_short_share` of the lines of
-    a TSV may lack columns; they are left out, and said so on standard error. A data set of the hub is streamed.
+    TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is quoted; JSON Lines
+    has one object per line. TSV and CSV start with a header line, but a TSV has the columns `headerless`, if given,
+    unless its first line contains the last of them. Up to `max_short_share` of the lines of a TSV may lack columns;
+    they are left out, with a notice. Data sets of the hub are streamed.
 
     Raises `UserError` naming file and line.
     """
@@ -84,48 +84,48 @@ def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_sha
 
 
 def check_file(path: Path) -> None:
-    """Raise `UserError` where `path` is no file."""
+    """Raise `UserError` unless `path` is a file."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; give one of the files in it.")
     if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+        raise UserError(f"{path} does not exist.")
 
 
 def check_text(text: str, what: str) -> str:
-    """Return `text`; raises `UserError` where it holds half of a character, as only JSON can write it."""
+    """Return `text`; raises `UserError` for a lone surrogate, which JSON can encode but UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UserError(f"{what} holds half of a character (a lone surrogate); mend the file.") from None
+        raise UserError(f"{what} holds half of a character (a lone surrogate); fix the file.") from None
     return text
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it: in quotes if it is text, and not too long."""
-    return _short(repr(value), 80)
+    """Format a value for a message: text in quotes, shortened if long."""
+    return _shortened(repr(value), 80)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as messages list them: in quotes where blanks would not be seen, and not too many."""
-    return _short(", ".join(name if name and name == name.strip() else repr(name) for name in names), 200)
+    """Format names for a message: quoted if they begin or end in white space, shortened if there are many."""
+    return _shortened(", ".join(name if name and name == name.strip() else repr(name) for name in names), 200)
 
 
-def _short(text: str, size: int) -> str:
+def _shortened(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def is_hub(path: Path) -> bool:
-    """Tell whether `path` stands for a data set of the hub, or a split of it as `hub_split` makes it."""
+    """Return whether `path` names a data set of the hub, or a split of one as `hub_split` names it."""
     return str(path).startswith(_HUB)
 
 
 def hub_split(name: str, split: str) -> Path:
-    """Return what stands for a split of a data set of the hub where a file is asked for."""
+    """Return a name for a split of a data set of the hub that `read_rows` takes in place of a file."""
     return Path(f"{name}#{split}")
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
-    # Imported here, for it needs `datasets`.
+    # Imported late: it needs the `datasets` library.
     from ...pipeline.sources.hub import open_rows
 
     name, _, split = str(path).partition("#")
@@ -134,7 +134,7 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF (or CRLF) ends a line."""
+    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF and CRLF end a line."""
     for number, line in enumerate(file, 1):
         where = f"{name}, line {number}"
         if number == 1:
@@ -163,14 +163,10 @@ def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: flo
             elif line or len(columns) == 1:
                 yield _row(where, columns, fields)
     if short:
-        _judge_short(path, short, num_lines, max_short_share)
-
-
-def _judge_short(path: Path, short: Sequence[str], num_lines: int, max_share: float) -> None:
-    found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
-    if len(short) > max_share * num_lines:
-        raise UserError(f"{found}, more than {max_share:.1%}; mend the file or download it again.")
-    print_notice(f"{found}; such lines are left out.")
+        found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
+        if len(short) > max_short_share * num_lines:
+            raise UserError(f"{found}, more than {max_short_share:.1%}; fix the file or download it again.")
+        print_notice(f"{found}; these lines are left out.")
 
 
 def _csv_rows(path: Path) -> Iterator[TableRow]:
@@ -187,15 +183,15 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
                 if fields:
                     yield _row(where, columns, fields)
         except csv.Error as error:
-            raise UserError(f"{path}, line {reader.line_num} is no CSV: {error}.") from None
+            raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
             raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:
-    twice = [name for name in columns if name and columns.count(name) > 1]
-    if twice:
-        raise UserError(f"{where} names the column {shown(twice[0])} twice; rename one of them.")
+    repeated = [name for name in columns if name and columns.count(name) > 1]
+    if repeated:
+        raise UserError(f"{where} has two columns named {shown(repeated[0])}; rename one of them.")
 
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
@@ -212,19 +208,17 @@ def _json_rows(path: Path) -> Iterator[TableRow]:
             try:
                 values = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{where} is no JSON: {error}.") from None
+                raise UserError(f"{where} is not valid JSON: {error}.") from None
             if not isinstance(values, dict):
-                raise UserError(f"{where} is no JSON object; one object a line is needed.")
+                raise UserError(f"{where} is not a JSON object; write one object per line.")
             yield TableRow(where, values)
 
 
 def _parquet_rows(path: Path) -> Iterator[TableRow]:
     try:
         with pq.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches():
-                for values in batch.to_pylist():
-                    number += 1
-                    yield TableRow(f"{path}, row {number}", values)
+            rows = (values for batch in file.iter_batches() for values in batch.to_pylist())
+            for number, values in enumerate(rows, 1):
+                yield TableRow(f"{path}, row {number}", values)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} is no Parquet file, or damaged: {error}") from None
+        raise UserError(f"{path} is not a Parquet file, or damaged: {error}") from None

@@ -1,18 +1,20 @@
-"""What a task is: how its files are read, how an example becomes tensors, a head, and metrics.
+"""The interface of a task: read its files, encode examples as tensors, compute a loss, and score predictions.
 
-The trainer, prediction and evaluation know a task by `Task` alone. An example becomes one feature, or several where it
-is longer than a row (windows); a feature is one row of tokens, or several that are told apart (choices).
+The trainer, prediction and evaluation see a task only through `Task`. An example becomes one feature, or several if it
+is longer than a row (windows). A feature is one row of tokens, or one row per choice (multiple choice).
 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
@@ -21,7 +23,14 @@ from ..tokenizer import TextTokenizer
 from .notices import print_notice
 
 IGNORED = -100
-"""Class of a token that is not to be learned; `torch.nn.functional.cross_entropy` leaves it out."""
+"""Class of a token without a target; the default ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
+
+Outputs = Sequence[np.ndarray]
+"""The head's outputs for each feature, float32, without padding."""
+Scores = dict[str, float]
+"""Metrics by name; the first one chooses between runs."""
+Answer = dict[str, Any]
+"""What `predict` writes for an example: its label and so on, and ``probabilities`` if there are classes."""
 
 
 class TokenRow(NamedTuple):
@@ -30,24 +39,23 @@ class TokenRow(NamedTuple):
     input_ids: np.ndarray
     """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, int32, not padded."""
     segment_b_start: int
-    """Index of B's first token; the row's length where there is no B."""
+    """Index of B's first token; the row's length if there is no B."""
     num_cut: int = 0
-    """Tokens of the example that had no room here, and that no other row has."""
+    """Tokens of the example that did not fit and are in no other row either."""
 
 
 class Feature(NamedTuple):
-    """What the model gets of an example."""
+    """The model's input for an example or a part of it."""
 
     rows: tuple[TokenRow, ...]
-    """One row; of a multiple-choice task one for each choice."""
+    """One row, or one per choice."""
     target: np.ndarray | None
-    """int64: the index of the class, shape (), those of the first and last token of an answer (2,), or the class of
-    each token (L,), `IGNORED` where it has none; float32: a score, shape (). None where there is no label, or none that
-    can be trained on."""
+    """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or of the class of each
+    token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if there is no usable label."""
     example: int
-    """Index of the example among those that were encoded together."""
+    """Index of the example among those encoded together."""
     context: Any = None
-    """What only the task itself looks at, to read the model's outputs: where the tokens stand in the text."""
+    """The task's own data for decoding the outputs, such as the positions of words."""
 
     @property
     def length(self) -> int:
@@ -56,7 +64,7 @@ class Feature(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a part of the example is lost to the model."""
+        """Whether the model misses a part of the example."""
         return any(row.num_cut for row in self.rows)
 
 
@@ -68,10 +76,10 @@ class TaskBatch(NamedTuple):
     attention_mask_BL: Tensor
     token_index_T: Tensor
     target: Tensor | None
-    """As in `Feature`, along a first dimension N; None where there are no labels."""
+    """As in `Feature`, with a leading dimension N; None without labels."""
 
     def pin(self) -> "TaskBatch":
-        """Copy the batch to pinned memory, from where a GPU fetches it without waiting."""
+        """Copy the batch to pinned memory, from which copies to a GPU are asynchronous."""
         return self._map(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "TaskBatch":
@@ -84,7 +92,7 @@ class TaskBatch(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How a task is trained unless the user says otherwise."""
+    """The default hyperparameters of a task."""
 
     batch_size: int
     epochs: float
@@ -96,34 +104,35 @@ class TaskModel(nn.Module):
 
     bert: BertModel
     per_token: bool = False
-    """Whether the head says something of each token: outputs are then (N, L, ...)."""
+    """Whether the head classifies tokens: outputs are then (N, L, ...)."""
 
     def forward(self, batch: TaskBatch) -> Tensor:
-        """Return what the head says of each feature, (N, ...)."""
+        """Return the head's outputs, (N, ...)."""
         raise NotImplementedError
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """Return the last hidden states (B, L, D), of which the first stands for the whole row.
+        """Return the last hidden states (B, L, D); the first of each row represents the whole row.
 
-        That is [CLS]. In a model that reads from left to right [CLS] sees nothing and the last token, [SEP], all, so
-        that the two change places.
+        That is [CLS]. In a left-to-right model [CLS] sees only itself and the final [SEP] sees everything, so the two
+        are swapped.
         """
         states_BLD = self.bert(*batch[:4])
         if not self.bert.config.is_decoder:
             return states_BLD
         last_B = batch.attention_mask_BL.sum(1) - 1
         rows_B = torch.arange(len(last_B), device=last_B.device)
-        changed_BLD = states_BLD.clone()
-        changed_BLD[:, 0], changed_BLD[rows_B, last_B] = states_BLD[rows_B, last_B], states_BLD[:, 0]
-        return changed_BLD
+        swapped_BLD = states_BLD.clone()
+        swapped_BLD[:, 0], swapped_BLD[rows_B, last_B] = states_BLD[rows_B, last_B], states_BLD[:, 0]
+        return swapped_BLD
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean loss over what `num_targets` counts, a scalar."""
-        raise NotImplementedError
+        """Return the mean cross-entropy over the targets that `num_targets` counts, a scalar."""
+        assert batch.target is not None
+        return F.cross_entropy(outputs.flatten(0, -2), batch.target.flatten(), ignore_index=IGNORED)
 
 
 class LinearHead(TaskModel):
-    """An encoder and one linear layer, with the names that ``transformers`` gives them."""
+    """An encoder and one linear layer; parameter names as in ``transformers``."""
 
     def __init__(self, config: ModelConfig, num_outputs: int):
         super().__init__()
@@ -132,12 +141,12 @@ class LinearHead(TaskModel):
         self.rate = config.hidden_dropout_prob
 
     def classify(self, values: Tensor) -> Tensor:
-        """Return what the linear layer says of `values` (..., D), of which some are dropped in training."""
+        """Apply dropout and the linear layer to `values` (..., D)."""
         return self.classifier(dropout(values, self.rate, self.training))
 
 
 class Task(ABC):
-    """A task; examples are whatever its reader makes of a row."""
+    """A task, as a frozen dataclass of its settings; examples are of the task's own type."""
 
     name: str
     """On the command line."""
@@ -147,7 +156,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def recipe(self) -> Recipe:
-        """How the task is trained unless the user says otherwise."""
+        """The default hyperparameters."""
 
     @abstractmethod
     def read(self, path: Path, labelled: bool) -> Iterator[Any]:
@@ -155,78 +164,80 @@ class Task(ABC):
 
     @abstractmethod
     def parse_line(self, line: str, where: str) -> Any:
-        """Return the unlabelled example on a line of plain text."""
+        """Return the unlabelled example on a line of plain text; `where` names the line in errors."""
 
     @abstractmethod
     def group(self, example: Any) -> str:
-        """Return the text whose examples stay together where a part is held out for development."""
+        """Return a key; examples with the same key stay on the same side of a train/dev split."""
 
     @abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return the features of the examples, in their order."""
+        """Return the features of the examples, in order."""
 
     def cut_line(self, share: str) -> str:
-        """Return what is said where a share of the examples (``5 of 20``) is cut, and what to do about it."""
+        """Return the notice that a share of the examples (``5 of 20``) is cut, and how to avoid it."""
         return f"{share} examples cut at --max-length {self.max_length}; fine-tune with a higher one to keep more."
 
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
-        """Return the encoder with this task's head; its weights are not yet those of a checkpoint."""
+        """Return an encoder with this task's head; the weights are not initialised from a checkpoint."""
 
-    def tuned(self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]) -> "Task":
-        """Return the task with what is chosen on the dev examples after training (a threshold); itself if nothing is.
-
-        `outputs` are those of the model for each feature, float32, without padding.
-        """
+    def tuned(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> "Task":
+        """Return the task with its threshold tuned on the dev examples after training; itself if it has none."""
         return self
 
     @abstractmethod
-    def scores(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
-    ) -> dict[str, float]:
-        """Return the official metrics by name, the one that chooses between runs first."""
+    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> Scores:
+        """Return the official metrics."""
 
     @abstractmethod
-    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> dict[str, float]:
-        """Return the metrics on `examples` of always answering what is most frequent in `train`."""
+    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+        """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
 
     @abstractmethod
-    def answers(
-        self, outputs: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Any]
-    ) -> list[dict[str, Any]]:
-        """Return for each example what `predict` writes: the answer, and ``probabilities`` where there are classes."""
+    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
+        """Return the answer for each example."""
 
-    def official(self, answers: Sequence[dict[str, Any]], examples: Sequence[Any], split: str) -> dict[str, bytes]:
-        """Return the files, by name, in the form that the task's server or script takes; none where there is none.
+    def official(self, answers: Sequence[Answer], examples: Sequence[Any], split: str) -> dict[str, bytes]:
+        """Return the files, by name, that the task's server or script expects; empty if there is none.
 
-        `split` is the name of the examples' split as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
+        `split` is the split of the examples as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
         """
         return {}
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return what is kept in ``task.json``, from which the task can be made again."""
+        """Return the content of ``task.json``, from which `catalogue.restore_task` recreates the task."""
+        settings = asdict(cast(Any, self))
+        return {"task": settings.pop("name"), **settings}
 
     @abstractmethod
     def hf_settings(self) -> dict[str, Any]:
-        """Return what ``config.json`` needs beside the encoder's shape for ``transformers`` to load the model."""
+        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape."""
+
+
+def hf_labels(names: Sequence[str]) -> dict[str, Any]:
+    """Return the names of the classes as ``config.json`` stores them."""
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
 
 
 def num_cut(features: Sequence[Feature]) -> int:
-    """Return how many examples, among those that were encoded together, are cut."""
+    """Return how many of the examples encoded together are cut."""
     return len({feature.example for feature in features if feature.is_cut})
 
 
 def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
-    """Say how many of the examples in `where` (a file, or a split) are cut, where any are."""
+    """Print how many of the examples in `where` (a file or a split) are cut, if any are."""
     if num_cut:
         print_notice(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}")
 
 
 def num_targets(features: Sequence[Feature]) -> int:
-    """Return how many targets the features have: one each, or the ends of an answer, or the tokens that have a class.
+    """Return the number of targets: one per feature, two per answer (its ends), or one per token with a class.
 
-    A loss is their mean, so that the trainer can put the mean of a batch together from those of its parts.
+    Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
     """
     targets = [feature.target for feature in features if feature.target is not None]
     return sum(int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size for target in targets)
@@ -236,12 +247,12 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     """Pad the rows of the features to the longest of them, and the targets to the longest target."""
     rows = [row for feature in features for row in feature.rows]
     lengths = np.array([len(row.input_ids) for row in rows])
-    places = np.arange(lengths.max())
-    mask = torch.from_numpy(places < lengths[:, None])
+    columns = np.arange(lengths.max())
+    mask = torch.from_numpy(columns < lengths[:, None])
     input_ids = np.zeros(mask.shape, dtype=np.int64)
     input_ids[mask.numpy()] = np.concatenate([row.input_ids for row in rows])
     starts = np.array([row.segment_b_start for row in rows])
-    types = torch.from_numpy(places >= starts[:, None]) & mask
+    types = torch.from_numpy(columns >= starts[:, None]) & mask
     targets = [torch.from_numpy(feature.target) for feature in features if feature.target is not None]
     return TaskBatch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), _stack(targets))
 

@@ -128,11 +128,11 @@ def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"holds no results\.csv; `clozeworks finetune` writes it"):
         read_results(tmp_path)
     (tmp_path / "results.csv").write_text("name,value\na,1\n")
-    with pytest.raises(UserError, match=r"results\.csv lacks the column task, so it is not of clozeworks finetune"):
+    with pytest.raises(UserError, match=r"results\.csv lacks the column task: it is not from clozeworks finetune"):
         read_results(tmp_path)
 
 
 def test_a_damaged_summary_is_told(folder):
     (folder / "squad" / "summary.json").write_text("{")
-    with pytest.raises(UserError, match=r"squad/summary\.json is damaged; delete it and run"):
+    with pytest.raises(UserError, match=r"squad/summary\.json is damaged; delete it and rerun"):
         read_results(folder)

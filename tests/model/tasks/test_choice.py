@@ -94,19 +94,19 @@ def test_any_number_of_choices_from_two_on(tmp_path):
 @pytest.mark.parametrize(
     "name, lines, message",
     [
-        ("a.csv", ["startphrase,ending0,label", "a,b,0"], "line 2: two or more of the columns ending0, ending1, … are"),
+        ("a.csv", ["startphrase,ending0,label", "a,b,0"], "line 2 lacks the columns ending0, ending1, …; it has"),
         ("a.csv", ["startphrase,ending0,ending1,label"], "a.csv holds no rows"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 2: there is no column startphrase, only text"),
         ("a.csv", ["sent1,ending0,ending1,label", "a,b,c,0"], "a.csv, line 2: there is no column sent2"),
         ("a.csv", ["startphrase,ending0,ending1", "a,b,c"], "a.csv, line 2: there is no column label"),
-        ("a.csv", [COLUMNS, LINE, LINE[:-1] + "4"], "a.csv, line 3: the label is '4', but 0 to 3 are the endings"),
+        ("a.csv", [COLUMNS, LINE, LINE[:-1] + "4"], "a.csv, line 3: the label is '4', not an ending (0 to 3)"),
         ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label in label is empty"),
         ("a.csv", [COLUMNS, LINE[:-1] + "-1"], "the label is '-1'"),
-        ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3: 4 endings are needed, not 3."),
+        ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3: the number of endings is 3, not 4."),
         ("a.csv", [COLUMNS, LINE, LINE + ",5"], "a.csv, line 3: the number of columns is 13, not 12"),
         ("a.tsv", [CODAH.strip(), CODAH.strip() + "\t1"], "a.tsv, line 2: the number of columns is 8, not 7"),
         ("a.tsv", [CODAH.strip(), CODAH.strip().removesuffix("\t0")], "line 2: the number of columns is 6, not 7"),
-        ("a.tsv", [CODAH.strip().removesuffix("\t0")], "a.tsv, line 1: the label is 'sit', but 0 to 2"),
+        ("a.tsv", [CODAH.strip().removesuffix("\t0")], "a.tsv, line 1: the label is 'sit', not an ending (0 to 2)"),
         ("a.tsv", ["o\ta"], "line 1: the number of columns is 2, not 5 (category, prompt, ending0, ending1, label)"),
         ("a.csv", ["sent1,sent2,ending1,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending0"),
         ("a.csv", ["sent1,sent2,ending0,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending1"),
@@ -123,7 +123,7 @@ def test_bad_rows_are_named(tmp_path, name, lines, message):
 def test_lines_of_plain_text():
     task = Choice(num_choices=2)
     assert task.parse_line("a b\tc\td", "line 1") == Choices("a b", ("c", "d"), None)
-    with pytest.raises(UserError, match=r"line 9: a text and 2 endings with tabs between them are needed, not 1\."):
+    with pytest.raises(UserError, match=r"line 9: write a text and 2 endings, separated by tabs\."):
         task.parse_line("a b\tc", "line 9")
 
 
@@ -228,7 +228,7 @@ def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
     assert predict(output, tmp_path / "new.txt", tmp_path / "out.tsv", "cpu") == 1
     assert (tmp_path / "out.tsv").read_text().splitlines()[0] == "label\t0\t1\t2"
     four = write(tmp_path / "four.tsv", CODAH.strip())
-    with pytest.raises(UserError, match=r"four\.tsv, line 1: 3 endings are needed, not 4"):
+    with pytest.raises(UserError, match=r"four\.tsv, line 1: the number of endings is 4, not 3"):
         predict(output, four, tmp_path / "out.tsv", "cpu")
 
 

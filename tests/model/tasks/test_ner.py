@@ -135,12 +135,12 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a O\n\nb X-per\n", "line 3: the last column is 'X-per', no tag such as O, B-person or I-person"),
-        ("a O\nb\n", "line 2 has one column; a word and its tag are needed"),
+        ("a O\n\nb X-per\n", "line 3: the last column is 'X-per', not a tag such as O, B-person or I-person"),
+        ("a O\nb\n", "line 2 has one column; write a word and its tag"),
         ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
         ("a\tO\nb\t\n", "line 2: the last column is ''"),
-        ("a O\nb O\n", "holds no entity: the last column of each line must be its tag"),
-        ("", "holds no entity"),
+        ("a O\nb O\n", "contains no entity; the last column of each line must be a tag"),
+        ("", "contains no entity"),
     ],
 )
 def test_bad_columns_are_named(tmp_path, text, message):
@@ -153,14 +153,14 @@ def test_bad_columns_are_named(tmp_path, text, message):
 def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     task = EntityRecognition(types=("loc", "per"))
     path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
-    with pytest.raises(UserError, match=r"line 2: the tag 'B-org' is of a type that was not learned \(loc, per\)"):
+    with pytest.raises(UserError, match=r"line 2: the type of 'B-org' is not in the training data \(loc, per\)"):
         list(task.read(path, labelled=True))
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
-    with pytest.raises(UserError, match="There is no file"):
+    with pytest.raises(UserError, match="does not exist"):
         list(task.read(tmp_path / "none", labelled=True))
-    with pytest.raises(UserError, match="is no file of CoNLL columns"):
+    with pytest.raises(UserError, match="ner reads files with CoNLL columns"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
-    with pytest.raises(UserError, match=r"train\.csv is no file of CoNLL columns"):
+    with pytest.raises(UserError, match=r"train\.csv is a \.csv file; ner reads"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
     with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(features="last"))

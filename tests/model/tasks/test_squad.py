@@ -18,7 +18,7 @@ from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.task_data import read_data
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
-from clozeworks.model.tasks.squad_files import Answer, Question, read_questions
+from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
 from clozeworks.model.tasks.squad_metrics import (
     best_threshold,
     exact_match,
@@ -63,7 +63,7 @@ def tokenizer(checkpoint) -> TextTokenizer:
 
 
 def question(passage: str, *answers: str, text: str = "the film") -> Question:
-    placed = tuple(Answer(answer, passage.find(answer)) for answer in answers)
+    placed = tuple(GoldAnswer(answer, passage.find(answer)) for answer in answers)
     return Question("a.json, question 1", "1", text, passage, passage, placed)
 
 
@@ -192,8 +192,8 @@ def test_questions_come_with_passage_answers_and_place(tmp_path):
     version, (first, second) = read_questions(path, labelled=True)
     assert version == "1.1"
     assert first == Question(f"{path}, question 1", "1", "what was?", "the film was good", "the film was good",
-                             (Answer("film", 4),))  # fmt: skip
-    assert second.located_answer == Answer("good", 13)
+                             (GoldAnswer("film", 4),))  # fmt: skip
+    assert second.located_answer == GoldAnswer("good", 13)
     assert read_questions(path, labelled=False).questions[0].answers is None
     write(path, squad_json({"id": 7, "question": "who?"}))
     assert [each.id for each in Squad(version="1.1").read(path, labelled=False)] == ["7"]
@@ -239,11 +239,11 @@ def broken(change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{"data": [', "a.json is no JSON: "),
-        ("[1]", "a.json is no JSON object; the official form of SQuAD is needed"),
+        ('{"data": [', "a.json is not valid JSON: "),
+        ("[1]", "a.json is not a JSON object; use the official format of SQuAD"),
         ({"version": "1.1"}, "a.json has no data, only version"),
         ({"data": {}}, "a.json: data is {}, not a list"),
-        ({"data": ["x"]}, "a.json, article 1 is no JSON object"),
+        ({"data": ["x"]}, "a.json, article 1 is not a JSON object"),
         (broken(lambda article, *_: article.pop("paragraphs")), "a.json, article 1 has no paragraphs, only title"),
         (broken(lambda _, paragraph, __: paragraph.pop("context")), "article 1, paragraph 1 has no context, only qas"),
         (broken(lambda _, paragraph, __: paragraph.update(context=3)), "paragraph 1: context is 3, not text"),
@@ -256,12 +256,12 @@ def broken(change: Any) -> dict[str, Any]:
         (squad_json({**qa(), "id": None}), "paragraph 1, question 1: id is None, not text or a whole number"),
         (squad_json({**qa(), "id": "\ud83d"}), "paragraph 1, question 1: id holds half of a character"),
         (broken(lambda article, *_: article.update(title="\ud83d")), "article 1: title holds half of a character"),
-        ("[" * 100_000, "a.json is no JSON: "),
+        ("[" * 100_000, "a.json is not valid JSON: "),
         (squad_json(qa(), qa()), "a.json, question 1 occurs twice"),
-        (squad_json(qa(), qa(5, is_impossible=True)), "a.json, question 5 is marked as impossible, but has answers"),
-        (squad_json({**qa(6), "answers": []}), "a.json, question 6 has no answers, which is for SQuAD 2.0 only"),
+        (squad_json(qa(), qa(5, is_impossible=True)), "a.json, question 5 is marked as impossible but has answers"),
+        (squad_json({**qa(6), "answers": []}), "a.json, question 6 has no answers; only SQuAD 2.0 allows that"),
         (squad_json(qa(), context="the \ud83d film"), "paragraph 1: context holds half of a character"),
-        (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but training is on, or was on, 1.1"),
+        (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but the training file is SQuAD 1.1"),
     ],
 )
 def test_bad_files_are_refused_with_their_place(tmp_path, content, message):
@@ -277,12 +277,12 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     second = write(tmp_path / "train-v2.0.json", squad_json(qa(), IMPOSSIBLE, version="v2.0"))
     with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but .*train-v2.0.json is 2.0; give one of"):
         read_squad([first, second], FinetuneConfig())
-    with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but training is on, or was on, 2.0"):
+    with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but the training file is SQuAD 2.0"):
         list(Squad(version="2.0").read(first, labelled=True))
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xe9"}')
     with pytest.raises(UserError, match=r"latin\.json is not UTF-8"):
         read_questions(tmp_path / "latin.json", labelled=True)
-    with pytest.raises(UserError, match="There is no file"):
+    with pytest.raises(UserError, match="does not exist"):
         read_questions(tmp_path / "none.json", labelled=True)
     empty = write(tmp_path / "empty" / "train.json", {"version": "1.1", "data": []})
     with pytest.raises(UserError, match=r"train\.json holds no rows"):
@@ -414,15 +414,15 @@ def test_answers_keep_their_characters_whatever_the_tokenizer_does(tokenizer, pa
 
 def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys):
     good = question("the film was good", "film")
-    shifted = good._replace(where="a.json, question 2", answers=(Answer("film", 5), Answer("book", -3)))
-    second_stands = good._replace(answers=(Answer("film", 5), Answer("good", 13)))
-    blank = good._replace(passage="the \u0301 film", answers=(Answer("\u0301", 4),))
+    shifted = good._replace(where="a.json, question 2", answers=(GoldAnswer("film", 5), GoldAnswer("book", -3)))
+    second_stands = good._replace(answers=(GoldAnswer("film", 5), GoldAnswer("good", 13)))
+    blank = good._replace(passage="the \u0301 film", answers=(GoldAnswer("\u0301", 4),))
     task = Squad(version="1.1")
     features = task.encode([good, shifted, second_stands, blank], tokenizer)
     assert [feature.target is None for feature in features] == [False, True, False, True]
     assert capsys.readouterr().err == (
-        "No answer stands at its place in the passage for 2 of 4 questions (the first: a.json, question 2, "
-        "'film' at character 5); training leaves such questions out.\n"
+        "2 of 4 questions have no answer at its answer_start (the first: a.json, question 2, 'film' at character 5); "
+        "training leaves them out.\n"
     )
     assert task.encode([good._replace(answers=None)], tokenizer)[0].target is None
     assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[0].target.tolist() == [0, 0]  # type: ignore
@@ -435,21 +435,21 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     config = quick(epochs=1, learning_rates=(1e-3,), batch_size=1)
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (3, 3)
-    assert capsys.readouterr().err.count("training leaves such questions out") == 2
+    assert capsys.readouterr().err.count("training leaves them out") == 2
     metrics = (tmp_path / "run" / "runs" / "learning-rate-0.001-seed-0" / "metrics.csv").read_text()
     assert "\n2,train," in metrics
     assert "\n3,train," not in metrics
     for name in ("train", "dev"):
         write(tmp_path / "data" / f"{name}.json", squad_json(qa(2, start=5)))
     with pytest.raises(
-        UserError, match=r"No answer stands at its place .*\(the first: .*train\.json, question 2, 'film'"
+        UserError, match=r"No answer is at its answer_start \(the first: .*train\.json, question 2, 'film'"
     ):
         finetune("squad", tmp_path / "data", checkpoint, tmp_path / "again", config)
 
 
 def test_a_question_that_fills_the_row_is_refused(tokenizer):
     example = question("the film was good", "film", text="very " * 50)
-    with pytest.raises(UserError, match=r"a.json, question 1 is 50 tokens, which leave no room .* rows of 40; raise"):
+    with pytest.raises(UserError, match=r"a.json, question 1 has 50 tokens, which leaves no room .* rows of 40; raise"):
         Squad(version="1.1", max_length=40).encode([example], tokenizer)
     assert Squad(version="1.1", max_length=40, max_question_length=36).encode([example], tokenizer)[0].length == 40
 
@@ -541,7 +541,7 @@ def test_tau_is_tuned_on_dev_kept_and_used():
 
 def test_where_answering_never_pays_tau_answers_nothing():
     features, examples, outputs = two_questions()
-    wrong = [examples[0]._replace(answers=(Answer("z", 0),)), examples[1]]
+    wrong = [examples[0]._replace(answers=(GoldAnswer("z", 0),)), examples[1]]
     task = Squad(version="2.0").tuned(outputs, features, wrong)
     scores = task.scores(outputs, features, wrong)
     assert scores["f1"] == scores["best_f1"] == 50.0
@@ -702,7 +702,7 @@ def test_plain_text_and_bad_lines(trained, tmp_path):
     (answer,) = json.loads((tmp_path / "out.json").read_text())
     assert (answer["id"], answer["answer"]) == (f"{tmp_path / 'a.txt'}, line 1", "b")
     write(tmp_path / "a.txt", "no tab\n")
-    with pytest.raises(UserError, match="line 1: a question, a tab and a passage are needed, but 0 tabs are there"):
+    with pytest.raises(UserError, match="line 1: write a question and a passage, separated by one tab"):
         predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu")
 
 
