@@ -241,7 +241,7 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
 
 def test_mistakes_are_named(checkpoint, texts, tmp_path):
     output = tmp_path / "a.parquet"
-    with pytest.raises(UserError, match=r"--layers names 4, but the model has layers 0 \(the embeddings\) to 3"):
+    with pytest.raises(UserError, match=r"--layers contains 4, but the model has layers 0 \(the embeddings\) to 3"):
         extract(checkpoint, texts, output, layers=(4,))
     with pytest.raises(UserError, match="twice"):
         resolve_layers([3, -1], 3)
