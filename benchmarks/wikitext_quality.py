@@ -73,9 +73,9 @@ def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
     articles: list[tuple[str, str]] = []
     num_bytes = 0
     with dump.open("rb") as file:
-        head = read_head(part, file)
+        head = read_head(file, part)
         encoding = sniff_encoding(head)
-        for xml, _ in read_pages(part, file, encoding, Counters()):
+        for xml, _ in read_pages(file, part, encoding, Counters()):
             page = ElementTree.fromstring(xml)
             text = page.findtext("revision/text") or ""
             if page.findtext("ns") in (None, "0") and page.find("redirect") is None and not text.startswith("#"):

@@ -14,8 +14,9 @@ import bz2
 import re
 import shutil
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
 from clozeworks.pipeline.sources.books import read_book
@@ -169,15 +170,11 @@ def novel_sentences(path: Path) -> list[str]:
 
     Quotation marks and dashes tell who transcribed the book, not who wrote it: sentences with them are left out.
     """
-    source = InputRange(path=str(path), name=path.name, format="text")
-    (novel,) = read_book(source, open_file, Counters(), "file")
+    part = InputRange(path=str(path), name=path.name, format="text")
+    with path.open("rb") as file:
+        (novel,) = read_book(file, part, IngestConfig(documents="file"), Counters())
     sentences = split_sentences(novel.paragraphs, "en")
     return [text for text in sentences if 8 <= text.count(" ") + 1 <= 40 and PLAIN_SENTENCE.fullmatch(text)]
-
-
-def open_file(path: str) -> BinaryIO:
-    """Open a local file for the reader of books."""
-    return Path(path).open("rb")
 
 
 if __name__ == "__main__":

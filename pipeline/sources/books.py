@@ -18,17 +18,17 @@ single sentence, and the next sentence is nearly always of the same book.
 """
 
 import codecs
-import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from ..config import IngestConfig
 from ..execution.counters import Counters
 from . import gutenberg
-from .expansion import decompressed
+from .compression import decompressed, peekable
 from .gutenberg import Block
-from .records import Documents, InputRange, RawDocument
+from .records import InputRange, RawDocument
 from .sentences import SENTENCE_ENDS, ends_sentence
 
 LONGEST_DOCUMENT = 4_000_000
@@ -60,43 +60,36 @@ _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
 
 
-def read_book(
-    source: InputRange,
-    open_file: Callable[[str], BinaryIO],
-    counters: Counters,
-    documents: Documents = "auto",
-) -> Iterator[RawDocument]:
-    """Yield the documents of one text file (the whole file, whatever the range says).
+def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the documents of one text file (always the whole file).
 
-    Text is UTF-8 or UTF-16 with a byte order mark; a line that is no UTF-8 is read as Windows-1252 and counted. A
-    file that is no text, or in which no prose is left, is skipped and counted. The id of a document is the name
-    without ``.txt`` where the document is the file, else that and ``#`` and its number from 0.
+    Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as Windows-1252 and counted.
+    A file that is not text, or has no prose, is skipped and counted. The id of a document is the name without ``.txt``
+    if the document is the file; otherwise ``#`` and its number from 0 follow.
     """
-    with open_file(source.path) as file:
-        expanded = decompressed(file, source.name, counters)
-        stream = _as_utf8(expanded.buffered() if expanded else _peekable(file))
-        start = stream.read(HEAD_BYTES)
-        start += stream.readline(LONGEST_LINE_BYTES)
-        if b"\0" in start:
-            counters.skip("not_text", source.name)
-            return
-        head = _decoded(start, counters)
-        rest = (_decoded(chunk, counters) for chunk in _chunks(stream))
-        nothing = True
-        for document in _documents(source, head, rest, len(start) >= HEAD_BYTES, counters, documents):
-            nothing = False
-            yield document
-        if nothing:
-            counters.skip("no_text", source.name)
+    stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
+    start = stream.read(HEAD_BYTES)
+    start += stream.readline(LONGEST_LINE_BYTES)
+    if b"\0" in start:
+        counters.skip("not_text", part.name)
+        return
+    head = _decoded(start, counters)
+    rest = (_decoded(chunk, counters) for chunk in _chunks(stream))
+    nothing = True
+    for document in _documents(part, head, rest, len(start) >= HEAD_BYTES, counters, config.documents):
+        nothing = False
+        yield document
+    if nothing:
+        counters.skip("no_text", part.name)
 
 
 def _documents(
-    source: InputRange, head: str, rest: Iterator[str], goes_on: bool, counters: Counters, documents: str
+    part: InputRange, head: str, rest: Iterator[str], goes_on: bool, counters: Counters, documents: str
 ) -> Iterator[RawDocument]:
     """Yield the documents of a text that comes in pieces of whole lines: its `head`, and what follows it."""
-    name = _SUFFIX.sub("", source.name)
+    name = _SUFFIX.sub("", part.name)
     is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
-    if is_book or source.format == "gutenberg":
+    if is_book or part.format == "gutenberg":
         fields = gutenberg.read_header(head[:HEAD_BYTES])
         head = gutenberg.after_header(head, HEAD_BYTES)
         blocks = _blocks(_lines(gutenberg.before_footer(chain([head], rest))), _width(head.split("\n")))
@@ -132,12 +125,8 @@ def _numbered(
         yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
 
 
-def _peekable(file: BinaryIO) -> BinaryIO:
-    return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
-
-
 def _as_utf8(stream: BinaryIO) -> BinaryIO:
-    """Pass over a byte order mark; UTF-16 is recoded to UTF-8 as it is read."""
+    """Skip a byte order mark; UTF-16 is recoded to UTF-8 while it is read."""
     mark: bytes = stream.peek(3)[:3]  # pyright: ignore[reportAttributeAccessIssue]
     if mark == codecs.BOM_UTF8:
         stream.read(3)

@@ -1,12 +1,17 @@
-"""The bytes of compressed files: of one that is cut off or damaged, what stands before the damage."""
+"""Compressed files, read up to where they are damaged or expand beyond measure.
+
+English text shrinks to a third or a quarter of its size, the most repetitive text that people keep to a twentieth. Data
+that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not text: they are a bomb.
+"""
 
 import bz2
 import gzip
 import io
 import lzma
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, cast
+from collections.abc import Callable
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -14,9 +19,17 @@ from ..execution.counters import Counters
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
-_READ_BYTES = 1 << 20
+BOMB_RATIO = 200
+"""Times its compressed size that text may expand to."""
+TEXT_ALLOWANCE = 1 << 24
+"""Bytes that one text may expand to whatever the ratio."""
+ARCHIVE_ALLOWANCE = 1 << 30
+"""Bytes that all texts of an archive may expand to whatever the ratio."""
+
 # Arrow keeps what it has decompressed of a call in which the file ends too early: small calls lose little.
 _ZSTD_READ_BYTES = 1 << 13
+# zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
+_READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -24,12 +37,12 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def is_failure(error: Exception) -> bool:
-    """Tell whether an error has an error number: then the disk or the network failed, and the data may be good."""
+    """Return whether an error has an error number: then the disk or the network failed, and the data may be good."""
     return isinstance(error, OSError) and error.errno is not None
 
 
 def is_compressed(name: str) -> bool:
-    """Tell whether a file's name says that it is compressed."""
+    """Return whether a file's name says that it is compressed."""
     return name.lower().endswith(COMPRESSED_SUFFIXES)
 
 
@@ -43,64 +56,120 @@ def without_compression(name: str) -> str:
     return name[: len(name) - len(suffix)]
 
 
-def open_decompressed(path: str, name: str, open_file: Callable[[str], BinaryIO], counters: Counters) -> BinaryIO:
-    """Open a file for reading bytes, decompressed as its `name` says, a small part of it in memory at a time.
+def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
+    """Return whether `num_bytes` of text are too many for the bytes they were compressed to.
 
-    A compressed stream cannot be sought. Where it is damaged or cut off it ends, and `counters` gets ``corrupt_file``.
+    >>> is_bomb(1_000, 1_000_000, allowance=10_000_000), is_bomb(1_000, 20_000_000, allowance=10_000_000)
+    (False, True)
     """
-    file = open_file(path)
-    if not is_compressed(name):
-        return file
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(file, name, counters), _BUFFER_BYTES))
+    return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
 
 
-class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of a file, up to the first damage."""
+def decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
+    """Return a function that reads up to so many decompressed bytes from `file`, none at its end.
 
-    def __init__(self, file: BinaryIO, name: str, counters: Counters) -> None:
-        self._file = file
-        self._name = name
-        self._tally = counters
-        self._blocks = decompressed_blocks(file, name)
-        self._block = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        if not self._block:
-            self._block = memoryview(self._next_block())
-        num_bytes = min(len(buffer), len(self._block))
-        buffer[:num_bytes] = self._block[:num_bytes]
-        self._block = self._block[num_bytes:]
-        return num_bytes
-
-    def _next_block(self) -> bytes:
-        try:
-            return next(self._blocks, b"")
-        except DAMAGE as error:
-            if is_failure(error):
-                raise
-            self._tally.skip("corrupt_file", f"{self._name}: {error}")
-            return b""
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def decompressed_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield what a compressed file holds, one raw read at a time: damage then costs nothing of what stood before it.
-
-    Raise one of `DAMAGE` where it is damaged or cut off; the file stays open.
+    It raises one of `DAMAGE` once it has returned what comes before the damage.
     """
     suffix = name.lower().rpartition(".")[2]
     if suffix == "zst":
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-        while block := stream.read(_ZSTD_READ_BYTES):
-            yield block
-        return
-    opener = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[suffix]
-    with opener(file) as opened:
-        while block := opened.read1(_READ_BYTES):  # pyright: ignore[reportAttributeAccessIssue]
-            yield block
+        return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
+    opener: Any = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[suffix]
+    return opener(file).read1
+
+
+def decompressed(file: BinaryIO, name: str, counters: Counters, allowance: int = TEXT_ALLOWANCE) -> BinaryIO:
+    """Return the bytes of a file, decompressed if its `name` says that it is compressed.
+
+    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`) or when it turns out
+    to be a bomb (``compression_bomb``). `file` stays open.
+    """
+    if not is_compressed(name):
+        return file
+    return BoundedStream(decompressor(file, name), progress(file), name, counters, allowance).buffered()
+
+
+def peekable(file: BinaryIO) -> BinaryIO:
+    """Return a stream of the same bytes that has ``peek``."""
+    return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
+
+
+def progress(file: BinaryIO) -> Callable[[], int]:
+    """Return a function that says how many bytes of `file` were read, even after Arrow closed it at its end."""
+    offset = 0
+
+    def tell() -> int:
+        nonlocal offset
+        offset = offset if file.closed else file.tell()
+        return offset
+
+    return tell
+
+
+class BoundedStream(io.RawIOBase):
+    """The bytes of a text up to where it is damaged, or a bomb; both are counted."""
+
+    def __init__(
+        self,
+        read: Callable[[int], bytes],
+        num_compressed: Callable[[], int],
+        name: str,
+        counters: Counters,
+        allowance: int = TEXT_ALLOWANCE,
+        damage: str = "corrupt_file",
+    ) -> None:
+        """Stream what `read` returns, called with a number of bytes; it may return fewer.
+
+        Args:
+            read: reads the next bytes, decompressed.
+            num_compressed: returns how many bytes have been decompressed so far.
+            name: what messages call the text.
+            counters: gets ``compression_bomb`` and `damage`.
+            allowance: bytes that the text may expand to whatever the ratio.
+            damage: the counter of a text that is damaged.
+        """
+        self._read = read
+        self._num_compressed = num_compressed
+        self._start = num_compressed()
+        self._name = name
+        self._counters = counters
+        self._allowance = allowance
+        self._damage = damage
+        self._num_bytes = 0
+        self._ended = False
+
+    def buffered(self) -> BinaryIO:
+        """Return the same bytes with ``peek`` and ``readline``."""
+        return cast(BinaryIO, io.BufferedReader(self, _BUFFER_BYTES))
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._num_bytes
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Fill `buffer` with the next bytes as far as there are any at hand; return how many, 0 at the end."""
+        block = b"" if self._ended else self._next_block(min(len(buffer), _READ_BYTES))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def _next_block(self, size: int) -> bytes:
+        try:
+            block = self._read(size)
+        except (*DAMAGE, zipfile.BadZipFile) as error:
+            if is_failure(error):
+                raise
+            self._end(self._damage, f"{self._name}: {str(error) or type(error).__name__}")
+            return b""
+        self._num_bytes += len(block)
+        if block and is_bomb(self._num_compressed() - self._start, self._num_bytes, self._allowance):
+            self._end("compression_bomb", f"{self._name}, beyond byte {self._num_bytes}")
+            return b""
+        return block
+
+    def _end(self, reason: str, where: str) -> None:
+        self._ended = True
+        self._counters.skip(reason, where)

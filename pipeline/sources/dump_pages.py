@@ -9,10 +9,11 @@ import bz2
 import codecs
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 from ..execution.counters import Counters
-from .compression import DAMAGE, decompressed_blocks, is_failure
+from .compression import DAMAGE, decompressor, is_failure
 from .records import InputRange
 
 READ_BYTES = 1 << 20
@@ -33,12 +34,12 @@ Blocks = Iterator[tuple[bool, bytes]]
 """Decompressed bytes in order, each with whether they belong to the range or only follow it."""
 
 
-def read_pages(part: InputRange, file: BinaryIO, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
+def read_pages(file: BinaryIO, part: InputRange, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
     """Yield the XML of each page that begins in the range, as bytes, and where it was.
 
     Args:
-        part: the range; its name tells the compression.
         file: the whole file, opened for reading bytes; it must be seekable.
+        part: the range; its name gives the compression.
         encoding: the file's encoding, from `sniff_encoding`. One in which markup is not ASCII (UTF-16) cannot be split:
             the range with byte 0 yields all pages, in UTF-8.
         counters: gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the
@@ -48,17 +49,17 @@ def read_pages(part: InputRange, file: BinaryIO, encoding: str, counters: Counte
     if whole and part.start > 0:
         return
     stop = None if whole else part.stop
-    blocks = _blocks(part, file, stop, counters)
+    blocks = _blocks(file, part, stop, counters)
     if whole:
         blocks = _transcode(blocks, encoding)
     yield from _split_pages(blocks, part, counters)
 
 
-def read_head(part: InputRange, file: BinaryIO) -> bytes:
-    """Return the first bytes of the dump, decompressed, up to its first page; empty where they cannot be read."""
+def read_head(file: BinaryIO, part: InputRange) -> bytes:
+    """Return the first bytes of the dump, decompressed, up to its first page; empty if they cannot be read."""
     head = b""
-    first = InputRange(path=part.path, name=part.name, format=part.format)
-    for _, block in _blocks(first, file, None, Counters()):
+    whole = replace(part, start=0, stop=None)
+    for _, block in _blocks(file, whole, None, Counters()):
         head += block
         # In a multistream dump the head is a stream by itself: the next one need not be decompressed.
         if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
@@ -86,12 +87,12 @@ def is_ascii_compatible(encoding: str) -> bool:
     return _PAGE_OPEN.decode("ascii").encode(encoding) == _PAGE_OPEN
 
 
-def _blocks(part: InputRange, file: BinaryIO, stop: int | None, counters: Counters) -> Blocks:
+def _blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
     name = part.name.lower()
     if name.endswith(".bz2"):
-        return _bz2_blocks(part, file, stop, counters)
+        return _bz2_blocks(file, part, stop, counters)
     if name.endswith((".gz", ".xz")):
-        return _compressed_blocks(part, file, counters)
+        return _compressed_blocks(file, part, counters)
     return _plain_blocks(file, part.start, stop)
 
 
@@ -103,10 +104,11 @@ def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
         position += len(block)
 
 
-def _compressed_blocks(part: InputRange, file: BinaryIO, counters: Counters) -> Blocks:
+def _compressed_blocks(file: BinaryIO, part: InputRange, counters: Counters) -> Blocks:
     file.seek(0)
+    read = decompressor(file, part.name)
     try:
-        for block in decompressed_blocks(file, part.name):
+        while block := read(READ_BYTES):
             yield True, block
     except DAMAGE as error:
         if is_failure(error):
@@ -114,7 +116,7 @@ def _compressed_blocks(part: InputRange, file: BinaryIO, counters: Counters) -> 
         counters.skip("corrupt_file", f"{part.name}: {error}")
 
 
-def _bz2_blocks(part: InputRange, file: BinaryIO, stop: int | None, counters: Counters) -> Blocks:
+def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
     """Decompress the streams that begin in the range, and then those after it."""
     decompressor: bz2.BZ2Decompressor | None = None
     stream, num_streams = -1, 0
@@ -204,10 +206,10 @@ def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterat
             # A page that was cut off by damage in the file is followed by the beginning of another.
             first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
             if first < last:
-                counters.skip("cut_off_page", _place(part, num_pages + 1))
+                counters.skip("cut_off_page", _location(part, num_pages + 1))
             if last >= 0 and (own_end is None or last < own_end):
                 num_pages += 1
-                yield buffer[last:end], _place(part, num_pages)
+                yield buffer[last:end], _location(part, num_pages)
             begin = end
             if not own:
                 return
@@ -216,13 +218,13 @@ def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterat
         if own_end is not None and (own_end := own_end - num_bytes + len(buffer)) <= 0:
             return
         if len(buffer) > MAX_PAGE_BYTES:
-            counters.skip("oversized_page", _place(part, num_pages + 1))
+            counters.skip("oversized_page", _location(part, num_pages + 1))
             buffer, searched = b"", 0
     if _PAGE_OPEN in buffer:
-        counters.skip("cut_off_page", _place(part, num_pages + 1))
+        counters.skip("cut_off_page", _location(part, num_pages + 1))
 
 
-def _place(part: InputRange, number: int) -> str:
+def _location(part: InputRange, number: int) -> str:
     """Say where a page is, counted from 1."""
     return f"{part.name}: page {number} from byte {part.start} on"
 

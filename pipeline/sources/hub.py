@@ -1,7 +1,7 @@
 """Data sets of the Hugging Face hub, or saved to disk, by ``datasets``: streamed, never downloaded as a whole.
 
-A data set is named ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before it, or by the path of a
-folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data files (``PATH[:config[:split]]``).
+The name of a data set is ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before it, or the path of
+a folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data files (``PATH[:config[:split]]``).
 ``datasets`` is imported only inside the functions; this module needs neither Beam nor sentencex.
 """
 
@@ -10,10 +10,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -40,36 +39,36 @@ class DataSet:
     """One split of a data set, open for reading."""
 
     address: str
-    """What opens the very same rows again, in any process: the name with all its parts."""
+    """Opens the very same rows again, in any process: the name with all its parts."""
     source: str
     """The data set's own name: ``wikimedia/wikipedia``, or that of the folder."""
     part: str
     """Configuration and split: ``20231101.en/train``."""
     num_bytes: int
-    """Size of the rows or of the files; 0 where nothing says it."""
+    """Size of the rows or of the files; 0 if unknown."""
     digest: str
-    """Tells its content."""
+    """Identifies its content."""
     rows: Any
-    """A ``datasets.Dataset`` where it was saved to disk, else a ``datasets.IterableDataset``."""
+    """A ``datasets.Dataset`` if it was saved to disk, else a ``datasets.IterableDataset``."""
 
     @property
     def name(self) -> str:
-        """How messages name it: ``wikimedia/wikipedia:20231101.en/train``."""
+        """Its name in messages: ``wikimedia/wikipedia:20231101.en/train``."""
         return f"{self.source}:{self.part}"
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The types of the columns; None where they show only in reading."""
+        """The types of the columns; None if they are known only after reading."""
         return self.rows.features.arrow_schema if self.rows.features else None
 
 
-class Batch(NamedTuple):
-    """Some rows of a data set that follow each other."""
+class RowBatch(NamedTuple):
+    """Consecutive rows of a data set."""
 
     part: str
-    """What they are part of: ``20231101.en/train``, and the shard's number where the data set is streamed."""
+    """What they are part of: ``20231101.en/train``, and the shard's number if the data set is streamed."""
     first_row: int
-    """The number of the first in that part."""
+    """The number of the first of them in that part."""
     rows: pa.RecordBatch
 
 
@@ -80,29 +79,29 @@ class _Name(NamedTuple):
 
 
 def is_saved(path: str) -> bool:
-    """Tell whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
+    """Return whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
     return any(all(os.path.isfile(os.path.join(path, name)) for name in names) for names in _SAVED_FILES)
 
 
 def folder_of(name: str) -> str | None:
-    """Return the folder that a name says; None where the data set is one of the hub."""
+    """Return the folder of a name; None if the data set is one of the hub."""
     path = _parse(name).path
     return path if os.path.isdir(path) else None
 
 
 def splits(name: str) -> list[str]:
-    """Return the names of the splits of a data set, in the configuration that `name` says.
+    """Return the names of the splits of a data set, in the configuration that `name` gives.
 
-    Raise `UserError` where there is no such data set or configuration, or where the hub cannot be reached.
+    Raise `UserError` if there is no such data set or configuration, or if the hub cannot be reached.
     """
     named = _parse(name)
     return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2])
 
 
 def open_rows(name: str, split: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one split as plain Python values by column; by default the split that `name` says, or train.
+    """Yield the rows of one split as plain Python values by column; by default the split that `name` gives, or train.
 
-    Raise `UserError` where there is no such data set, configuration or split, or where the hub cannot be reached.
+    Raise `UserError` if there is no such data set, configuration or split, or if the hub cannot be reached.
     """
     return iter(_open(_parse(name), split).rows)
 
@@ -111,38 +110,40 @@ def open_rows(name: str, split: str | None = None) -> Iterator[dict[str, Any]]:
 def open_set(name: str) -> DataSet:
     """Open one split of a data set; no rows are read yet.
 
-    Raise `UserError` where there is no such data set, configuration or split (it lists those there are), or, within
-    seconds, where the hub cannot be reached.
+    Raise `UserError` if there is no such data set, configuration or split (it lists the existing ones), or, within
+    seconds, if the hub cannot be reached.
     """
     return _open(_parse(name))
 
 
-def plan_set_ranges(path: str, name: str) -> list[InputRange]:
-    """Cut a data set into ranges: of rows where it was saved to disk, else of its shards, one each.
-
-    Args:
-        path: the address of the data set.
-        name: its name in messages.
-    """
-    rows = open_set(path).rows
-    count = len(rows) if _is_on_disk(rows) else rows.num_shards
-    num_ranges = min(count, rows.data.nbytes // RANGE_BYTES + 1) if _is_on_disk(rows) else count
-    bounds = [count * index // num_ranges for index in range(num_ranges + 1)] if count else []
-    return [InputRange(path=path, name=name, format="hf", start=start, stop=stop) for start, stop in pairwise(bounds)]
+def opened_set(name: str) -> AbstractContextManager[DataSet]:
+    """Open a data set like a file that is read in a ``with`` block."""
+    return nullcontext(open_set(name))
 
 
-def range_batches(part: InputRange, columns: Sequence[str] | None, counters: Counters) -> Iterator[Batch]:
+def range_starts(found: DataSet) -> list[int]:
+    """Return where the ranges of a data set begin: at rows if it was saved to disk, else at its shards, one each."""
+    if not _is_on_disk(found.rows):
+        return list(range(found.rows.num_shards))
+    num_rows = len(found.rows)
+    num_ranges = min(num_rows, found.rows.data.nbytes // RANGE_BYTES + 1)
+    return [num_rows * index // num_ranges for index in range(num_ranges)]
+
+
+def range_batches(
+    found: DataSet, part: InputRange, columns: Sequence[str] | None, counters: Counters
+) -> Iterator[RowBatch]:
     """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
 
-    `counters` gets ``unreadable_shard``: a shard of which the rest, from a damaged place on, is left out.
+    `counters` gets ``unreadable_shard``: a shard that is left out from a damaged row on.
     """
-    found = open_set(part.path)
     rows = found.rows.select_columns(list(columns)) if columns else found.rows
     rows = rows.with_format("arrow")
     if _is_on_disk(rows):
-        yield from _batches(rows.select(range(part.start, part.stop or 0)), found.part, part.start)
+        stop = len(rows) if part.stop is None else part.stop
+        yield from _batches(rows.select(range(part.start, stop)), found.part, part.start)
         return
-    for index in range(part.start, part.stop or 0):
+    for index in range(part.start, rows.num_shards if part.stop is None else part.stop):
         shard = rows.shard(num_shards=rows.num_shards, index=index)
         try:
             yield from _batches(shard, f"{found.part}/{index}", 0)
@@ -153,10 +154,10 @@ def range_batches(part: InputRange, columns: Sequence[str] | None, counters: Cou
             counters.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
 
 
-def _batches(rows: Any, part: str, first_row: int) -> Iterator[Batch]:
+def _batches(rows: Any, part: str, first_row: int) -> Iterator[RowBatch]:
     for table in rows.iter(batch_size=BATCH_ROWS):
         for batch in table.to_batches():
-            yield Batch(part, first_row, batch)
+            yield RowBatch(part, first_row, batch)
             first_row += batch.num_rows
 
 
@@ -165,7 +166,7 @@ def _is_on_disk(rows: Any) -> bool:
 
 
 def _parse(name: str) -> _Name:
-    """Return the parts of a data set's name; raise `UserError` where it can be none."""
+    """Return the parts of a data set's name; raise `UserError` if it cannot be one."""
     name = name.removeprefix(PREFIX)
     if os.path.isdir(name):
         return _Name(name, None, [])
@@ -228,14 +229,14 @@ def _open_streamed(named: _Name, split: str | None) -> DataSet:
 
 
 def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
-    """Return the parts of the name, the configuration completed, and what builds the splits of that, and the splits."""
+    """Return the parts of the name with the configuration filled in, the builder of the splits, and the splits."""
     datasets = _datasets()
-    with _errors_told(named.path):
+    with _errors_as_user_error(named.path):
         configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
         default = datasets.get_dataset_default_config_name(named.path, revision=named.revision)
         parts = named.parts
         if len(configs) == 1 and len(parts) == 1 and parts != configs:
-            parts = [*configs, *parts]  # where nobody speaks of configurations it is the split
+            parts = [*configs, *parts]  # with a single configuration people name only the split
         config = _chosen("configuration", next(iter(parts), None), configs, default, named)
         builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
         return [config, *parts[1:]], builder, builder.as_streaming_dataset()
@@ -262,13 +263,13 @@ def _datasets() -> Any:
 
 
 def _pinned(named: _Name) -> _Name:
-    """Ask the hub for the revision that the name means now, so that every process reads the same rows.
+    """Ask the hub for the current revision of the data set, so that every process reads the same rows.
 
-    This is one request, not repeated: without it ``datasets`` tries for half a minute to reach the hub.
+    This is one request without retries; ``datasets`` by itself tries for half a minute to reach the hub.
     """
     if os.path.isdir(named.path):
         return named
-    _datasets()  # brings huggingface_hub with it: where both are missing, this is the one to name
+    _datasets()  # huggingface_hub comes with it: if both are missing, this is the one to name
     from huggingface_hub import HfApi, errors
 
     try:
@@ -277,7 +278,7 @@ def _pinned(named: _Name) -> _Name:
         raise UserError(f"{PREFIX}{named.path} is gated: ask for access on its page, then `hf auth login`.") from error
     except errors.RepositoryNotFoundError as error:
         reason = "is neither a folder here nor a data set of the Hugging Face hub, or it is private"
-        raise UserError(f"{PREFIX}{named.path} {reason}: mend the name, or log in by `hf auth login`.") from error
+        raise UserError(f"{PREFIX}{named.path} {reason}: correct the name, or run `hf auth login`.") from error
     except errors.RevisionNotFoundError as error:
         raise UserError(f"{PREFIX}{named.path} has no revision {named.revision!r}.") from error
     except Exception as error:  # the hub's client changed its HTTP library, and its errors with it, more than once
@@ -286,7 +287,7 @@ def _pinned(named: _Name) -> _Name:
 
 
 @contextmanager
-def _errors_told(path: str) -> Iterator[None]:
+def _errors_as_user_error(path: str) -> Iterator[None]:
     """Turn what ``datasets`` raises for a data set that it cannot open into a `UserError`."""
     try:
         yield
@@ -303,13 +304,13 @@ def _errors_told(path: str) -> Iterator[None]:
 
 def _unreachable(path: str, error: Exception) -> UserError:
     return UserError(
-        f"{PREFIX}{path} is no folder here, and the Hugging Face hub cannot be reached ({_one_line(error)}): mend the "
-        f"name or the network, or save_to_disk the data set where there is one and give {PREFIX}FOLDER."
+        f"{PREFIX}{path} is not a folder here, and the Hugging Face hub cannot be reached ({_one_line(error)}): check "
+        f"the name and the network, or save_to_disk the data set on another machine and give {PREFIX}FOLDER."
     )
 
 
 def _chosen(what: str, asked: str | None, found: list[str], default: str | None, named: _Name) -> str:
-    """Return the configuration or split that was asked for, or the one that goes without saying."""
+    """Return the configuration or split that was asked for, or the default, or the only one."""
     if asked in found:
         return str(asked)
     if asked is None and default in found:
@@ -320,8 +321,8 @@ def _chosen(what: str, asked: str | None, found: list[str], default: str | None,
     near = difflib.get_close_matches(asked or "", found, _MAX_LISTED) or found[:_MAX_LISTED]
     listed = ", ".join(near) + (f" and {len(found) - len(near)} more" if len(found) > len(near) else "")
     if asked is None:
-        raise UserError(f"{name} has several {what}s: say which of {listed}.")
-    raise UserError(f"{name} has no {what} {asked!r}; there is {listed}.")
+        raise UserError(f"{name} has several {what}s: choose one of {listed}.")
+    raise UserError(f"{name} has no {what} {asked!r}; it has {listed}.")
 
 
 def _file_heads(files: Sequence[str]) -> list[Any]:

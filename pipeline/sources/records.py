@@ -1,26 +1,52 @@
-"""What passes between the readers of the sources and the ingest stage: ranges of files in, raw documents out."""
+"""What finding, reading and ingesting pass to each other: inputs, ranges of them, raw documents."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple
 
-Documents = Literal["auto", "file", "blank-line", "line"]
-"""What a document is in a text file or a table: see ``--documents``."""
+OpenFile = Callable[[str], BinaryIO]
+"""Opens a path for reading bytes; what it returns can seek."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputRange:
-    """One unit of ingest: a part of one file that can be read on its own, planned from names and sizes alone."""
+    """A part of one file or data set that can be read on its own, planned from names and sizes alone."""
 
     path: str
     """Where to open the file."""
     name: str
-    """The file's name in ids and messages, independent of where its folder lies."""
+    """The file's name in ids and messages; the folder above the source is not part of it."""
     format: str
-    """How it is read: ``wikipedia``, ``text``, ..."""
+    """Key of `formats.FORMATS`: ``wikipedia``, ``text``, ..."""
     start: int = 0
-    """First byte of the part."""
+    """First byte of the range; first row group, row or shard of a table."""
     stop: int | None = None
-    """The byte after the part; None: to the end of the file."""
+    """The byte (row group, ...) after the range; None: to the end of the file."""
+
+
+class Input(NamedTuple):
+    """One whole file, or data set, to read."""
+
+    path: str
+    name: str
+    format: str
+    num_bytes: int
+    digest: str = ""
+    """Identifies the content of a data set, which is not a file that could be hashed."""
+
+    def cut(self, starts: Sequence[int]) -> list[InputRange]:
+        """Return the ranges that begin at `starts`, each up to the next one and the last to the end."""
+        return [
+            InputRange(path=self.path, name=self.name, format=self.format, start=start, stop=stop)
+            for start, stop in pairwise([*starts, None])
+            if start is not None
+        ]
+
+    def cut_evenly(self, range_bytes: int) -> list[InputRange]:
+        """Return equal ranges of at most `range_bytes` each."""
+        num_ranges = max(1, -(-self.num_bytes // range_bytes))
+        return self.cut([self.num_bytes * index // num_ranges for index in range(num_ranges)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,10 +56,10 @@ class RawDocument:
     id: str
     """Unique within its source: a page's id, a file's name, a line's number."""
     source: str
-    """The dump's database name (``enwiki``), the data set's or the format's name."""
+    """The dump's database name (``enwiki``), or the name of the data set or format."""
     title: str
     """May be empty."""
     language: str
-    """Language code (``en``), which decides how sentences are split."""
+    """Language code (``en``) for splitting sentences; empty if unknown."""
     paragraphs: list[str]
     """Clean text, one paragraph an item, without line breaks."""

@@ -1,9 +1,9 @@
 """Rows that hold a text, of any table, as documents: in the columns of ``wikimedia/wikipedia`` or others.
 
-The columns are ``id``, ``url``, ``title`` and ``text``; only the text must be there. With a Wikimedia address in
-``url``, source and language are those of the wiki (``enwiki``, ``en``), the id is the page's, and the text is read as
-`extracted` says. Elsewhere every line is a paragraph, but in hard-wrapped text (``pg19`` and other sets of books),
-which is read as the file of a book.
+The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a Wikimedia address,
+source and language are those of the wiki (``enwiki``, ``en``), the id is the page's, and the text is read as in
+`extracted`. Otherwise every line is a paragraph, except in hard-wrapped text (``pg19`` and other sets of books), which
+is read like the file of a book.
 """
 
 import io
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..config import IngestConfig
 from ..execution.counters import Counters
 from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
@@ -21,11 +22,12 @@ from .records import InputRange, RawDocument
 from .sentences import normalise
 
 FIELDS = ("id", "url", "title")
-"""The columns that are read beside the text, where they are there."""
+"""The optional columns beside the text."""
 
 LONGEST_JOINED = 100_000
-"""Characters of a document of rows that hold a sentence each, where no empty row ends it before."""
+"""Characters of a document of rows that hold a sentence each, unless an empty row ends it before."""
 
+_ONE_BOOK = IngestConfig(documents="file")
 # Hard-wrapped text: so many lines, most of which are nearly as long as the longest.
 _MIN_WRAPPED_LINES = 20
 _MIN_WRAP_WIDTH = 40
@@ -46,31 +48,31 @@ class Table:
     name: str
     """The table's name in messages."""
     stem: str
-    """What the ids of its rows begin with, where they belong to no wiki."""
+    """What the ids of its rows begin with, unless they belong to a wiki."""
     source: str
     """The source of such rows."""
     text_column: str = "text"
     """The name of the column with the text."""
     unit: str = "row"
-    """What a row's number counts: ``row``, or ``byte`` where it is the place of a line."""
+    """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     extracted: bool = False
-    """Whether the texts are articles extracted from a wiki, even where their address does not say so."""
+    """Whether the texts are articles extracted from a wiki, even if their address does not say so."""
 
-    def place(self, number: int) -> str:
+    def location(self, number: int) -> str:
         """Say where row `number` is, for messages."""
         return f"{self.name}, {self.unit} {number}"
 
 
 def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> RawDocument | None:
-    """Return the document of one row; None, and a count, where there is no text in it.
+    """Return the document of one row; None, and a count, if it has no text.
 
-    Its id is the page's in a wiki; elsewhere ``stem/id``, or ``stem#number`` in a row without ``id``, so that the
-    parts of one data set, each with its own ids, are all kept. `counters` gets the bad input ``no_text``,
+    Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``, so that ids that
+    repeat in several parts of one data set stay apart. `counters` gets the bad input ``no_text`` and
     ``text_is_no_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
     """
     text = row.get(table.text_column)
     if not isinstance(text, str) or not text:
-        counters.skip("text_is_no_string" if text else "no_text", table.place(number))
+        counters.skip("text_is_no_string" if text else "no_text", table.location(number))
         return None
     fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
     row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
@@ -80,7 +82,7 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
-        paragraphs = _book_paragraphs(text, table.place(number), counters)
+        paragraphs = _book_paragraphs(text, table.location(number), counters)
     if not paragraphs:
         counters.count("rows_without_prose")
         return None
@@ -95,9 +97,9 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
 
 
 def joined_documents(texts: Iterable[tuple[int, str | None]], table: Table) -> Iterator[RawDocument]:
-    """Yield the texts of numbered rows, a sentence each, as documents, each with the number of its first row in its id.
+    """Yield documents of numbered rows that hold a sentence each; a document's id has the number of its first row.
 
-    A document goes up to an empty row or to `LONGEST_JOINED` characters: where books end is not said.
+    A document ends at an empty row, or at `LONGEST_JOINED` characters: such tables do not say where a book ends.
     """
     lines: list[str] = []
     first = size = 0
@@ -123,27 +125,27 @@ def _is_wrapped(lines: list[str]) -> bool:
     return _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH and lengths[len(lengths) // 2] >= 0.75 * width
 
 
-def _book_paragraphs(text: str, place: str, counters: Counters) -> list[str]:
-    """Return the paragraphs of a text as they are read from the file of a book."""
-    content = io.BytesIO(text.encode("utf-8", "replace"))
-    book = InputRange(path=place, name=place, format="text")
-    return [line for part in read_book(book, lambda _: content, counters, "file") for line in part.paragraphs]
+def _book_paragraphs(text: str, location: str, counters: Counters) -> list[str]:
+    """Return the paragraphs of a text, read like the file of a book."""
+    file = io.BytesIO(text.encode("utf-8", "replace"))
+    book = InputRange(path=location, name=location, format="text")
+    return [line for part in read_book(file, book, _ONE_BOOK, counters) for line in part.paragraphs]
 
 
-class _Wiki(NamedTuple):
+class _WikiName(NamedTuple):
     database: str
     language: str
 
 
-def wiki_of(url: str) -> _Wiki | None:
-    """Return database name and language of the wiki that an address belongs to; None where it is no wiki's.
+def wiki_of(url: str) -> _WikiName | None:
+    """Return database name and language of the wiki that an address belongs to; None if it is not a wiki's.
 
     >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
-    _Wiki(database='zh_yuewiki', language='zh-yue')
+    _WikiName(database='zh_yuewiki', language='zh-yue')
     """
     match = _WIKIMEDIA_ADDRESS.match(url)
     if match is None:
         return None
     language, project = match.groups()
     code = _DATABASE_CODES.get(language, language).replace("-", "_")
-    return _Wiki(code + ("wiki" if project == "wikipedia" else project), language)
+    return _WikiName(code + ("wiki" if project == "wikipedia" else project), language)

@@ -1,10 +1,11 @@
-"""Parquet files and data sets as documents: one row a document. What a row becomes is for `rows` to say.
+"""Parquet files and data sets as documents, one a row; see `rows`.
 
-Where a table has no other column than the text, and a row is a sentence (``bookcorpus/bookcorpus``), rows that follow
-each other are a document together, as `rows.joined_documents` has it.
+If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``), consecutive rows make a
+document, see `rows.joined_documents`.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from operator import attrgetter
 from statistics import median
@@ -13,120 +14,114 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from . import hub
 from .compression import is_failure
-from .records import Documents, InputRange, RawDocument
+from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, joined_documents, row_document
 
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
 BUFFER_BYTES = 1 << 20
 SENTENCE_CHARACTERS = 200
-"""Rows whose middle length is below are sentences."""
+"""Rows whose median length is below are sentences."""
 
-Run = Iterator[tuple[int, pa.RecordBatch]]
-"""Batches that follow each other, each with the number of its first row."""
+NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
+"""Consecutive batches of rows, each with the number of its first row."""
 
 
-def plan_table_ranges(
-    path: str, name: str, open_file: Callable[[str], BinaryIO], text_column: str = "text"
-) -> list[InputRange]:
+def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES` of uncompressed data, that cover a Parquet file.
 
-    Raise `UserError` where the file is no Parquet, or where `text_column` is no text column.
+    Raise `UserError` if the file is not Parquet, or has no text in the text column.
     """
-    with open_file(path) as stream:
+    with open_file(entry.path) as file:
         try:
-            metadata = pq.read_metadata(stream)
+            metadata = pq.read_metadata(file)
         except pa.ArrowInvalid as error:
-            raise UserError(f"{path} is no Parquet file; name its --format or leave it out.") from error
-    _text_columns(metadata.schema.to_arrow_schema(), path, text_column)
-    ranges: list[InputRange] = []
-    start = size = 0
+            raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.") from error
+    _text_columns(metadata.schema.to_arrow_schema(), entry.path, config.text_column)
+    starts: list[int] = []
+    size = RANGE_BYTES
     for group in range(metadata.num_row_groups):
+        if size >= RANGE_BYTES:
+            starts.append(group)
+            size = 0
         size += metadata.row_group(group).total_byte_size
-        if size >= RANGE_BYTES or group == metadata.num_row_groups - 1:
-            ranges.append(InputRange(path=path, name=name, format="parquet", start=start, stop=group + 1))
-            start, size = group + 1, 0
-    return ranges
+    return entry.cut(starts)
 
 
-def read_table(
-    source: InputRange,
-    open_file: Callable[[str], BinaryIO],
-    counters: Counters,
-    text_column: str = "text",
-    documents: Documents = "auto",
-) -> Iterator[RawDocument]:
+def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    With `documents` ``line`` a row is a document in any case, with ``blank-line`` the rows up to an empty one are. The
-    source of rows of no wiki is ``parquet``. Rows without text and row groups that cannot be read are skipped and
-    counted.
+    With ``--documents line`` each row is a document, with ``blank-line`` the rows up to an empty one are. The source of
+    rows of no wiki is ``parquet``. `counters` gets the bad input ``unreadable_row_group``, and what `row_document`
+    names.
     """
-    stem = source.name.removesuffix(".parquet")
-    rows_of = Table(name=source.name, stem=stem, source="parquet", text_column=text_column)
-    with open_file(source.path) as stream:
-        # With a small buffer and no pre-buffering a row group is not in memory as a whole.
-        table = pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER_BYTES)
-        columns = _text_columns(table.schema_arrow, source.path, text_column)
-        joined = _is_joined(table.schema_arrow, documents)
-        sizes = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
-        for group in range(source.start, len(sizes) if source.stop is None else source.stop):
-            batches = table.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
-            try:
-                yield from _documents(_numbered(batches, sum(sizes[:group])), rows_of, counters, joined)
-            except (pa.ArrowException, OSError) as error:
-                if is_failure(error):
-                    raise
-                counters.skip("unreadable_row_group", f"{source.name}, row group {group}")
+    stem = part.name.removesuffix(".parquet")
+    table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
+    # With a small buffer and no pre-buffering a row group is not in memory as a whole.
+    parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
+    joined = _is_joined(parquet.schema_arrow, config.documents)
+    sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+    for group in range(part.start, len(sizes) if part.stop is None else part.stop):
+        batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
+        try:
+            yield from _documents(_numbered(batches, sum(sizes[:group])), table, counters, joined)
+        except (pa.ArrowException, OSError) as error:
+            if is_failure(error):
+                raise
+            counters.skip("unreadable_row_group", f"{part.name}, row group {group}")
 
 
-def plan_data_set_ranges(path: str, name: str, text_column: str = "text") -> list[InputRange]:
-    """Return ranges of a data set, as `hub.plan_set_ranges` does; raise `UserError` where `text_column` is none.
+def plan_data_set(
+    entry: Input, open_set: Callable[[str], AbstractContextManager[hub.DataSet]], range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
+    """Return the ranges of a data set that `hub` opens; raise `UserError` if it has no text in the text column.
 
-    Where only rows show the columns, a few of the first are read.
+    If the data set does not declare its columns, a few of its first rows are read.
     """
-    ranges = hub.plan_set_ranges(path, name)
-    schema = hub.open_set(path).schema
-    if schema is None and ranges:
-        head = next(hub.range_batches(ranges[0], None, Counters()), None)
-        schema = head.rows.schema if head else None
+    with open_set(entry.path) as found:
+        ranges = entry.cut(hub.range_starts(found))
+        schema = found.schema
+        if schema is None and ranges:
+            head = next(hub.range_batches(found, ranges[0], None, Counters()), None)
+            schema = head.rows.schema if head else None
     if schema is not None:
-        _text_columns(schema, name, text_column)
+        _text_columns(schema, entry.name, config.text_column)
     return ranges
 
 
 def read_data_set(
-    part: InputRange, counters: Counters, text_column: str = "text", documents: Documents = "auto"
+    found: hub.DataSet, part: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a data set that `hub` opens, a batch of rows in memory at a time.
+    """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name; `documents` is as in `read_table`. Raise `UserError` where
-    `text_column` is no text column.
+    The source of rows of no wiki is the data set's name; ``--documents`` is as in `read_table`. Raise `UserError` if
+    there is no text in the text column.
     """
-    found = hub.open_set(part.path)
-    columns = _text_columns(found.schema, part.name, text_column) if found.schema else None
-    for name, batches in groupby(hub.range_batches(part, columns, counters), attrgetter("part")):
+    columns = _text_columns(found.schema, part.name, config.text_column) if found.schema else None
+    for name, batches in groupby(hub.range_batches(found, part, columns, counters), attrgetter("part")):
         head = next(batches)
-        columns = columns or _text_columns(head.rows.schema, part.name, text_column)
-        joined = _is_joined(found.schema or head.rows.schema, documents)
-        table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=text_column)
+        columns = columns or _text_columns(head.rows.schema, part.name, config.text_column)
+        joined = _is_joined(found.schema or head.rows.schema, config.documents)
+        table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=config.text_column)
         run = ((batch.first_row, batch.rows.select(columns)) for batch in chain([head], batches))
         yield from _documents(run, table, counters, joined)
 
 
-def _is_joined(schema: pa.Schema, documents: Documents) -> bool | None:
-    """Return whether rows make a document together; None where that is for the rows to show."""
+def _is_joined(schema: pa.Schema, documents: str) -> bool | None:
+    """Return whether consecutive rows make a document; None if the rows have to show it."""
     if documents == "auto" and len(schema.names) == 1:
         return None
     return documents == "blank-line"
 
 
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
-    """Return the names of the columns to read; raise `UserError` where there is no text in `text_column`."""
+    """Return the names of the columns to read; raise `UserError` if there is no text in `text_column`."""
     if text_column not in schema.names:
         raise UserError(f"{path} has no column {text_column!r} but {', '.join(schema.names)}: give --text-column.")
     kind = schema.field(text_column).type
@@ -135,13 +130,13 @@ def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     return [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
 
 
-def _numbered(batches: Iterator[pa.RecordBatch], first_row: int) -> Run:
+def _numbered(batches: Iterator[pa.RecordBatch], first_row: int) -> NumberedBatches:
     for batch in batches:
         yield first_row, batch
         first_row += batch.num_rows
 
 
-def _documents(run: Run, table: Table, counters: Counters, joined: bool | None) -> Iterator[RawDocument]:
+def _documents(run: NumberedBatches, table: Table, counters: Counters, joined: bool | None) -> Iterator[RawDocument]:
     """Yield the documents of the rows of a run."""
     head = next(run, None)
     if head is None:
@@ -159,13 +154,13 @@ def _documents(run: Run, table: Table, counters: Counters, joined: bool | None) 
 
 
 def _holds_sentences(batch: pa.RecordBatch) -> bool:
-    """Whether the rows of a batch, of one column, are a sentence each."""
+    """Return whether the rows of a batch, of one column, are a sentence each."""
     texts = [text for text in _values(batch.column(0)) if text]
     return len(texts) > 1 and median(map(len, texts)) < SENTENCE_CHARACTERS and not any("\n" in text for text in texts)
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return a column as Python values; bytes that are no UTF-8 become U+FFFD."""
+    """Return a column as Python values; invalid UTF-8 becomes U+FFFD."""
     try:
         return column.to_pylist()
     except UnicodeDecodeError:

@@ -1,71 +1,55 @@
 """Wikipedia XML dumps to raw documents: the articles of the main namespace, one document each.
 
-Any range of a dump can be read on its own (`dump_pages` says how). Every page is one small XML text: a broken one
-costs only itself. What is left out on purpose is counted: redirects, disambiguation pages, other namespaces, pages
-without prose.
+Any range of a dump can be read on its own (see `dump_pages`). Every page is one small XML text: a broken one costs only
+itself. Redirects, disambiguation pages, other namespaces and pages without prose are left out, and counted.
 """
 
 import html
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import BinaryIO
 
+from ..config import IngestConfig
 from ..execution.counters import Counters
 from .dump_pages import read_head, read_pages, sniff_encoding
-from .records import InputRange, RawDocument
+from .records import Input, InputRange, OpenFile, RawDocument
 from .wikitext.names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
 from .wikitext.passages import wikitext_to_paragraphs
 
-FORMAT = "wikipedia"
 _SPLITTABLE_SUFFIXES = (".xml", ".xml.bz2", ".bz2")
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 
 
-def plan_dump_ranges(path: str, name: str, size: int, range_bytes: int) -> list[InputRange]:
+def plan_dump(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
     ``.xml`` and ``.xml.bz2`` are cut into equal parts; any other file (``.xml.gz``, ``.xml.xz``) is one range.
-
-    Args:
-        path: where to open the file.
-        name: its name in messages, which tells the compression.
-        size: its size in bytes, compressed.
-        range_bytes: the largest size of a range, in bytes.
     """
-    num_ranges = max(1, -(-size // range_bytes)) if name.lower().endswith(_SPLITTABLE_SUFFIXES) else 1
-    if num_ranges == 1:
-        return [InputRange(path=path, name=name, format=FORMAT)]
-    bounds = [size * index // num_ranges for index in range(num_ranges + 1)]
-    return [InputRange(path=path, name=name, format=FORMAT, start=start, stop=stop) for start, stop in pairwise(bounds)]
+    return entry.cut_evenly(range_bytes) if entry.name.lower().endswith(_SPLITTABLE_SUFFIXES) else entry.cut([0])
 
 
-def read_dump(part: InputRange, open_file: Callable[[str], BinaryIO], counters: Counters) -> Iterator[RawDocument]:
-    """Yield the articles that begin in a range of a dump.
+def read_dump(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the articles that begin in a range of a dump; together, the ranges of any split give each page once.
 
-    Args:
-        part: the range; together, the ranges of any split give each page once.
-        open_file: opens ``part.path`` for reading bytes; what it returns must be seekable.
-        counters: gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
-            ``other_models``, ``empty_pages`` and ``single_stream_files``, and the bad input ``malformed_page``,
-            ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes), ``no_dump`` (a file that neither begins
-            as a dump nor has a page in its first range) and what `read_pages` names.
+    `counters` gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``, ``disambiguation_pages``,
+    ``other_models``, ``empty_pages`` and ``single_stream_files``, and the bad input ``malformed_page``,
+    ``invalid_utf8`` (the page is kept, with U+FFFD for the bad bytes), ``no_dump`` (a file that does not begin like a
+    dump and has no page in its first range) and what `read_pages` names.
     """
-    with open_file(part.path) as file:
-        head = read_head(part, file)
-        encoding = sniff_encoding(head)
-        beginning = head.decode(encoding, "replace")
-        site = parse_siteinfo(beginning)
-        pages_before = counters.counts["pages"]
-        for xml, where in read_pages(part, file, encoding, counters):
-            counters.count("pages")
-            page = _parse_page(xml, encoding, where, counters)
-            if page is not None and (document := _document(page, site, counters)):
-                yield document
-        if part.start == 0 and counters.counts["pages"] == pages_before and "<mediawiki" not in beginning:
-            counters.skip("no_dump", part.name)
+    head = read_head(file, part)
+    encoding = sniff_encoding(head)
+    beginning = head.decode(encoding, "replace")
+    site = parse_siteinfo(beginning)
+    pages_before = counters.counts["pages"]
+    for xml, where in read_pages(file, part, encoding, counters):
+        counters.count("pages")
+        page = _parse_page(xml, encoding, where, counters)
+        if page is not None and (document := _document(page, site, counters)):
+            yield document
+    if part.start == 0 and counters.counts["pages"] == pages_before and "<mediawiki" not in beginning:
+        counters.skip("no_dump", part.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +57,7 @@ class Site:
     """What the head of a dump says about its wiki."""
 
     database: str
-    """``enwiki``; of old dumps, that do not say it, the language and "wiki"."""
+    """``enwiki``; old dumps do not say it: the language and "wiki"."""
     language: str
     """Language code, ``en``."""
     namespaces: dict[str, int]
@@ -81,7 +65,7 @@ class Site:
 
     @property
     def dropped_links(self) -> list[str]:
-        """The names of the namespaces whose links are no text: files and categories."""
+        """The names of the namespaces whose links are not text: files and categories."""
         return [name for name, key in self.namespaces.items() if key in (_FILE, _CATEGORY)]
 
 
@@ -91,7 +75,7 @@ _NAMESPACE = re.compile(r"""<namespace\s[^>]{0,200}?\bkey=["'](-?\d{1,9})["'][^>
 
 
 def parse_siteinfo(head: str) -> Site:
-    """Return what the head of a dump says; schemas before 0.9 have no database name, a damaged head has nothing."""
+    """Parse the head of a dump; schemas before 0.9 have no database name, a damaged head has nothing."""
     language = _LANGUAGE.search(head)
     database = _DATABASE.search(head)
     code = language[1].lower() if language else (database[1].removesuffix("wiki") if database else "en")
@@ -103,7 +87,7 @@ def parse_siteinfo(head: str) -> Site:
 
 
 def _parse_page(xml: bytes, encoding: str, where: str, counters: Counters) -> ElementTree.Element | None:
-    """Return the ``<page>`` element, or None where it is no XML."""
+    """Return the ``<page>`` element, or None if it is not XML."""
     # UTF-16 comes from `read_pages` as UTF-8 already.
     encoding = "utf-8" if encoding.startswith("utf-16") else encoding
     try:
@@ -140,7 +124,7 @@ def _document(page: ElementTree.Element, site: Site, counters: Counters) -> RawD
 
 
 def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
-    """Return the counter of a page that is no article by its kind, or None."""
+    """Return the counter of a page that is not an article, or None."""
     if _namespace(page, title, site) != _MAIN:
         return "other_namespaces"
     if page.find("redirect") is not None or _REDIRECT.match(text):

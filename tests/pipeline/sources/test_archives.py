@@ -11,14 +11,14 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.execution.storage import open_input
 from clozeworks.pipeline.sources import archives
-from clozeworks.pipeline.sources.archives import SUFFIXES, plan_archive_ranges, read_archive
-from clozeworks.pipeline.sources.books import read_book
-from clozeworks.pipeline.sources.records import InputRange, RawDocument
+from clozeworks.pipeline.sources.archives import SUFFIXES, plan_archive
+from clozeworks.pipeline.sources.records import Input, RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import ONE_RANGE, Source
 from shared_data import DATA, needs_shared_data
 
 TEXTS = {f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n" for number in range(5)}
@@ -62,13 +62,10 @@ def pack(suffix: str, files: Files) -> bytes:
     return zipped(files) if suffix == ".zip" else COMPRESSORS[suffix](tar(files))
 
 
-def read(content: bytes, name: str, counters: Counters | None = None, range_bytes: int = 1 << 40) -> list[RawDocument]:
-    def open_file(path: str) -> BinaryIO:
-        return io.BytesIO(content)
-
-    ranges = plan_archive_ranges("anywhere", name, len(content), range_bytes, open_file)
-    counters = counters or Counters()
-    return [document for part in ranges for document in read_archive(part, open_file, counters)]
+def read(
+    content: bytes, name: str, counters: Counters | None = None, range_bytes: int = ONE_RANGE
+) -> list[RawDocument]:
+    return list(Source("archive", content, name).read(counters, range_bytes))
 
 
 def ids(documents: list[RawDocument]) -> list[str]:
@@ -77,8 +74,7 @@ def ids(documents: list[RawDocument]) -> list[str]:
 
 def expected(files: Files, stem: str) -> Iterator[RawDocument]:
     for name, text in files.items():
-        source = InputRange(path="", name=f"{stem}/{name}", format="text")
-        yield from read_book(source, lambda path, text=text: io.BytesIO(str(text).encode()), Counters())
+        yield from Source("text", str(text).encode(), f"{stem}/{name}").read()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -101,9 +97,10 @@ def test_the_ranges_give_each_member_once(suffix: str, range_bytes: int) -> None
     rng = random.Random(0)
     texts = {f"{'long ' * 30}/{n}.txt": f"It is {n}, " + rng.randbytes(n * 20).hex() + "." for n in range(30)}
     content = pack(suffix, {**texts})
-    ranges = plan_archive_ranges("p", f"a{suffix}", len(content), range_bytes, lambda path: io.BytesIO(content))
+    source = Source("archive", content, f"a{suffix}")
+    ranges = source.plan(range_bytes)
     assert len(ranges) > 2
-    assert ranges == plan_archive_ranges("p", f"a{suffix}", len(content), range_bytes, lambda path: io.BytesIO(content))
+    assert ranges == source.plan(range_bytes)
     assert [part.stop for part in ranges] == [*(part.start for part in ranges[1:]), None]
     assert read(content, f"a{suffix}", range_bytes=range_bytes) == read(content, f"a{suffix}")
     assert len(read(content, f"a{suffix}")) == 30
@@ -114,9 +111,8 @@ def test_a_compressed_tar_and_one_elsewhere_are_one_range() -> None:
         raise AssertionError(path)
 
     for path, name in (("a.tar.gz", "a.tar.gz"), ("gs://shelf/a.tar", "a.tar")):
-        assert plan_archive_ranges(path, name, 1 << 30, 1 << 20, refuse) == [
-            InputRange(path=path, name=name, format="archive")
-        ]
+        entry = Input(path, name, "archive", 1 << 30)
+        assert plan_archive(entry, refuse, 1 << 20, IngestConfig()) == entry.cut([0])
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -230,7 +226,7 @@ def test_a_compressed_tar_that_is_cut_off_gives_what_is_before(suffix: str) -> N
 def test_a_damaged_header_costs_what_comes_after_it() -> None:
     content = bytearray(tar({**TEXTS}))
     content[2048 + 5] ^= 1
-    for range_bytes in (1 << 40, 500, 1500, 2500):
+    for range_bytes in (ONE_RANGE, 500, 1500, 2500):
         counters = Counters()
         assert ids(read(bytes(content), "a.tar", counters, range_bytes)) == ["a/shelf/Book 0", "a/shelf/Book 1"]
         assert counters.examples == {
@@ -247,7 +243,7 @@ def test_what_follows_the_end_mark_is_counted() -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000])
 def test_what_is_no_archive_is_counted(suffix: str, content: bytes) -> None:
-    for range_bytes in (1 << 40, 100):
+    for range_bytes in (ONE_RANGE, 100):
         counters = Counters()
         assert read(content, f"a{suffix}", counters, range_bytes) == []
         assert sum(counters.bad.values()) == 1
@@ -299,7 +295,7 @@ def test_hostile_headers_end_soon() -> None:
         info.size, info.type = size, kind
         return info.tobuf(tarfile.GNU_FORMAT)
 
-    for first in (header("a.txt", -1024), header("huge", 1 << 80), header("x", -(1 << 40), tarfile.GNUTYPE_LONGNAME)):
+    for first in (header("a.txt", -1024), header("huge", 1 << 80), header("x", -(ONE_RANGE), tarfile.GNUTYPE_LONGNAME)):
         for compressor in (bytes, gzip.compress):
             counters = Counters()
             read(
@@ -320,8 +316,7 @@ def test_memory_does_not_grow_with_the_archive() -> None:
     def peak(num_members: int) -> int:
         content = gzip.compress(tar({f"{n}.txt": line * 20 for n in range(num_members)}), 1)
         tracemalloc.start()
-        part = InputRange(path="", name="a.tar.gz", format="archive")
-        assert sum(1 for _ in read_archive(part, lambda path: io.BytesIO(content), Counters())) == num_members
+        assert sum(1 for _ in Source("archive", content, "a.tar.gz").read()) == num_members
         found = tracemalloc.get_traced_memory()[1] - len(content)
         tracemalloc.stop()
         return found
@@ -330,11 +325,11 @@ def test_memory_does_not_grow_with_the_archive() -> None:
 
 
 @given(st.binary(max_size=2000), st.sampled_from(SUFFIXES), st.integers(0, 6000), st.integers(0, 255))
-def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bits: int) -> None:
+def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, offset: int, bits: int) -> None:
     read(junk, f"a{suffix}")
     content = bytearray(pack(suffix, {**TEXTS}))
-    content[place % len(content)] ^= bits
-    content[place:place] = junk[:40]
+    content[offset % len(content)] ^= bits
+    content[offset:offset] = junk[:40]
     counters = Counters()
     found = read(bytes(content), f"a{suffix}", counters)
     assert found or counters.bad
@@ -344,8 +339,7 @@ def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, place: int, bit
 @needs_shared_data
 def test_the_novels_are_read_from_their_archive() -> None:
     path = DATA / "books" / "novels.tar.gz"
-    part = InputRange(path=str(path), name="novels.tar.gz", format="archive")
-    documents = read_archive(part, open_input, Counters())
+    documents = Source("archive", path, "novels.tar.gz").read()
     with tarfile.open(path) as archive:
         for member in iter(archive.next, None):
             if not member.isfile():

@@ -7,10 +7,11 @@ import tarfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import books
 from clozeworks.pipeline.sources.books import read_book
@@ -18,6 +19,7 @@ from clozeworks.pipeline.sources.gutenberg import is_gutenberg, plain, read_head
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import Source
 from shared_data import DATA, needs_shared_data
 
 BOOK = """\
@@ -98,10 +100,11 @@ PROSE = [
 ]
 
 
-def read(content: bytes | str, counters: Counters | None = None, name: str = "shelf/book.txt", **options: Any):
+def read(
+    content: bytes | str, counters: Counters | None = None, name: str = "shelf/book.txt", documents: Any = "auto"
+) -> list[RawDocument]:
     raw = content if isinstance(content, bytes) else content.encode()
-    source = InputRange(path="anywhere", name=name, format="text")
-    return list(read_book(source, lambda path: io.BytesIO(raw), counters or Counters(), **options))
+    return list(Source("text", raw, name).read(counters, config=IngestConfig(documents=documents)))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -284,9 +287,8 @@ def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(books, name, size)
     content = b"it goes on and on and on,\n" * 5000 + b"it goes on and on and on, " * 150_000
     for documents in ("file", "blank-line"):
-        source = InputRange(path="anywhere", name="giant.txt", format="text")
         tracemalloc.start()
-        found = read_book(source, lambda path: io.BytesIO(content), Counters(), documents)
+        found = Source("text", content, "giant.txt").read(config=IngestConfig(documents=documents))
         assert sum(1 for _ in found) > 30
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -357,11 +359,9 @@ def test_a_giant_file_is_read_as_it_is_needed() -> None:
             buffer[:] = (b"A document of one line.\n\n" * (len(buffer) // 25 + 1))[: len(buffer)]
             return len(buffer)
 
-    def endless(path: str) -> BinaryIO:
-        return io.BufferedReader(Endless())
-
-    source = InputRange(path="anywhere", name="endless", format="text")
-    documents = read_book(source, endless, Counters(), "blank-line")
+    part = InputRange(path="anywhere", name="endless", format="text")
+    config = IngestConfig(documents="blank-line")
+    documents = read_book(cast(BinaryIO, io.BufferedReader(Endless())), part, config, Counters())
     assert [next(documents).id for _ in range(3)] == ["endless#0", "endless#1", "endless#2"]
 
 
@@ -419,10 +419,6 @@ def test_the_books_of_the_quickstart_are_prose() -> None:
         assert not [text for text in document.paragraphs if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)]
 
 
-def _real(name: str) -> Callable[[str], BinaryIO]:
-    return lambda path: (DATA / "books" / "gutenberg" / name).open("rb")
-
-
 @needs_shared_data
 @pytest.mark.parametrize(
     ("name", "first", "last"),
@@ -435,8 +431,7 @@ def _real(name: str) -> Callable[[str], BinaryIO]:
     ],
 )
 def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
-    source = InputRange(path=name, name=name, format="text")
-    (document,) = read_book(source, _real(name), Counters())
+    (document,) = Source("text", DATA / "books" / "gutenberg" / name, name).read()
     assert document.source == "gutenberg"
     assert document.paragraphs[0].startswith(first)
     assert document.paragraphs[-1].startswith(last)
@@ -445,8 +440,7 @@ def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
 
 @needs_shared_data
 def test_the_sample_text_of_bert_is_three_documents() -> None:
-    source = InputRange(path="sample", name="sample_text.txt", format="text")
-    documents = list(read_book(source, lambda path: (DATA / "bert" / "sample_text.txt").open("rb"), Counters()))
+    documents = Source("text", DATA / "bert" / "sample_text.txt", "sample_text.txt").read()
     assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
 
 

@@ -11,11 +11,12 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import hub
-from clozeworks.pipeline.sources.records import RawDocument
-from clozeworks.pipeline.sources.tables import plan_data_set_ranges, read_data_set
+from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
+from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from hub_server import served
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
@@ -30,9 +31,17 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def documents(name: str, counters: Counters | None = None, text_column: str = "text") -> list[RawDocument]:
-    found = hub.open_set(name)
-    ranges = hub.plan_set_ranges(found.address, found.name)
-    return [document for part in ranges for document in read_data_set(part, counters or Counters(), text_column)]
+    found, counters, config = hub.open_set(name), counters or Counters(), IngestConfig(text_column=text_column)
+    ranges = entry(found).cut(hub.range_starts(found))
+    return [document for part in ranges for document in read_data_set(found, part, config, counters)]
+
+
+def entry(found: hub.DataSet) -> Input:
+    return Input(found.address, found.name, "hf", found.num_bytes, found.digest)
+
+
+def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
+    return plan_data_set(entry(found), hub.opened_set, 1 << 20, IngestConfig(text_column=text_column))
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -67,7 +76,7 @@ def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.Monkey
     whole = documents(saved)
     monkeypatch.setattr(hub, "RANGE_BYTES", 100)
     found = hub.open_set(saved)
-    assert len(hub.plan_set_ranges(found.address, found.name)) > 3
+    assert len(hub.range_starts(found)) > 3
     assert documents(saved) == whole
 
 
@@ -90,18 +99,18 @@ def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
     write_lines(tmp_path / "set" / "part.jsonl", rows(4))  # whose columns only rows show
     for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
         found = hub.open_set(name)
-        assert plan_data_set_ranges(found.address, found.name) == hub.plan_set_ranges(found.address, found.name)
+        assert [part.start for part in plan(found)] == hub.range_starts(found)
         with pytest.raises(UserError, match=f"{source} has no column 'body' but text, id: give --text-column"):
-            plan_data_set_ranges(found.address, found.name, "body")
+            plan(found, "body")
         with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
-            plan_data_set_ranges(found.address, found.name, "id")
+            plan(found, "id")
 
 
 def test_a_set_whose_first_file_is_damaged_can_be_planned(tmp_path: Path):
     write_lines(tmp_path / "set" / "part-0.jsonl", ["{broken"])
     write_lines(tmp_path / "set" / "part-1.jsonl", rows(2))
     found = hub.open_set(f"hf:{tmp_path}/set")
-    assert len(plan_data_set_ranges(found.address, found.name)) == 2
+    assert len(plan(found)) == 2
 
 
 def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
@@ -113,17 +122,17 @@ def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
     assert counters.examples["unreadable_shard"][0].startswith("set:train, shard 1: ")
 
 
-def test_the_digest_tells_the_content_wherever_the_folder_lies(tmp_path: Path):
-    for place, count in (("a/set", 4), ("b/set", 4), ("c/set", 5)):
-        write_lines(tmp_path / place / "part.jsonl", rows(count))
-    one, same, other = (hub.open_set(f"hf:{tmp_path}/{place}/set").digest for place in "abc")
+def test_the_digest_is_of_the_content_not_of_the_folder(tmp_path: Path):
+    for folder, count in (("a/set", 4), ("b/set", 4), ("c/set", 5)):
+        write_lines(tmp_path / folder / "part.jsonl", rows(count))
+    one, same, other = (hub.open_set(f"hf:{tmp_path}/{folder}/set").digest for folder in "abc")
     assert one == same != other
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("hf:{saved}:nope", "has no split 'nope'; there is train, test"),
+        ("hf:{saved}:nope", "has no split 'nope'; it has train, test"),
         ("hf:{saved}/nothing", "is neither a folder nor the name of a data set"),
         ("hf:a:b:c:d", "give hf:owner/name, hf:owner/name:config"),
         ("hf:{saved}/train:test:x", "has no split"),
@@ -134,23 +143,26 @@ def test_mistakes_of_the_user(saved: str, name: str, message: str):
         hub.open_set(name.replace("{saved}", saved))
 
 
-def test_a_saved_set_that_is_damaged_is_told(saved: str):
+def test_a_saved_set_that_is_damaged_is_refused(saved: str):
     (Path(saved) / "train" / "data-00000-of-00001.arrow").write_bytes(b"damage")
     with pytest.raises(UserError, match="cannot be read as a saved data set"):
         hub.open_set(saved)
 
 
 ASK = """
-import json, sys, time
+import json, sys
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources.records import Input
 from clozeworks.pipeline.sources.tables import read_data_set
 from clozeworks.pipeline.execution.counters import Counters
 
 def answer(name):
     try:
         found = hub.open_set(name)
-        ranges = hub.plan_set_ranges(found.address, found.name)
-        read = [f"{row.source}:{row.id}" for part in ranges for row in read_data_set(part, Counters())]
+        ranges = Input(found.address, found.name, "hf", found.num_bytes).cut(hub.range_starts(found))
+        rows = [row for part in ranges for row in read_data_set(found, part, IngestConfig(), Counters())]
+        read = [f"{row.source}:{row.id}" for row in rows]
         return [found.address, found.num_bytes, hub.splits(name), read]
     except hub.UserError as error:
         return str(error)
@@ -186,9 +198,9 @@ def test_data_sets_of_the_hub(tmp_path: Path):
     for error, message in zip(
         errors,
         [
-            "has several configurations: say which of en, de.",
-            "has no configuration 'fr'; there is en, de.",
-            "has no split 'dev'; there is train.",
+            "has several configurations: choose one of en, de.",
+            "has no configuration 'fr'; it has en, de.",
+            "has no split 'dev'; it has train.",
             "nor a data set of the Hugging Face hub, or it is private",
             "has no revision 'v9'",
             "is a loading script, which datasets no longer runs: try the hub's own conversion, "
@@ -199,7 +211,7 @@ def test_data_sets_of_the_hub(tmp_path: Path):
         assert message in error
 
 
-def test_an_unreachable_hub_is_reported(tmp_path: Path):
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
     (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
     assert "the Hugging Face hub cannot be reached" in error
 

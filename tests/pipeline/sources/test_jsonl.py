@@ -4,27 +4,31 @@ import gzip
 import io
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.jsonl import check_first_objects, json_table, read_json_lines
-from clozeworks.pipeline.sources.lines import plan_line_ranges
-from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.jsonl import plan_json_lines, read_json_lines
+from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
+from reading import Source
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
-def opened(path: str) -> io.BufferedReader:
-    return Path(path).open("rb")
+def read(path: Path, counters: Counters, range_bytes: int = 1 << 20, **options: Any) -> list[RawDocument]:
+    """Read ranges of a file that are not planned by `plan_json_lines`, which refuses what some of these tests read."""
+    config = IngestConfig(**options)
+    ranges = Input(str(path), path.name, "jsonl", path.stat().st_size).cut_evenly(range_bytes)
+    return [document for part in ranges for document in _read_range(path, part, config, counters)]
 
 
-def read(path: Path, counters: Counters, text_column: str = "text", range_bytes: int = 1 << 20) -> list[RawDocument]:
-    ranges = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, range_bytes)
-    table = json_table(path.name, text_column)
-    return [document for part in ranges for document in read_json_lines(part, opened, counters, table)]
+def _read_range(path: Path, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+    with path.open("rb") as file:
+        yield from read_json_lines(file, part, config, counters)
 
 
 def written(folder: Path, *lines: Any) -> Path:
@@ -87,20 +91,19 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
 def test_rows_of_one_sentence_are_documents_together_where_that_is_asked_for(tmp_path: Path):
     texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
     path = written(tmp_path, *({"text": text} for text in texts))
-    (part,) = plan_line_ranges(str(path), path.name, "jsonl", path.stat().st_size, 1 << 20)
     counters = Counters()
-    found = list(read_json_lines(part, opened, counters, json_table(path.name), "blank-line"))
+    found = read(path, counters, documents="blank-line")
     assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
     assert found[0].id == "part#0" and len({document.id for document in found}) == 3
     assert counters.bad == {"text_is_no_string": 1}
-    assert len(list(read_json_lines(part, opened, Counters(), json_table(path.name)))) == 4
+    assert len(read(path, Counters())) == 4
 
 
 def check(path: Path, text_column: str = "text") -> None:
-    check_first_objects(str(path), opened, text_column)
+    Source("jsonl", path, path.name).plan(config=IngestConfig(text_column=text_column))
 
 
-def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
+def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path):
     path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
     with pytest.raises(UserError, match=r"part.jsonl has no column 'text' but content, meta, n: give --text-column"):
         check(path)
@@ -109,7 +112,7 @@ def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
     with pytest.raises(UserError, match="holds numbers, not text"):
         check(path, "n")
     check(path, "content")
-    assert len(read(path, counters := Counters(), "content")) == 2
+    assert len(read(path, counters := Counters(), text_column="content")) == 2
     assert counters.bad == {"not_json": 1}
 
 
@@ -123,9 +126,9 @@ def test_a_file_whose_first_objects_have_no_such_text_is_told(tmp_path: Path):
         b"\xff\xfe\n" * 99,
     ],
 )
-def test_a_file_that_is_no_json_lines_is_told(tmp_path: Path, content: bytes):
+def test_a_file_that_is_no_json_lines_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "part.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match=r"part.jsonl is no JSON Lines: its first lines hold no object"):
+    with pytest.raises(UserError, match=r"part.jsonl is not JSON Lines: its first lines hold no object"):
         check(tmp_path / "part.jsonl")
 
 
@@ -152,16 +155,15 @@ def test_a_compressed_file_that_is_cut_off_is_no_mistake(tmp_path: Path):
 
 def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path):
     path = written(tmp_path, *[{"text": PROSE}] * 10_000)
-    with path.open("rb", buffering=0) as file:
-        check_first_objects(str(path), lambda _: io.BufferedReader(Kept(file)), "text")
-        assert file.tell() < 200_000
+    num_read = 0
 
+    class Counted(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            nonlocal num_read
+            num_bytes = super().readinto(buffer)
+            num_read += num_bytes
+            return num_bytes
 
-class Kept(io.RawIOBase):
-    """A file that is not closed with its reader."""
-
-    def __init__(self, file: io.FileIO) -> None:
-        self.readinto = file.readinto
-
-    def readable(self) -> bool:
-        return True
+    entry = Input(str(path), path.name, "jsonl", path.stat().st_size)
+    plan_json_lines(entry, lambda path: io.BufferedReader(Counted(path)), 1 << 20, IngestConfig())
+    assert 0 < num_read < 200_000

@@ -125,11 +125,12 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/*.txt", "all"], "is named twice by the sources"),
         (["all/a.txt", "link.txt"], "all/a.txt and link.txt are one file, named twice by the sources"),
         (["saved", "hf:saved"], "saved:train is named twice by the sources"),
-        (["all/a.txt", "other/a.txt"], "have one name, a.txt: give the folder that holds both"),
-        (["empty"], "empty names no file: there is nothing there"),
-        (["all/nothing*"], "names no file: there is nothing there"),
-        (["pictures"], "pictures names no file in a known format"),
-        (["all/README"], "README names no file in a known format"),
+        (["all/a.txt", "other/a.txt"], "have one name, a.txt: give the folder that contains both"),
+        (["empty"], "The folder empty is empty."),
+        (["nothing.txt"], "nothing.txt does not exist"),
+        (["all/nothing*"], "nothing\\* matches no file"),
+        (["pictures"], "pictures has no file in a known format"),
+        (["all/README"], "README has no file in a known format"),
         (["hf:all"], r"--output \S*out lies in the source all"),
         (["all"], r"--output \S*out lies in the source all"),
     ],
@@ -145,9 +146,9 @@ def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         find_inputs(sources, "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out", AUTO)
 
 
-def test_a_name_that_is_no_utf8_is_told(tmp_path: Path):
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path):
     write(Path(f"{tmp_path}/all/caf\udce9.txt"), TEXT)
-    with pytest.raises(UserError, match=r"all/caf\\xe9.txt' is no name in UTF-8"):
+    with pytest.raises(UserError, match=r"all/caf\\xe9.txt' is not a valid UTF-8 file name"):
         find_inputs([f"{tmp_path}/all"], "out", AUTO)
 
 
@@ -165,7 +166,7 @@ def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     assert len(units) < 40
 
 
-def test_a_text_column_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path):
+def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path):
     write(tmp_path / "lines" / "part.jsonl", LINE)
     write(tmp_path / "lines" / "part.jsonl.gz", gzip.compress(LINE))
     (tmp_path / "tables").mkdir()

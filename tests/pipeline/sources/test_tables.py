@@ -1,4 +1,3 @@
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -6,18 +5,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.records import InputRange, RawDocument
-from clozeworks.pipeline.sources.tables import plan_table_ranges, read_table
+from clozeworks.pipeline.sources.records import RawDocument
+from clozeworks.pipeline.sources.tables import read_table
+from reading import Source
 from shared_data import DATA, needs_shared_data
 
-REAL = DATA / "wikipedia" / "kowiki-hf.parquet"
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
-
-
-def opened(path: str) -> io.BufferedReader:
-    return Path(path).open("rb")
 
 
 def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -> Path:
@@ -26,9 +22,8 @@ def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -
     return path
 
 
-def read(path: Path, counters: Counters, text_column: str = "text") -> Iterator[RawDocument]:
-    for part in plan_table_ranges(str(path), "data/part.parquet", opened, text_column):
-        yield from read_table(part, opened, counters, text_column)
+def read(path: Path, counters: Counters, **options: Any) -> Iterator[RawDocument]:
+    return Source("parquet", path, "data/part.parquet").read(counters, config=IngestConfig(**options))
 
 
 def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
@@ -60,13 +55,12 @@ def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch
 )
 def test_what_a_document_is_in_a_table(tmp_path: Path, columns: int, documents: Any, expected: int) -> None:
     path = written(tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns]))
-    (part,) = plan_table_ranges(str(path), "part", opened)
-    assert len(list(read_table(part, opened, Counters(), documents=documents))) == expected
+    assert len(list(read(path, Counters(), documents=documents))) == expected
 
 
 def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
     path = written(tmp_path, {"body": [f"{PROSE}\n{PROSE}"] * 5}, row_group_size=2)
-    documents = list(read(path, Counters(), "body"))
+    documents = list(read(path, Counters(), text_column="body"))
     assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
     assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
 
@@ -84,12 +78,10 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10)
     monkeypatch.setattr("clozeworks.pipeline.sources.tables.RANGE_BYTES", 2000)
-    ranges = plan_table_ranges(str(path), "part", opened)
+    ranges = Source("parquet", path, "part").plan()
     assert len(ranges) > 1
     assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]
-    assert ranges[-1].stop == 10
-    rows = [document.id for part in ranges for document in read_table(part, opened, Counters())]
-    assert rows == [f"part#{row}" for row in range(100)]
+    assert [document.id for document in read(path, Counters())] == [f"data/part#{row}" for row in range(100)]
 
 
 def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -116,19 +108,19 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no column 'text' but id, content: give --text-column"):
         list(read(path, Counters()))
     with pytest.raises(UserError, match="holds int64, not text"):
-        list(read(path, Counters(), "id"))
+        list(read(path, Counters(), text_column="id"))
     (tmp_path / "note.parquet").write_text("no Parquet")
-    with pytest.raises(UserError, match="is no Parquet file"):
-        plan_table_ranges(str(tmp_path / "note.parquet"), "note", opened)
+    with pytest.raises(UserError, match="is not a Parquet file"):
+        Source("parquet", tmp_path / "note.parquet", "note").plan()
 
 
 @needs_shared_data
 def test_real_korean_articles() -> None:
     counters = Counters()
-    (part,) = plan_table_ranges(str(REAL), "kowiki.parquet", opened)
-    documents = [document for document, _ in zip(read_table(part, opened, counters), range(300), strict=False)]
+    path = DATA / "wikipedia" / "kowiki-hf.parquet"
+    documents = [document for document, _ in zip(read(path, counters), range(300), strict=False)]
     assert all(document.source == "kowiki" and document.language == "ko" for document in documents)
-    source = pq.ParquetFile(REAL).read_row_group(0, columns=["text"]).column("text").slice(0, 301).to_pylist()
+    source = pq.ParquetFile(path).read_row_group(0, columns=["text"]).column("text").slice(0, 301).to_pylist()
     words = sum(len(text.split()) for text in source)
     kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
     assert 0.95 < kept / words <= 1
@@ -136,5 +128,6 @@ def test_real_korean_articles() -> None:
 
 def test_whole_file_as_one_range(tmp_path: Path) -> None:
     path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]}, row_group_size=1)
-    part = InputRange(path=str(path), name="part.parquet", format="parquet")
-    assert len(list(read_table(part, opened, Counters()))) == 3
+    (part,) = Source("parquet", path, "part.parquet").entry.cut([0])
+    with path.open("rb") as file:
+        assert len(list(read_table(file, part, IngestConfig(), Counters()))) == 3

@@ -1,29 +1,22 @@
 """WikiExtractor's output: articles in both of its forms, whole whatever the ranges, bad ones counted."""
 
 import bz2
-import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.lines import plan_line_ranges
 from clozeworks.pipeline.sources.records import RawDocument
-from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES, read_extracted
+from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES
+from reading import Source
 from shared_data import DATA, needs_shared_data
 
-REAL = DATA / "wikipedia" / "wikiextractor" / "AA"
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
-def opened(path: str) -> io.BufferedReader:
-    return Path(path).open("rb")
-
-
 def read(path: Path, counters: Counters, range_bytes: int = 1 << 24) -> list[RawDocument]:
-    ranges = plan_line_ranges(str(path), f"AA/{path.name}", "wikiextractor", path.stat().st_size, range_bytes)
-    return [document for part in ranges for document in read_extracted(part, opened, counters)]
+    return list(Source("wikiextractor", path, f"AA/{path.name}").read(counters, range_bytes))
 
 
 def article(number: int, title: str = "Almond", url: str = "https://en.wikipedia.org/wiki?curid=1") -> str:
@@ -105,8 +98,9 @@ def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
 @needs_shared_data
 def test_real_articles():
     counters = Counters()
-    documents = [document for path in sorted(REAL.iterdir()) for document in read(path, counters, 300_000)]
-    raw = "".join(path.read_text() for path in sorted(REAL.iterdir()))
+    paths = sorted((DATA / "wikipedia" / "wikiextractor" / "AA").iterdir())
+    documents = [document for path in paths for document in read(path, counters, 300_000)]
+    raw = "".join(path.read_text() for path in paths)
     ids = re.findall(r'<doc id="(\d+)"', raw)
     assert not counters.bad
     assert len(documents) + counters.counts["rows_without_prose"] == len(ids)

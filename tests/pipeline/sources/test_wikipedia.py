@@ -7,24 +7,23 @@ import lzma
 import random
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 from xml.sax.saxutils import escape
 
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import dump_pages
 from clozeworks.pipeline.sources.records import InputRange, RawDocument
-from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, plan_dump_ranges, read_dump
+from clozeworks.pipeline.sources.wikipedia import is_disambiguation, parse_siteinfo, read_dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading import Source
 from shared_data import DATA, needs_shared_data
 
-WIKIPEDIA = DATA / "wikipedia"
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
   <siteinfo><sitename>Wikipedia</sitename><dbname>testwiki</dbname><namespaces>
     <namespace key="0" case="first-letter" />
@@ -52,9 +51,7 @@ def read(
     content: bytes, name: str = "dump.xml", num_ranges: int = 1, counters: Counters | None = None
 ) -> tuple[list[RawDocument], Counters]:
     counters = counters or Counters()
-    opened: Callable[[str], BinaryIO] = lambda path: io.BytesIO(content)  # noqa: E731
-    ranges = plan_dump_ranges("/folder/" + name, name, len(content), -(-len(content) // num_ranges))
-    return [document for part in ranges for document in read_dump(part, opened, counters)], counters
+    return list(Source("wikipedia", content, name).read(counters, -(-len(content) // num_ranges))), counters
 
 
 def ids(documents: list[RawDocument]) -> list[int]:
@@ -62,11 +59,10 @@ def ids(documents: list[RawDocument]) -> list[int]:
 
 
 def test_plan_covers_the_file_without_overlap() -> None:
-    ranges = plan_dump_ranges("p/a.xml.bz2", "a.xml.bz2", 1001, 100)
-    assert ranges[0].start == 0 and ranges[-1].stop == 1001 and len(ranges) == 11
+    ranges = Source("wikipedia", bytes(1001), "a.xml.bz2").plan(100)
+    assert ranges[0].start == 0 and ranges[-1].stop is None and len(ranges) == 11
     assert all(left.stop == right.start for left, right in pairwise(ranges))
-    whole = InputRange(path="p/a.xml.gz", name="a.xml.gz", format="wikipedia")
-    assert plan_dump_ranges("p/a.xml.gz", "a.xml.gz", 1001, 100) == [whole]
+    assert len(Source("wikipedia", bytes(1001), "a.xml.gz").plan(100)) == 1
 
 
 def test_reads_an_article() -> None:
@@ -113,7 +109,7 @@ def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: lis
     found: list[int] = []
     for start, stop in pairwise(bounds):
         part = InputRange(path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop)
-        found += ids(list(read_dump(part, lambda path: io.BytesIO(content), Counters())))
+        found += ids(list(read_dump(io.BytesIO(content), part, IngestConfig(), Counters())))
     assert found == list(range(8))
 
 
@@ -317,8 +313,8 @@ def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int
         (".bz2", multistream([HEAD, *map(page, range(9)), FOOT])),
     ]:
         content = bytearray(whole)
-        for place, value in damage:
-            content[place % len(content)] = value
+        for offset, value in damage:
+            content[offset % len(content)] = value
         documents, _ = read(bytes(content), f"dump.xml{suffix}", num_ranges)
         assert len(documents) <= 9
         if not damage:
@@ -368,31 +364,27 @@ def test_a_disk_that_fails_is_no_damage_of_the_dump(suffix: str) -> None:
     part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")
     counters = Counters()
     with pytest.raises(OSError, match="Input/output"):
-        list(dump_pages.read_pages(part, Failing(content), "utf-8", counters))
+        list(dump_pages.read_pages(Failing(content), part, "utf-8", counters))
     assert not counters.bad
 
 
-def read_file(path: Path, num_ranges: int) -> tuple[list[RawDocument], Counters]:
-    size, counters = path.stat().st_size, Counters()
-    ranges = plan_dump_ranges(str(path), path.name, size, -(-size // num_ranges))
-    return [
-        document for part in ranges for document in read_dump(part, lambda name: open(name, "rb"), counters)
-    ], counters
+def read_file(name: str, num_ranges: int) -> tuple[list[RawDocument], Counters]:
+    return read((DATA / "wikipedia" / name).read_bytes(), name, num_ranges)
 
 
 @needs_shared_data
 def test_a_real_wiki_is_the_same_in_any_split() -> None:
-    path = WIKIPEDIA / "ltgwiki-pages-articles-multistream.xml.bz2"
-    whole, counters = read_file(path, 1)
+    name = "ltgwiki-pages-articles-multistream.xml.bz2"
+    whole, counters = read_file(name, 1)
     assert counters.counts["pages"] == 2004 and counters.counts["other_namespaces"] == 2004 - 1050 and not counters.bad
-    assert whole == read_file(path, 2)[0] == read_file(path, 7)[0]
+    assert whole == read_file(name, 2)[0] == read_file(name, 7)[0]
 
 
 @needs_shared_data
 def test_real_single_and_multistream_hold_the_same_articles() -> None:
-    single, counters = read_file(WIKIPEDIA / "enwiki-pages-articles-excerpt.xml.bz2", 1)
+    single, counters = read_file("enwiki-pages-articles-excerpt.xml.bz2", 1)
     assert counters.counts["single_stream_files"] == 1 and len(single) > 90
-    assert single == read_file(WIKIPEDIA / "enwiki-gensim206-pages-articles-multistream.xml.bz2", 3)[0]
+    assert single == read_file("enwiki-gensim206-pages-articles-multistream.xml.bz2", 3)[0]
     einstein = next(document for document in single if document.title == "Albert Einstein")
     assert einstein.paragraphs[0].startswith(
         "Albert Einstein (14 March 1879 – 18 April 1955) was a German-born theoretical physicist."
@@ -409,6 +401,6 @@ def test_real_single_and_multistream_hold_the_same_articles() -> None:
     ],
 )
 def test_real_files_with_a_difficulty(name: str, source: str, bad: dict[str, int]) -> None:
-    documents, counters = read_file(WIKIPEDIA / name, 3)
+    documents, counters = read_file(name, 3)
     assert documents and {document.source for document in documents} == {source}
     assert counters.bad == bad
