@@ -23,6 +23,9 @@ Columns of **instances** (one row a pre-training example, not padded):
 
 import pyarrow as pa
 
+SENTENCE_ENDS = tuple(".?!…。！？।॥۔؟։።។။")
+"""The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
+
 DOCUMENTS = pa.schema(
     [
         pa.field("doc_id", pa.string(), nullable=False),

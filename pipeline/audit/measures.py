@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from ..build.masking import find_words, num_to_mask
 from ..config import BuildConfig
+from ..schemas import SENTENCE_ENDS
 from ..seeding import rng_for
 from ..vocab.vocabulary import Vocabulary
 
-SENTENCE_ENDS = frozenset(".!?…。！？؟।॥۔։")
 # Row texts are compared by 64-bit hashes; of a larger corpus only a share of the hashes is kept.
 MAX_ROW_HASHES = 20_000_000
 

@@ -25,11 +25,12 @@ from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..execution.counters import Counters
+from ..schemas import SENTENCE_ENDS
 from . import gutenberg
 from .compression import decompressed, peekable
 from .gutenberg import Block
 from .records import InputRange, RawDocument
-from .sentences import SENTENCE_ENDS, ends_sentence
+from .sentences import ends_sentence
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from ..schemas import SENTENCE_ENDS
+
 _MARK = re.compile(
     r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
     r"|^[^\w\n]*start of (?:the|this) project gutenberg|^this e-?text file is presented by project gutenberg",
@@ -77,7 +79,7 @@ _FRONT_PARAGRAPHS = 60
 _FIRST_PROSE_CHARACTERS = 100
 _LONGEST_FRONT_PARAGRAPH = 20_000
 _LONGEST_IMPRINT = 300
-_ENDS_PROSE = tuple(".?!:;…\"'”’»]-—")
+_ENDS_PROSE = (*SENTENCE_ENDS, *":;\"'”’»]-—")
 
 LANGUAGES = {
     "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "czech": "cs",

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import sentencex
 
+from ..schemas import SENTENCE_ENDS
+
 # One call costs more than linear time where quotes are opened and never closed, so no call gets more than this.
 LONGEST_CALL = 20_000
 
@@ -19,9 +21,9 @@ LONGEST_CALL = 20_000
 # Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
                    "\ud800-\udfff\ufeff\ufff9-\ufffb]")  # fmt: skip
-SENTENCE_ENDS = tuple(".?!…。！？।॥۔؟։።។။")
 _CLOSERS = " '\"”’»)]}_*」』）】"
-_SENTENCE_END = re.compile(r"[.?!。！？।]['\"”’)\]」』]* ?")
+# An ellipsis is as often within a sentence as at its end.
+_SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 
 # Wikimedia's codes for projects that sentencex does not know by that name.
 _LANGUAGE_OF_CODE = {

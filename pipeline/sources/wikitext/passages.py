@@ -15,6 +15,7 @@ import html
 import re
 from collections.abc import Collection
 
+from ...schemas import SENTENCE_ENDS
 from .names import FILES_AND_CATEGORIES
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
 from .templates import can_render, mark_of_silent, render_template, template_name
@@ -24,7 +25,7 @@ _MAX_DEPTH = 40
 
 _MIN_CHARACTERS = 40
 """A paragraph without the end of a sentence is text only if it is as long as this."""
-_SENTENCE_END = re.compile(r"[.!?…。！？।؟۔։።]")
+_SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
 
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
