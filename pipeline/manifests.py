@@ -60,15 +60,6 @@ class InstancesShard(Shard, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-class Containment(Struct, frozen=True, kw_only=True):
-    """A long document that contains another."""
-
-    document: str
-    contains: str
-    share: Fraction
-    """Of the other document."""
-
-
 class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
     """Of a directory of documents."""
 
@@ -76,7 +67,6 @@ class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
     counts: Counts
     bad: Counts
     examples: dict[str, list[str]]
-    documents_within_others: list[Containment] = []
     languages: Counts
     """Documents in each language."""
     shards: list[DocumentsShard]

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import hypothesis
 
-sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
+FIXTURES = str(Path(__file__).parent / "fixtures")
+sys.path.insert(0, FIXTURES)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [FIXTURES, os.environ.get("PYTHONPATH")]))  # for subprocesses
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

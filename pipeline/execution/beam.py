@@ -1,17 +1,32 @@
-"""Units of work on Apache Beam: the only file that knows its runners.
+"""A stage as one Apache Beam pipeline, on any of Beam's runners: the only module that imports Beam.
 
-What stands after ``--`` on the command line comes here. Where it names no runner it is Beam's DirectRunner on this
-machine. Two of its traps are met here: without ``update_compatibility_version`` it tries to download another runner
-(Prism), and when a worker process dies it waits for ever.
+An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners keep what passes a
+`GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key, which waits for all of its units; one
+element then plans the next phase::
+
+    Create | Plan scatter | deal out | Scatter | wait | Plan deduplicate | deal out | Deduplicate | wait | …
+
+Traps of the runners that this module deals with:
+
+- DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``.
+- DirectRunner gives each worker an equal slice of the elements before it knows how long they take. So there the
+  elements are *slots*, one a worker, and a slot claims one unit after the other.
+- DirectRunner hangs when a worker process dies.
+- DaskRunner makes `Reshuffle` the identity, and packs 128 elements into a partition. So units are dealt out by a
+  `GroupByKey` on their own number, in partitions of one.
+- DaskRunner's options are unknown to Beam until its module is imported.
 """
 
 import logging
 import os
+import shutil
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
@@ -22,18 +37,110 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from ..config import RunOptions
 from ..errors import UserError
+from .directory import StageDirectory
+from .phases import Phase, do_unit, plan_phase
 from .storage import is_remote
-from .workers import DeadWorkerError
+from .workers import DeadWorkerError, available_cores
 
 REMOTE_RUNNER = "DataflowRunner"
+NO_UNIT = -1
+"""The element of a phase that has nothing to do: the next phase still needs one to wait for."""
+
+Deal = Callable[[list[int]], list[int]]
+Work = Callable[[int], Iterator[int]]
 
 
-def run_pipeline(units: Sequence[Any], step: Callable[[Any], None], name: str, options: RunOptions) -> None:
-    """Call `step` on every unit, on the runner that the options name; raise what broke the run."""
-    pipeline = beam.Pipeline(options=pipeline_options(options, len(units)))
-    do = partial(_do_unless_mistaken, step=step)
-    _ = pipeline | "Units" >> beam.Create(units, reshuffle=True) | name >> beam.Map(do)
+def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions) -> None:
+    """Run all phases as one pipeline, on the runner that the options name; raise what broke the run."""
     _set_log(options.verbose)
+    beam_options = pipeline_options(options)
+    claims = tempfile.mkdtemp(prefix="clozeworks-claims-") if _is_direct(beam_options) else None
+    try:
+        pipeline = beam.Pipeline(options=beam_options)
+        elements = pipeline | beam.Create([NO_UNIT])
+        for phase in phases:
+            elements = elements | phase.name.capitalize() >> _RunPhase(directory, phase, claims, _num_slots(options))
+        _run(pipeline)
+    finally:
+        if claims:
+            shutil.rmtree(claims, ignore_errors=True)
+
+
+class _RunPhase(beam.PTransform):
+    """Plan a phase when its one input element arrives, do the units, and pass one element on when all are done."""
+
+    def __init__(self, directory: StageDirectory, phase: Phase[Any, Any], claims: str | None, num_slots: int) -> None:
+        super().__init__()
+        self._plan = partial(_plan, directory=directory, phase=phase, num_slots=num_slots if claims else None)
+        self._work = partial(_work, directory=directory, phase=phase, claims=claims)
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Wire the phase."""
+        return (
+            input_or_inputs
+            | "Plan" >> beam.FlatMap(lambda _, plan=self._plan: plan())
+            | "Deal out" >> _Redistribute()
+            | "Work" >> beam.Map(self._work)
+            | "Wait for all" >> _Wait()
+        )
+
+
+class _Redistribute(beam.PTransform):
+    """Spread the elements over the workers; `Reshuffle` does nothing on some runners."""
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Group by the element itself."""
+        return (
+            input_or_inputs
+            | "Key" >> beam.Map(lambda number: (number, None))
+            | beam.GroupByKey()
+            | "Number" >> beam.Map(lambda item: item[0])
+        )
+
+
+class _Wait(beam.PTransform):
+    """Pass one element on when all have come."""
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Group under one key."""
+        return (
+            input_or_inputs
+            | "One key" >> beam.Map(lambda number: (0, number))
+            | beam.GroupByKey()
+            | "One element" >> beam.Map(lambda _: NO_UNIT)
+        )
+
+
+def _plan(directory: StageDirectory, phase: Phase[Any, Any], num_slots: int | None) -> list[int]:
+    """Return the elements of a phase: its unfinished units, or slots that claim them."""
+    try:
+        numbers = plan_phase(directory, phase)
+    except UserError:
+        return []  # it is written down, and the launching process raises it
+    if num_slots is not None:
+        return list(range(min(num_slots, len(numbers)))) or [NO_UNIT]
+    return numbers or [NO_UNIT]
+
+
+def _work(element: int, directory: StageDirectory, phase: Phase[Any, Any], claims: str | None) -> int:
+    """Do one unit; or, as a slot, one unclaimed unit after the other."""
+    numbers = [element] if claims is None else _claimed(claims, phase.name, plan_phase(directory, phase))
+    with suppress(UserError):  # it is written down; a runner would only try again
+        for number in numbers if element != NO_UNIT else []:
+            do_unit(number, directory, phase)
+    return element
+
+
+def _claimed(claims: str, phase: str, numbers: list[int]) -> Iterator[int]:
+    """Yield those of the unit numbers that no other slot has claimed, each claimed when it is yielded."""
+    for number in numbers:
+        with suppress(FileExistsError):
+            os.close(os.open(os.path.join(claims, f"{phase}-{number}"), os.O_CREAT | os.O_EXCL))
+            yield number
+
+
+def _run(pipeline: beam.Pipeline) -> None:
+    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker process died."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run() -> None:
@@ -45,7 +152,7 @@ def run_pipeline(units: Sequence[Any], step: Callable[[Any], None], name: str, o
             ends.put(None)
 
     def on_thread_death(args: threading.ExceptHookArgs) -> None:
-        # Beam's runner starts each worker process from a thread, and waits for ever when that one dies.
+        # DirectRunner starts each worker process from a thread, and waits for ever when that one dies.
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
         if "Worker subprocess exited" in str(args.exc_value):
             ends.put(DeadWorkerError())
@@ -59,11 +166,6 @@ def run_pipeline(units: Sequence[Any], step: Callable[[Any], None], name: str, o
         threading.excepthook = hook_before
 
 
-def _do_unless_mistaken(unit: Any, step: Callable[[Any], None]) -> None:
-    with suppress(UserError):  # a cluster would try again; `step` has left the message, and passes over the others
-        step(unit)
-
-
 def _set_log(verbose: bool) -> None:
     log = logging.getLogger("apache_beam")
     log.setLevel(logging.INFO if verbose else logging.ERROR)
@@ -72,28 +174,23 @@ def _set_log(verbose: bool) -> None:
 
 
 def prepare(options: RunOptions, output: str) -> None:
-    """Check the options, and hand them to Beam's filesystems.
-
-    Raise `UserError` for an option that Beam does not know, and for an `output` that the runner cannot reach.
-    """
-    beam_options = pipeline_options(options, 1)
+    """Check the options; raises `UserError` for one that Beam does not know, and for an `output` out of reach."""
+    beam_options = pipeline_options(options)
     runner = beam_options.view_as(StandardOptions).runner
     if runner == REMOTE_RUNNER and not is_remote(output):
-        raise UserError(
-            f"{runner} works on other machines, and {output} is on no file system of theirs; give a gs:// one."
-        )
+        raise UserError(f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path.")
     FileSystems.set_options(beam_options)
 
 
-def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:
+def pipeline_options(options: RunOptions) -> PipelineOptions:
     """Return Beam's options: DirectRunner by default, and what the user gave after ``--``.
 
-    Raise `UserError` for an option that Beam does not know.
+    Raises `UserError` for an option that Beam does not know.
     """
-    _refuse_unknown(options.beam_options)
     flags = list(options.beam_options)
-    if not any(flag.startswith("--runner") for flag in flags):
-        workers = min(options.workers or os.cpu_count() or 1, num_units)
+    runner = next((flag.partition("=")[2] for flag in flags if flag.startswith("--runner")), None)
+    if runner is None:
+        workers = _num_slots(options)
         mode = "in_memory" if workers == 1 else "multi_processing"
         flags = [
             "--runner=DirectRunner",
@@ -102,7 +199,19 @@ def pipeline_options(options: RunOptions, num_units: int) -> PipelineOptions:
             f"--update_compatibility_version={version('apache-beam')}",
             *flags,
         ]
+    elif "dask" in runner.lower():
+        import_module("apache_beam.runners.dask.dask_runner")
+        flags = ["--dask_partition_size=1", *flags]
+    _refuse_unknown(flags)
     return PipelineOptions(flags)
+
+
+def _num_slots(options: RunOptions) -> int:
+    return options.workers or available_cores()
+
+
+def _is_direct(options: PipelineOptions) -> bool:
+    return (options.view_as(StandardOptions).runner or "DirectRunner").endswith("DirectRunner")
 
 
 def _refuse_unknown(flags: Sequence[str]) -> None:
@@ -112,4 +221,4 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
             group._add_argparse_args(parser)
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
-        raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
+        raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")

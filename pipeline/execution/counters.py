@@ -1,10 +1,20 @@
 """Counters of one unit of work: what was seen, what was left out on purpose, what was bad."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
+
+from ..errors import UserError
 
 MAX_EXAMPLES = 3
+
+
+class CounterRecord(TypedDict):
+    """`Counters` as plain values: in the records of units and in manifests."""
+
+    counts: dict[str, int]
+    bad: dict[str, int]
+    examples: dict[str, list[str]]
 
 
 class Counters:
@@ -43,21 +53,39 @@ class Counters:
         reason = next(reason for reason in self.examples if self.bad[reason])
         return f"{reason.replace('_', ' ')} at {self.examples[reason][0]}"
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Add what another counters's `to_record` returned."""
+    def add(self, record: CounterRecord) -> None:
+        """Add what `to_record` of other counters returned."""
         self.counts.update(record["counts"])
         self.bad.update(record["bad"])
         for reason, places in record["examples"].items():
             known = self.examples.setdefault(reason, [])
             known.extend(places[: MAX_EXAMPLES - len(known)])
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> CounterRecord:
         """Return the counters as plain JSON values, keys sorted."""
         return {
             "counts": dict(sorted(self.counts.items())),
             "bad": dict(sorted(self.bad.items())),
             "examples": dict(sorted(self.examples.items())),
         }
+
+
+def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
+    """Sum up the counters of all units; raise `UserError` if more than the share `max_bad` of the inputs was bad.
+
+    `seen` names the count that, with the bad inputs, makes up the whole.
+    """
+    total = Counters()
+    for record in records:
+        total.add(record)
+    num_bad = sum(total.bad.values())
+    num_all = num_bad + total.counts[seen]
+    if num_bad > max_bad * num_all:
+        share = (
+            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows"
+        )
+        raise UserError(f"{share}; the first: {total.first_bad()}. Fix the input, or raise --max-bad to continue.")
+    return total
 
 
 def count_of(count: int, noun: str) -> str:

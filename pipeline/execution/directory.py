@@ -31,7 +31,6 @@ from ..manifests import (
     parse_plan,
 )
 from . import storage
-from .counters import Counters, name_counts
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
@@ -92,43 +91,6 @@ class StageDirectory:
     def file(self, name: str) -> str:
         """Return the path of the file `name` of this directory."""
         return storage.join(self.path, name)
-
-    def write_record(self, phase: str, unit: str, record: dict[str, Any]) -> None:
-        """Mark a unit of work as done, with its counters."""
-        content = {"fingerprint": self.fingerprint, **record}
-        self.write_bytes(f"{WORK}/{phase}/{unit}.json", canonical_json(content))
-
-    def done_units(self, phase: str) -> set[str]:
-        """Return the names of the units of `phase` that have a record."""
-        names = storage.file_names(storage.join(self.path, WORK, phase))
-        return {name.removesuffix(".json") for name in names if name.endswith(".json")}
-
-    def read_record(self, phase: str, unit: str) -> dict[str, Any] | None:
-        """Return what `write_record` wrote; None where it is of other work, or a file of the unit is not there."""
-        record = json.loads(storage.read_bytes(self.file(f"{WORK}/{phase}/{unit}.json")))
-        names = [*record.get("files", {}).values(), *([record["file"]["name"]] if "file" in record else [])]
-        complete = all(storage.exists(self.file(name)) for name in names)
-        return record if complete and record["fingerprint"] == self.fingerprint else None
-
-    def write_error(self, phase: str, unit: str, message: str) -> None:
-        """Leave the message of a user's mistake that a worker met, for the launching process to raise."""
-        self.write_bytes(f"{WORK}/{phase}/{unit}.error", message.encode())
-
-    def has_errors(self, phase: str) -> bool:
-        """Tell whether there are messages that `write_error` left."""
-        return bool(self._error_paths(phase))
-
-    def take_errors(self, phase: str) -> list[str]:
-        """Return and remove the messages that `write_error` left."""
-        paths = self._error_paths(phase)
-        messages = [storage.read_bytes(path).decode() for path in paths]
-        for path in paths:
-            storage.remove(path)
-        return messages
-
-    def _error_paths(self, phase: str) -> list[str]:
-        folder = storage.join(self.path, WORK, phase)
-        return [storage.join(folder, name) for name in storage.file_names(folder) if name.endswith(".error")]
 
     def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest, the last file of a stage, clear away what was temporary, and return the manifest."""
@@ -332,8 +294,8 @@ def _refuse_foreign(path: str) -> None:
 
 def _has_records(path: str) -> bool:
     """Tell whether a unit of work is done in an unfinished directory."""
-    plan = storage.join(path, PLAN)
-    return any(name.endswith(".json") and name != plan for name in storage.find_files(storage.join(path, WORK)))
+    found = storage.find_files(storage.join(path, WORK))
+    return any(name.rsplit("/", 1)[1].removesuffix(".json").isdecimal() for name in found)
 
 
 def _remove_outputs(path: str) -> None:
@@ -343,21 +305,3 @@ def _remove_outputs(path: str) -> None:
             storage.remove(storage.join(path, name))
     storage.remove(storage.join(path, WORK))
     storage.remove(storage.join(path, MANIFEST))
-
-
-def sum_counters(records: Sequence[dict[str, Any]], max_bad: float, seen: str) -> Counters:
-    """Sum up the all_counters of all units; raise `UserError` where more than the share `max_bad` was bad.
-
-    `seen` names the count that, with the bad ones, makes the whole.
-    """
-    total = Counters()
-    for record in records:
-        total.add(record["counters"])
-    num_bad = sum(total.bad.values())
-    num_all = num_bad + total.counts[seen]
-    if num_bad > max_bad * num_all:
-        share = (
-            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows"
-        )
-        raise UserError(f"{share}; the first: {total.first_bad()}. Mend the input, or raise --max-bad to go on.")
-    return total

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 
 @contextmanager
-def bytes_progress(console: Console, description: str, total: int) -> Iterator[Progress]:
-    """Show a bar over `total` bytes of work (task 0), with rate and remaining time."""
+def bytes_progress(console: Console) -> Iterator[Progress]:
+    """Show a bar over bytes of work (task 0), with rate and remaining time; the caller sets its total."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -23,7 +23,7 @@ def bytes_progress(console: Console, description: str, total: int) -> Iterator[P
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        progress.add_task(description, total=total)
+        progress.add_task("", total=None)
         yield progress
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +13,7 @@ from ..schemas import DOCUMENTS
 from . import storage
 from .directory import StageDirectory
 
-SPLITS = ("train", "validation")
+SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
 BATCH_ROWS = 64
 BUFFER_BYTES = 1 << 20
@@ -53,18 +53,16 @@ class HashingWriter:
 
 @contextmanager
 def write_parquet(
-    directory: StageDirectory, name: str, schema: pa.Schema, record: dict[str, Any], **options: Any
-) -> Iterator[pq.ParquetWriter]:
-    """Open a Parquet file for writing; at the end, set ``record["file"]`` to its name, rows, bytes and SHA-256.
+    directory: StageDirectory, name: str, schema: pa.Schema, **options: Any
+) -> Iterator[tuple[pq.ParquetWriter, HashingWriter]]:
+    """Open a Parquet file for writing; afterwards the second value knows its length and digest.
 
     `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say otherwise.
     """
     with directory.write(name) as file:
         sink = HashingWriter(file)
         with pq.ParquetWriter(sink, schema, **{"compression": "zstd", **options}) as writer:
-            yield writer
-        num_bytes, sha256 = sink.num_bytes, sink.hexdigest()
-    record["file"] = {"name": name, "bytes": num_bytes, "sha256": sha256}
+            yield writer, sink
 
 
 def shard_name(split: str, index: int, count: int) -> str:

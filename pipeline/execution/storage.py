@@ -104,6 +104,11 @@ def join(directory: str, *names: str) -> str:
     return "/".join([directory.rstrip("/"), *names])
 
 
+def absolute(path: str) -> str:
+    """Return `path` as every worker understands it, whatever folder it runs in."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def open_input(path: str) -> BinaryIO:
     """Open a file for reading bytes; seekable, never decompressed. Raise `FileNotFoundError` if there is none."""
     if not is_remote(path):

@@ -1,7 +1,7 @@
 """Worker processes on this machine: each does one unit of work at a time, and takes the next when it is done.
 
 A worker is this interpreter anew, which imports what the work needs and nothing else (a fifth of a second), and reads
-pickles from its standard input: first the step, then the units. It answers each with None, or with a message where the
+pickles from its standard input: a step and the number of a unit. It answers each with None, or with a message where the
 step raised; the traceback goes to standard error. A worker ends with its pipe or with the process that started it.
 """
 
@@ -41,6 +41,11 @@ class DeadWorkerError(Exception):
         super().__init__(f"A worker process {what}; run the same command again to go on.")
 
 
+def available_cores() -> int:
+    """Return the number of cores that this process may use: those of its allocation, not of the whole machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def started(num_workers: int) -> Iterator[list[Worker]]:
     """Start worker processes, all at once; kill at the end those that are there."""
@@ -55,9 +60,9 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
 
 
 def do_all(items: Iterable[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
-    """Call `step` on every item in the `workers`, the items in their order; step and items are pickled.
+    """Call `step` on every item in the `workers`, in the order of the items; step and items are pickled.
 
-    Raise `WorkError` or `DeadWorkerError` at the first failure, when all of the workers have been killed.
+    Raises `WorkError` or `DeadWorkerError` at the first failure, when all of the workers have been killed.
     """
     todo = deque(items)
     with ThreadPoolExecutor(len(workers)) as threads:
@@ -73,9 +78,8 @@ def _hand_over(worker: Worker, step: Callable[[Item], object], todo: deque[Item]
     """Give one worker items until none is left."""
     requests, replies = cast(BinaryIO, worker.stdin), cast(BinaryIO, worker.stdout)
     try:
-        _send(requests, step)
         for item in _taken(todo):
-            _send(requests, item)
+            _send(requests, (step, item))
             if message := pickle.load(replies):
                 raise WorkError(message)
     except (EOFError, OSError, pickle.UnpicklingError) as error:
@@ -107,9 +111,9 @@ def serve() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
     try:
-        step = pickle.load(sys.stdin.buffer)
         while True:
-            _send(replies, _attempt(step, pickle.load(sys.stdin.buffer)))
+            step, item = pickle.load(sys.stdin.buffer)
+            _send(replies, _attempt(step, item))
     except EOFError:
         return
 

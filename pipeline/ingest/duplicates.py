@@ -17,14 +17,15 @@ million documents).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..execution.directory import StageDirectory
-from ..execution.partitions import Layout, counts_to_text, cut_evenly, read_scattered, write_scattered
-from ..execution.units import Unit
+from ..execution.partitions import counts_to_text, cut_evenly, read_partitions, write_partitions
+from ..execution.phases import Unit, unit_names
+from .layout import Layout
 
 DOCUMENTS_PER_UNIT = 500_000
 MIN_VALIDATION_DOCUMENTS = 2
@@ -79,59 +80,77 @@ def hash_text(sentences: Sequence[str]) -> HashedText:
 
 @dataclass(frozen=True, kw_only=True)
 class DedupUnit:
-    """A unit of this phase: places of the text hash, and the files to read them from."""
+    """A unit of this phase: partitions ``start`` up to ``stop`` of the keys, and the name of its file."""
 
     name: str
-    places: range
-    layout: Layout
-    keys: tuple[str, ...]
-    near: str | None
-    """The file of near-duplicates, where they are asked for."""
+    start: int
+    stop: int
 
 
-def plan_dedup(scattered: Sequence[dict[str, Any]], layout: Layout, near: str | None) -> list[Unit]:
-    """Return the units that settle which documents stay, from the records of the scattered ones."""
-    num_documents = sum(record["documents"] for record in scattered)
-    pieces = cut_evenly(layout.num_places, min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_places))
-    keys = tuple(record["files"]["keys"] for record in scattered if record["documents"])
+@dataclass(frozen=True, kw_only=True)
+class Deduplicated:
+    """What a unit leaves: how many documents stay, how many are left out, and the bytes of these in each bucket.
+
+    `lowest_validation_hashes` are those of the documents that stay, ascending.
+    """
+
+    files: tuple[str, ...]
+    documents: int
+    left_out: int
+    bucket_bytes: str
+    lowest_validation_hashes: list[int]
+
+
+def plan_dedup(num_documents: int, layout: Layout) -> list[Unit[DedupUnit]]:
+    """Return the units that decide which documents stay."""
+    num_units = min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_partitions)
     return [
         Unit(
-            name=name,
-            cost=num_documents * len(places) // layout.num_places,
-            payload=DedupUnit(name=name, places=places, layout=layout, keys=keys, near=near),
+            name,
+            num_documents * len(part) // layout.num_partitions,
+            DedupUnit(name=name, start=part.start, stop=part.stop),
         )
-        for index, places in enumerate(pieces)
+        for index, part in enumerate(cut_evenly(layout.num_partitions, num_units))
         for name in [f"texts-{index:05d}"]
     ]
 
 
-def deduplicate(directory: StageDirectory, settling: DedupUnit) -> dict[str, Any]:
-    """Write which documents of some text hashes are to be left out; return the record."""
-    keys = _read(directory, settling.keys, settling, KEYS)
-    near = _read(directory, (settling.near,) if settling.near else (), settling, NEAR)
-    kept, left_out, num_bytes = settle(keys, near)
-    layout = settling.layout
+def left_out_file(name: str) -> str:
+    """Return the name of the file in which a unit lists the documents to leave out."""
+    return f".work/left-out/{name}.arrow"
+
+
+def deduplicate(directory: StageDirectory, unit: DedupUnit, layout: Layout, near: str | None) -> Deduplicated:
+    """Write which documents of some text hashes are to be left out; `near` is the file of near-duplicates, if any."""
+    keys = [f".work/keys/{name}.arrow" for name in unit_names(directory, "scatter")]
+    partitions = range(unit.start, unit.stop)
+    kept, left_out, num_bytes = decide(
+        _read(directory, keys, partitions, layout, KEYS),
+        _read(directory, [near] if near else [], partitions, layout, NEAR),
+    )
     hashes, validation_hashes = left_out["hash"].to_numpy(), left_out["validation_hash"].to_numpy()
-    name = f".work/left-out/{settling.name}.arrow"
-    with write_scattered(directory, name, LEFT_OUT, layout.num_places + 1) as writer:
-        writer.write(left_out, layout.place_of(hashes, validation_hashes))
+    name = left_out_file(unit.name)
+    with write_partitions(directory, name, LEFT_OUT, layout.num_document_partitions) as writer:
+        writer.write(left_out, layout.partition_of(hashes, validation_hashes))
     buckets = layout.bucket_of(hashes, validation_hashes)
     bytes_left_out = np.bincount(buckets, weights=num_bytes, minlength=layout.num_buckets + 1)
-    return {
-        "file": {"name": name},
-        "documents": kept.num_rows,
-        "left_out": left_out.num_rows,
-        "bucket_bytes": counts_to_text(bytes_left_out.astype(int)),
-        "lowest_validation_hashes": np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
-    }
+    return Deduplicated(
+        files=(name,),
+        documents=kept.num_rows,
+        left_out=left_out.num_rows,
+        bucket_bytes=counts_to_text(bytes_left_out.astype(int)),
+        lowest_validation_hashes=np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
+    )
 
 
-def _read(directory: StageDirectory, names: Sequence[str], settling: DedupUnit, schema: pa.Schema) -> pa.Table:
-    read = (read_scattered(directory.file(name), settling.places, settling.layout.num_places) for name in names)
+def _read(
+    directory: StageDirectory, names: Sequence[str], partitions: range, layout: Layout, schema: pa.Schema
+) -> pa.Table:
+    read = (read_partitions(directory.file(name), partitions, layout.num_partitions) for name in names)
     return pa.Table.from_batches((batch for batches in read for batch in batches), schema)
 
 
-def settle(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarray]:
+def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarray]:
     """Return the `KEYS` of the documents that stay, the `LEFT_OUT` ones, and the lengths in bytes of the latter.
 
     `near` are the texts that go because another, of the document `kept`, is nearly the same. A document that stands

@@ -1,168 +1,224 @@
-"""The last phase of ingest: a unit reads the documents of a range of hashes from all scattered files into one shard.
+"""The last phase of ingest: a unit reads the documents of a range of hashes from all scattered files into shards.
 
-Which range makes a shard is decided from the sizes that the phases before recorded. Because a shard is a range of
-hashes, it is a uniform random sample of the corpus. Memory is bounded by a shard.
+Which range makes which shard is planned from the sizes that the phases before recorded. Because a shard is a range of
+hashes, it is a uniform random sample of the corpus. A unit makes the shards that begin in one partition: a single one
+in a small corpus, many in a huge one. Then it first deals the documents into a temporary file with a partition a shard.
+So whatever the size of the corpus, a document is read about twice, and memory is bounded by a shard.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..config import IngestConfig
 from ..errors import UserError
-from ..execution.counters import Counters, count_of
+from ..execution import storage
+from ..execution.counters import CounterRecord, Counters, count_of
 from ..execution.directory import StageDirectory
-from ..execution.estimates import SHARD_TEXT_BYTES
-from ..execution.partitions import Layout, counts_from_text, overlapping, range_of, read_scattered
+from ..execution.estimates import PART_TEXT_BYTES
+from ..execution.partitions import counts_from_text, read_partitions, write_partitions
+from ..execution.phases import Unit, unit_names
 from ..execution.shards import shard_name, write_parquet
-from ..execution.units import Unit
+from ..manifests import DocumentsShard, Split
 from ..schemas import DOCUMENTS
-from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS
-from .scatter import SCATTERED
+from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated, left_out_file
+from .layout import Layout, borders, cut_shards, cut_validation, group_by_partition, partitions_between
+from .scatter import SCATTERED, Scattered, scattered_file
 
 ROW_GROUP_DOCUMENTS = 4096
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathering:
-    """A unit of this phase: the shard to write, and where its documents lie.
+class ShardRun:
+    """A unit of this phase: neighbouring shards of a split.
 
+    Shard ``first + i`` of `count` holds hashes from ``edges[i]`` up to ``edges[i + 1]`` (their upper 32 bits).
     Documents whose validation hash is below `validation_below` are the validation split, the others are for training.
-    The former lie in the first place of each file, unless there are too few below the share asked for.
     """
 
-    split: str
-    index: int
+    split: Split
+    first: int
     count: int
-    buckets: range
-    layout: Layout
+    edges: list[int]
     validation_below: int
-    documents: tuple[str, ...]
-    left_out: tuple[str, ...]
 
-    def places(self) -> list[int]:
-        """Return the places of the scattered files where the documents may lie."""
-        places = overlapping(self.buckets, self.layout.num_buckets, self.layout.num_places)
-        if self.split == "validation" and self.validation_below > self.layout.validation_below:
-            places = range(self.layout.num_places)
-        return [0, *(place + 1 for place in places)]
+    def names(self) -> list[str]:
+        """Return the names of the shards."""
+        return [shard_name(self.split, self.first + index, self.count) for index in range(len(self.edges) - 1)]
 
-    def holds(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
-        """Tell which documents belong in the shard."""
-        is_validation = validation_hashes < np.uint64(self.validation_below)
-        if self.split == "validation":
-            return is_validation
-        buckets = range_of(hashes, self.layout.num_buckets)
-        return ~is_validation & (buckets >= self.buckets.start) & (buckets < self.buckets.stop)
+    def partitions(self, layout: Layout) -> list[int]:
+        """Return the partitions of the scattered files in which the documents lie."""
+        held_out, others = layout.num_validation_partitions, layout.num_partitions
+        training = [held_out + part for part in partitions_between(self.edges[0], self.edges[-1], others)]
+        if self.split == "train":
+            return training
+        validation = [*partitions_between(self.edges[0], self.edges[-1], held_out)]
+        # In a small corpus the share asked for may hold too few documents; the next ones are among the others.
+        return [*validation, *training] if self.validation_below > layout.validation_below else validation
+
+    def shard_of(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+        """Return for each row the index of its shard, -1 if it belongs to none of these."""
+        is_validation = rows["validation_hash"].to_numpy() < np.uint64(self.validation_below)
+        upper = rows["hash"].to_numpy() >> np.uint64(32)
+        index = np.searchsorted(np.array(self.edges, np.uint64), upper, side="right") - 1
+        index[index == len(self.edges) - 1] = -1
+        index[is_validation != (self.split == "validation")] = -1
+        return index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """What a unit leaves."""
+
+    files: tuple[str, ...]
+    counters: CounterRecord
+    shards: list[DocumentsShard]
 
 
 def plan_shards(
-    scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]], config: IngestConfig, layout: Layout
-) -> list[Unit]:
-    """Decide, from the records of the phases before alone, which buckets make which shard.
+    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], num_shards: int | None, layout: Layout
+) -> list[Unit[ShardRun]]:
+    """Cut the hashes into shards, from the records of the phases before alone; `num_shards` is ``--shards``.
 
-    Raise `UserError` where there are too few documents for the shards and the validation split.
+    Raises `UserError` if there are too few documents for the shards and the validation split.
     """
-    num_documents = sum(record["documents"] for record in settled)
-    if num_documents < MIN_VALIDATION_DOCUMENTS + 2:
-        raise UserError(_too_few(num_documents, scattered, settled))
-    validation_bytes, *bucket_bytes = _bucket_bytes(scattered, settled)
-    lowest = sorted(value for record in settled for value in record["lowest_validation_hashes"])
-    last_for_validation = lowest[MIN_VALIDATION_DOCUMENTS - 1]
-    runs = [range(i, i + 1) for i in range(config.shards)] if config.shards else merge_buckets(bucket_bytes)
-    make = partial(
-        Gathering,
-        layout=layout,
-        validation_below=max(layout.validation_below, last_for_validation + 1),
-        documents=tuple(record["files"]["documents"] for record in scattered if record["documents"]),
-        left_out=tuple(record["file"]["name"] for record in settled if record["left_out"]),
+    if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
+        raise UserError(_too_few(scattered, deduplicated))
+    validation_bytes, *bucket_bytes = _bucket_bytes(scattered, deduplicated)
+    lowest = sorted(value for record in deduplicated for value in record.lowest_validation_hashes)
+    below = max(layout.validation_below, lowest[MIN_VALIDATION_DOCUMENTS - 1] + 1)
+    train = (
+        borders(range(num_shards + 1), num_shards) if num_shards else cut_shards(bucket_bytes, layout.num_partitions)
     )
-    train = [make(split="train", index=i, count=len(runs), buckets=run) for i, run in enumerate(runs)]
-    validation = make(split="validation", index=0, count=1, buckets=range(0))
-    costs = [*(sum(bucket_bytes[run.start : run.stop]) for run in runs), validation_bytes]
-    return [_gather_unit(each, cost) for each, cost in zip([*train, validation], costs, strict=True)]
+    return [
+        *_units("train", train, sum(bucket_bytes), layout.num_partitions, below),
+        *_units(
+            "validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions, below
+        ),
+    ]
 
 
-def _too_few(num_documents: int, scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> str:
-    """Say that there are too few documents, and where the others went."""
+def _units(
+    split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
+) -> Iterator[Unit[ShardRun]]:
+    count = len(edges) - 1
+    for run in group_by_partition(edges, num_partitions):
+        shards = ShardRun(
+            split=split,
+            first=run.start,
+            count=count,
+            edges=edges[run.start : run.stop + 1],
+            validation_below=validation_below,
+        )
+        yield Unit(shards.names()[0], num_bytes * (shards.edges[-1] - shards.edges[0]) >> 32, shards)
+
+
+def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
+    """Say that there are too few documents, and why the others were left out."""
+    num_documents, num_equal = (
+        sum(getattr(record, name) for record in deduplicated) for name in ("documents", "left_out")
+    )
     num_read, num_short = (
-        sum(record["counters"]["counts"].get(name, 0) for record in scattered)
+        sum(record.counters["counts"].get(name, 0) for record in scattered)
         for name in ("documents_read", "documents_too_short")
     )
-    num_equal = sum(record["left_out"] for record in settled)
-    needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} that differ are needed"
-    gone = f"{num_short:,} too short (--min-characters, --min-sentences), {num_equal:,} equal to others"
-    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {gone}."
+    needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
+    left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
+    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {left_out}."
 
 
-def _bucket_bytes(scattered: Sequence[dict[str, Any]], settled: Sequence[dict[str, Any]]) -> list[int]:
+def _bucket_bytes(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> list[int]:
     """Return the bytes of text that stay, first for validation, then in each bucket."""
-    read, gone = (
-        sum(counts_from_text(record["bucket_bytes"]) for record in records) for records in (scattered, settled)
+    read, left_out = (
+        sum(counts_from_text(record.bucket_bytes) for record in records) for records in (scattered, deduplicated)
     )
-    # A document that stands in two sources under one id can be taken off twice.
-    return np.maximum(read - gone, 0).tolist()
+    # A document that occurs in two sources under one id can be subtracted twice.
+    return np.maximum(read - left_out, 0).tolist()
 
 
-def merge_buckets(bucket_bytes: Sequence[int]) -> list[range]:
-    """Return runs of neighbouring buckets, as equal as they can be, of at most `SHARD_TEXT_BYTES` of text each.
-
-    (A bucket of more than half of that can make a larger shard.)
-    """
-    room = max(SHARD_TEXT_BYTES - max(bucket_bytes), SHARD_TEXT_BYTES // 2)
-    num_shards = max(1, -(-sum(bucket_bytes) // room))
-    target = sum(bucket_bytes) / num_shards
-    # The last byte of a bucket says where it goes; empty ones at the start go with the first that is not.
-    last_bytes = np.maximum(np.cumsum(bucket_bytes) - 1, 0)
-    shard_of = np.minimum(last_bytes // max(target, 1), num_shards - 1).astype(int)
-    starts = [i for i in range(len(bucket_bytes)) if i == 0 or shard_of[i] != shard_of[i - 1]]
-    return [range(start, stop) for start, stop in zip(starts, [*starts[1:], len(bucket_bytes)], strict=True)]
-
-
-def _gather_unit(gathering: Gathering, cost: int) -> Unit:
-    return Unit(name=shard_name(gathering.split, gathering.index, gathering.count), cost=cost, payload=gathering)
-
-
-def gather_shard(directory: StageDirectory, gathering: Gathering) -> dict[str, Any]:
-    """Write one shard from the scattered files; return the record."""
+def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> Gathered:
+    """Write the shards of a unit from the scattered files."""
     counters = Counters()
-    documents = _read(directory, gathering.documents, gathering, SCATTERED).combine_chunks()
-    left_out = _read(directory, gathering.left_out, gathering, LEFT_OUT)
+    left_out = pa.Table.from_batches(
+        _read(directory, [left_out_file(name) for name in unit_names(directory, "deduplicate")], run, layout), LEFT_OUT
+    )
+    left_out_of = run.shard_of(left_out)
+    shards = [
+        _write_shard(directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), counters)
+        for index, (name, documents) in enumerate(zip(run.names(), _deal(directory, run, layout), strict=True))
+    ]
+    return Gathered(files=tuple(run.names()), counters=counters.to_record(), shards=shards)
+
+
+def _deal(directory: StageDirectory, run: ShardRun, layout: Layout) -> Iterator[pa.Table]:
+    """Yield the documents of each shard."""
+    names = [scattered_file("documents", name) for name in unit_names(directory, "scatter")]
+    batches = _read(directory, names, run, layout)
+    if len(run.names()) == 1:
+        yield pa.Table.from_batches(batches, SCATTERED)
+        return
+    dealt = f".work/dealt/{run.names()[0]}.arrow"
+    with write_partitions(directory, dealt, SCATTERED, len(run.names())) as writer:
+        for part in _parts(batches):
+            writer.write(part, run.shard_of(part))
+    for index in range(len(run.names())):
+        yield pa.Table.from_batches(read_partitions(directory.file(dealt), [index], len(run.names())), SCATTERED)
+    storage.remove(directory.file(dealt))
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put batches together into parts of `PART_TEXT_BYTES`."""
+    part: list[pa.RecordBatch] = []
+    num_bytes = 0
+    for batch in batches:
+        part.append(batch)
+        num_bytes += batch.nbytes
+        if num_bytes >= PART_TEXT_BYTES:
+            yield pa.Table.from_batches(part)
+            part, num_bytes = [], 0
+    if part:
+        yield pa.Table.from_batches(part)
+
+
+def _read(directory: StageDirectory, names: Sequence[str], run: ShardRun, layout: Layout) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the unit's shards from some scattered files."""
+    partitions = run.partitions(layout)
+    for name in names:
+        for batch in read_partitions(directory.file(name), partitions, layout.num_document_partitions):
+            own = batch.filter(pa.array(run.shard_of(batch) >= 0))
+            if own.num_rows:
+                yield own
+
+
+def _write_shard(
+    directory: StageDirectory, run: ShardRun, name: str, documents: pa.Table, left_out: pa.Table, counters: Counters
+) -> DocumentsShard:
+    documents = documents.combine_chunks()
     order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, counters)
     if len(order) < 2:
-        raise UserError(f"A {gathering.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
+        raise UserError(f"A {run.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
     documents = documents.select(DOCUMENTS.names)
-    name = shard_name(gathering.split, gathering.index, gathering.count)
-    record: dict[str, Any] = {"counters": counters.to_record()}
     num_sentences = 0
     sources: Counter[str] = Counter()
-    with write_parquet(directory, name, DOCUMENTS, record) as writer:
+    with write_parquet(directory, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
             # The shard is in memory once, and a row group of it twice.
             rows = documents.take(pa.array(order[start : start + ROW_GROUP_DOCUMENTS])).cast(DOCUMENTS)
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
             num_sentences += len(rows["sentences"].combine_chunks().flatten())
             sources.update(rows["source"].to_pylist())
-    counts = {"documents": len(order), "sentences": num_sentences}
-    shard = {"split": gathering.split, "rows": len(order), "counts": counts, "sources": dict(sorted(sources.items()))}
-    return {**record, "shard": {**record["file"], **shard}}
-
-
-def _read(directory: StageDirectory, names: Sequence[str], gathering: Gathering, schema: pa.Schema) -> pa.Table:
-    """Read the rows of a shard from some scattered files."""
-    places = gathering.places()
-    read = (
-        batch.filter(pa.array(gathering.holds(batch["hash"].to_numpy(), batch["validation_hash"].to_numpy())))
-        for name in names
-        for batch in read_scattered(directory.file(name), places, gathering.layout.num_places + 1)
+    return DocumentsShard(
+        name=name,
+        split=run.split,
+        rows=len(order),
+        bytes=written.num_bytes,
+        sha256=written.hexdigest(),
+        counts={"documents": len(order), "sentences": num_sentences},
+        sources=dict(sorted(sources.items())),
     )
-    return pa.Table.from_batches((batch for batch in read if batch.num_rows), schema)
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..execution.directory import StageDirectory
-from ..execution.partitions import cut_evenly, range_of, read_scattered, write_scattered
-from ..execution.units import Unit
+from ..execution.partitions import cut_evenly, range_of, read_partitions, write_partitions
+from ..execution.phases import Unit, unit_names
 from .duplicates import NEAR
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, hash_shingles, shorten, sign
 
@@ -62,52 +62,53 @@ def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Tabl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairing:
-    """A unit of candidates: places of the bands' hash, and the files to read them from."""
+class BandUnit:
+    """A unit of candidates: partitions ``start`` up to ``stop`` of the bands' hashes, and the name of its file."""
 
     name: str
-    places: range
-    num_places: int
-    bands: tuple[str, ...]
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clustering:
-    """The unit of clusters: the files of the candidates and of the sketches, and the similarity asked for."""
+class Candidates:
+    """What a unit of candidates leaves: the number of pairs in its file."""
 
-    share: float
-    num_places: int
-    pairs: tuple[str, ...]
-    sketches: tuple[str, ...]
+    files: tuple[str, ...]
+    pairs: int
 
 
-def plan_candidates(scattered: Sequence[dict[str, Any]], share: float, num_places: int) -> list[Unit]:
-    """Return the units that find the pairs of texts that may be alike, from the records of the scattered documents."""
-    num_bands = choose_bands(share)[0] * sum(record["documents"] for record in scattered)
-    pieces = cut_evenly(num_places, min(num_bands // BANDS_PER_UNIT + 1, num_places))
-    bands = tuple(record["files"]["bands"] for record in scattered if record["documents"])
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """What the one unit of clusters leaves."""
+
+    files: tuple[str, ...]
+
+
+def plan_candidates(num_documents: int, share: float, num_partitions: int) -> list[Unit[BandUnit]]:
+    """Return the units that find the pairs of texts that may be alike."""
+    num_bands = choose_bands(share)[0] * num_documents
+    num_units = min(num_bands // BANDS_PER_UNIT + 1, num_partitions)
     return [
-        Unit(
-            name=name,
-            cost=num_bands * len(places) // num_places,
-            payload=Pairing(name=name, places=places, num_places=num_places, bands=bands),
-        )
-        for index, places in enumerate(pieces)
+        Unit(name, num_bands * len(part) // num_partitions, BandUnit(name=name, start=part.start, stop=part.stop))
+        for index, part in enumerate(cut_evenly(num_partitions, num_units))
         for name in [f"bands-{index:05d}"]
     ]
 
 
-def find_candidates(directory: StageDirectory, pairing: Pairing) -> dict[str, Any]:
-    """Write the pairs of texts that agree in a band of the unit's places; return the record."""
-    read = (read_scattered(directory.file(name), pairing.places, pairing.num_places) for name in pairing.bands)
+def find_candidates(directory: StageDirectory, unit: BandUnit, num_partitions: int) -> Candidates:
+    """Write the pairs of texts that agree in a band of the unit's partitions."""
+    names = [f".work/bands/{name}.arrow" for name in unit_names(directory, "scatter")]
+    wanted = range(unit.start, unit.stop)
+    read = (read_partitions(directory.file(name), wanted, num_partitions) for name in names)
     table = pa.Table.from_batches((batch for batches in read for batch in batches), BANDS)
     bands, texts = (table[name].to_numpy() for name in BANDS.names)
     del table, read
     pairs = pair_up(bands, texts)
-    name = f".work/pairs/{pairing.name}.arrow"
-    with write_scattered(directory, name, PAIRS, 1) as writer:
+    name = f".work/pairs/{unit.name}.arrow"
+    with write_partitions(directory, name, PAIRS, 1) as writer:
         writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=PAIRS), np.zeros(len(pairs), np.int64))
-    return {"file": {"name": name}, "pairs": len(pairs)}
+    return Candidates(files=(name,), pairs=len(pairs))
 
 
 def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
@@ -134,38 +135,25 @@ def _distinct(pairs: np.ndarray) -> np.ndarray:
     return pairs[differs]
 
 
-def plan_clusters(
-    candidates: Sequence[dict[str, Any]], scattered: Sequence[dict[str, Any]], share: float, num_places: int
-) -> Unit:
-    """Return the one unit that finds which texts are near-duplicates, from the records of the phases before."""
-    clustering = Clustering(
-        share=share,
-        num_places=num_places,
-        pairs=tuple(record["file"]["name"] for record in candidates),
-        sketches=tuple(record["files"]["sketches"] for record in scattered if record["documents"]),
-    )
-    return Unit(name="clusters", cost=sum(record["pairs"] for record in candidates), payload=clustering)
-
-
-def find_clusters(directory: StageDirectory, clustering: Clustering) -> dict[str, Any]:
-    """Write the texts that go because another is nearly the same; return the record."""
-    pairs = _read_pairs(directory, clustering.pairs)
-    sketches = _read_sketches(directory, clustering.sketches, np.unique(pairs))
-    similar = _similar_pairs(pairs, sketches, clustering.share)
+def find_clusters(directory: StageDirectory, name: str, share: float, num_partitions: int) -> Clusters:
+    """Write to the file `name` the texts that go because another is nearly the same."""
+    pairs = _read_pairs(directory, [f".work/pairs/{unit}.arrow" for unit in unit_names(directory, "candidates")])
+    sketches = [f".work/sketches/{unit}.arrow" for unit in unit_names(directory, "scatter")]
+    sketches = _read_sketches(directory, sketches, np.unique(pairs))
+    similar = _similar_pairs(pairs, sketches, share)
     kept = find_first(sketches.num_rows, similar)
     goes = np.flatnonzero(kept != np.arange(len(kept)))
     texts = sketches["text_hash"].to_numpy()[goes]
     near = pa.table([texts, sketches["doc_id"].take(pa.array(kept[goes]))], schema=NEAR)
-    name = ".work/near/near.arrow"
-    with write_scattered(directory, name, NEAR, clustering.num_places) as writer:
-        writer.write(near, range_of(texts, clustering.num_places))
-    return {"file": {"name": name}}
+    with write_partitions(directory, name, NEAR, num_partitions) as writer:
+        writer.write(near, range_of(texts, num_partitions))
+    return Clusters(files=(name,))
 
 
 def _read_pairs(directory: StageDirectory, names: Sequence[str]) -> np.ndarray:
     pairs = np.empty((0, 2), np.uint64)
     for name in names:
-        for batch in read_scattered(directory.file(name), [0], 1):
+        for batch in read_partitions(directory.file(name), [0], 1):
             pairs = _distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
     return pairs
 
@@ -175,7 +163,7 @@ def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.nd
     chosen = (
         batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts)))
         for name in names
-        for batch in read_scattered(directory.file(name), [0], 1)
+        for batch in read_partitions(directory.file(name), [0], 1)
     )
     sketches = pa.Table.from_batches(chosen, SKETCHES)
     texts, hashes = sketches["text_hash"].to_numpy(), sketches["hash"].to_numpy()

@@ -1,162 +1,196 @@
 """Stage 1: raw sources to documents, shuffled, split and sharded.
 
-A few phases, each over units of work:
+The documents go through these phases::
 
-- **scatter**: one unit reads its input ranges, cleans them, splits them into sentences and writes the documents by
-  hash into a file of its own;
-- **candidates** and **clusters**, with ``--near-duplicates``: units find which texts are nearly the same;
-- **duplicates**: one unit takes a range of the texts' hashes and settles which documents stay;
-- **gather**: one unit reads a range of the documents' hashes from all those files and writes one shard.
+    ranges of input | scatter | deduplicate | gather -> shards
 
-Between them the launching process sees sizes and counts alone. No text passes between workers, so that memory is
-bounded by a part of a range and by a shard, whatever the size of the corpus. See the modules of those names.
+- **scatter** reads ranges of input, cleans them, splits them into sentences, and writes the documents by hash;
+- **candidates** and **clusters**, with ``--near-duplicates``, find which texts are nearly the same;
+- **deduplicate** takes a range of the texts' hashes and decides which documents stay;
+- **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
+
+Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a range and by a shard,
+whatever the size of the corpus. See the modules of those names, and `layout`.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
+from msgspec import to_builtins
 
 from ..config import IngestConfig, RunOptions
-from ..execution import storage
-from ..execution.counters import Counters
-from ..execution.directory import (
-    StageDirectory,
-    check_output,
-    digest_of,
-    library_versions,
-    manifest_head,
-    open_stage,
-    sum_counters,
-)
+from ..execution.counters import Counters, sum_counters
+from ..execution.directory import StageDirectory, check_output, library_versions, manifest_head, open_stage
 from ..execution.estimates import Estimate
-from ..execution.partitions import ALL_HASHES, Layout, num_places
-from ..execution.units import Unit, prepare, run_units
+from ..execution.phases import Phase, Unit, read_records
+from ..execution.runner import prepare, run_phases
 from ..sources.formats import Input, find_inputs, plan_units
-from .duplicates import NEAR_DUPLICATE, deduplicate, plan_dedup
+from .duplicates import NEAR_DUPLICATE, Deduplicated, DedupUnit, deduplicate, plan_dedup
 from .estimate import estimate_documents
-from .gather import gather_shard, plan_shards
-from .near_duplicates import find_candidates, find_clusters, plan_candidates, plan_clusters
-from .scatter import scatter_ranges
+from .fingerprint import fingerprint_inputs
+from .gather import Gathered, ShardRun, gather_shards, plan_shards
+from .layout import Layout, choose_layout
+from .near_duplicates import BandUnit, Candidates, Clusters, find_candidates, find_clusters, plan_candidates
+from .scatter import Ranges, Scattered, scatter_ranges
 
-NUM_BUCKETS = 4096
-NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
-NUM_READERS = 16  # of small files at a time, for object stores answer slowly
+NEAR_DUPLICATES_FILE = ".work/near/near.arrow"
 
 
 def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> dict[str, Any]:
     """Turn `sources` into a directory of documents and return its manifest.
 
-    A finished directory of the same configuration is left as it is. Raise `UserError` for a mistake of the user.
+    A finished directory of the same configuration is left as it is. Raises `UserError` for a mistake of the user.
     """
     prepare(options, output)
-    work = _plan(sources, output, config)
-    directory, manifest = open_stage(output, work.head, options.overwrite)
+    job = _plan(sources, output, config)
+    directory, manifest = open_stage(output, job.head, options.overwrite)
     if manifest is not None:
         return manifest
     begun = time.monotonic()
-    layout = _layout(work.num_bytes, config)
-    scatter = partial(scatter_ranges, config=config, layout=layout)
-    scattered = run_units(directory, "scatter", work.units, scatter, options)
-    counters = sum_counters(scattered, options.max_bad, seen="documents_read")
-    for name in work.left_out:
-        counters.note("files_of_unknown_format", name)
-    near = _find_near_duplicates(directory, scattered, config, layout, options)
-    settling = plan_dedup(scattered, layout, near)
-    settled = run_units(directory, "duplicates", settling, deduplicate, options)
-    shards = plan_shards(scattered, settled, config, layout)
-    gathered = run_units(directory, "gather", shards, gather_shard, options)
-    for record in gathered:
-        counters.add(record["counters"])
-    manifest = {
-        **work.head,
-        **_found(counters, scattered, config),
-        "shards": [record["shard"] for record in gathered],
-    }
+    way = ingest_phases(config, choose_layout(job.num_bytes, config), options.max_bad)
+    run_phases(directory, job.units, way.in_order(), options)
+    manifest = {**job.head, **_results(directory, way, job.left_out, config)}
     return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-def _layout(input_bytes: int, config: IngestConfig) -> Layout:
-    return Layout(
-        num_buckets=config.shards or NUM_BUCKETS,
-        num_places=num_places(input_bytes),
-        validation_below=int(config.validation_share * ALL_HASHES),
+class IngestPhases(NamedTuple):
+    """The phases of the stage."""
+
+    scatter: Phase[Ranges, Scattered]
+    near_duplicates: list[Phase[Any, Any]]
+    deduplicate: Phase[DedupUnit, Deduplicated]
+    gather: Phase[ShardRun, Gathered]
+
+    def in_order(self) -> list[Phase[Any, Any]]:
+        """Return all phases in the order of the data."""
+        return [self.scatter, *self.near_duplicates, self.deduplicate, self.gather]
+
+
+def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> IngestPhases:
+    """Declare the phases; the first one is planned by `ingest`, the others from the records of those before."""
+    scatter = Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered)
+    read_scattered = partial(_read_scattered, scatter=scatter, max_bad=max_bad)
+    share = config.near_duplicates
+    near_duplicates = [] if share is None else _near_duplicate_phases(share, layout, read_scattered)
+    deduplicate_ = Phase(
+        "deduplicate",
+        partial(_plan_dedup, read_scattered=read_scattered, layout=layout),
+        partial(deduplicate, layout=layout, near=None if share is None else NEAR_DUPLICATES_FILE),
+        DedupUnit,
+        Deduplicated,
     )
+    gather = Phase(
+        "gather",
+        partial(_plan_gather, read_scattered=read_scattered, dedup=deduplicate_, shards=config.shards, layout=layout),
+        partial(gather_shards, layout=layout),
+        ShardRun,
+        Gathered,
+    )
+    return IngestPhases(scatter, near_duplicates, deduplicate_, gather)
 
 
-def _find_near_duplicates(
+def _near_duplicate_phases(share: float, layout: Layout, read_scattered: Any) -> list[Phase[Any, Any]]:
+    bands = layout.num_band_partitions
+    return [
+        Phase(
+            "candidates",
+            partial(_plan_candidates, read_scattered=read_scattered, share=share, num_partitions=bands),
+            partial(find_candidates, num_partitions=bands),
+            BandUnit,
+            Candidates,
+        ),
+        Phase(
+            "clusters",
+            _plan_clusters,
+            partial(find_clusters, share=share, num_partitions=layout.num_partitions),
+            str,
+            Clusters,
+        ),
+    ]
+
+
+def _read_scattered(directory: StageDirectory, scatter: Phase[Ranges, Scattered], max_bad: float) -> list[Scattered]:
+    """Return the records of scatter; raises `UserError` if too much of the input was bad."""
+    scattered = read_records(directory, scatter)
+    _count(scattered, max_bad)
+    return scattered
+
+
+def _count(scattered: Sequence[Scattered], max_bad: float) -> Counters:
+    return sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
+
+
+def _plan_candidates(
+    directory: StageDirectory, read_scattered: Any, share: float, num_partitions: int
+) -> list[Unit[BandUnit]]:
+    return plan_candidates(_num_documents(read_scattered(directory)), share, num_partitions)
+
+
+def _plan_clusters(directory: StageDirectory) -> list[Unit[str]]:
+    return [Unit("clusters", 1, NEAR_DUPLICATES_FILE)]
+
+
+def _plan_dedup(directory: StageDirectory, read_scattered: Any, layout: Layout) -> list[Unit[DedupUnit]]:
+    return plan_dedup(_num_documents(read_scattered(directory)), layout)
+
+
+def _plan_gather(
     directory: StageDirectory,
-    scattered: Sequence[dict[str, Any]],
-    config: IngestConfig,
+    read_scattered: Any,
+    dedup: Phase[DedupUnit, Deduplicated],
+    shards: int | None,
     layout: Layout,
-    options: RunOptions,
-) -> str | None:
-    """Return the file of near-duplicates, None if they are not asked for."""
-    if config.near_duplicates is None:
-        return None
-    units = plan_candidates(scattered, config.near_duplicates, layout.num_band_places)
-    candidates = run_units(directory, "candidates", units, find_candidates, options)
-    unit = plan_clusters(candidates, scattered, config.near_duplicates, layout.num_places)
-    [clusters] = run_units(directory, "clusters", [unit], find_clusters, options)
-    return clusters["file"]["name"]
+) -> list[Unit[ShardRun]]:
+    return plan_shards(read_scattered(directory), read_records(directory, dedup), shards, layout)
 
 
-def _found(counters: Counters, scattered: Sequence[dict[str, Any]], config: IngestConfig) -> dict[str, Any]:
-    """Return what the manifest says about the documents beside the shards."""
-    languages = sum((Counter(record["languages"]) for record in scattered), Counter())
+def _num_documents(scattered: Sequence[Scattered]) -> int:
+    return sum(record.documents for record in scattered)
+
+
+def _results(
+    directory: StageDirectory, way: IngestPhases, left_out: Sequence[str], config: IngestConfig
+) -> dict[str, Any]:
+    """Return what the manifest says about the documents."""
+    scattered, gathered = read_records(directory, way.scatter), read_records(directory, way.gather)
+    counters = _count(scattered, max_bad=1.0)
+    for name in left_out:
+        counters.note("files_of_unknown_format", name)
+    for record in gathered:
+        counters.add(record.counters)
     if config.near_duplicates is not None:  # recorded even if there are none
         counters.count(NEAR_DUPLICATE, 0)
-    return {**counters.to_record(), "languages": dict(sorted(languages.items()))}
+    languages = sum((Counter(record.languages) for record in scattered), Counter())
+    shards = [to_builtins(shard) for record in gathered for shard in record.shards]
+    return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
 
 
 def estimate(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Estimate:
-    """Return what `ingest` would do and take, without doing it; raise `UserError` as it would."""
+    """Return what `ingest` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
-    work = _plan(sources, output, config)
-    state = check_output(output, work.head, options.overwrite)
-    return estimate_documents(work.inputs, len(work.units), config.shards, options, state)
+    job = _plan(sources, output, config)
+    state = check_output(output, job.head, options.overwrite)
+    return estimate_documents(job.inputs, len(job.units), config.shards, options, state)
 
 
-class _Work(NamedTuple):
+class _Job(NamedTuple):
     inputs: list[Input]
     left_out: list[str]
-    units: list[Unit]
+    units: list[Unit[Ranges]]
     num_bytes: int
     head: dict[str, Any]
 
 
-def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Work:
+def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
     inputs, left_out = find_inputs(sources, output, config)
     units = [
-        Unit(name=name, cost=planned.num_bytes, payload=(name, planned.ranges))
+        Unit(name, planned.num_bytes, Ranges(name=name, ranges=planned.ranges))
         for index, planned in enumerate(plan_units(inputs, config))
         for name in [f"range-{index:05d}"]
     ]
-    with ThreadPoolExecutor(NUM_READERS) as pool:
-        fingerprints = list(pool.map(_fingerprint, inputs))
     libraries = ["sentencex", *(["rensa"] if config.near_duplicates is not None else [])]
-    head = manifest_head("ingest", config, fingerprints, library_versions(*libraries))
-    return _Work(inputs, left_out, units, sum(entry.num_bytes for entry in inputs), head)
-
-
-def _fingerprint(entry: Input) -> dict[str, Any]:
-    """Name an input by its size and by samples of its content: reading a whole dump twice would be slow."""
-    digest = entry.digest or digest_of(_sampled(entry))
-    return {"name": entry.name, "format": entry.format, "bytes": entry.num_bytes, "digest": digest}
-
-
-def _sampled(entry: Input) -> bytes:
-    with storage.open_input(entry.path) as file:
-        return (
-            file.read() if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES else b"".join(_samples(file, entry.num_bytes))
-        )
-
-
-def _samples(file: BinaryIO, num_bytes: int) -> Iterator[bytes]:
-    for place in np.linspace(0, num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64).tolist():
-        file.seek(place)
-        yield file.read(SAMPLE_BYTES)
+    head = manifest_head("ingest", config, fingerprint_inputs(inputs), library_versions(*libraries))
+    return _Job(inputs, left_out, units, sum(entry.num_bytes for entry in inputs), head)

@@ -8,16 +8,17 @@ near-duplicates are asked for, the bands of their signatures and their sketches 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..execution.counters import Counters
+from ..execution.counters import CounterRecord, Counters
 from ..execution.directory import StageDirectory
 from ..execution.estimates import PART_TEXT_BYTES
-from ..execution.partitions import Layout, PartWriter, counts_to_text, range_of, write_scattered
+from ..execution.partitions import PartWriter, counts_to_text, range_of, write_partitions
 from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
@@ -25,6 +26,7 @@ from ..sources.records import InputRange, RawDocument
 from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
 from .duplicates import KEYS, hash_text
+from .layout import Layout
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
 
 HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
@@ -35,37 +37,60 @@ Row = dict[str, Any]
 """A document in memory: what the schemas above have, and its ``language`` and ``sketch``."""
 
 
-def scatter_ranges(
-    directory: StageDirectory, payload: tuple[str, list[InputRange]], config: IngestConfig, layout: Layout
-) -> dict[str, Any]:
-    """Read, clean and split the documents of some ranges, and write them by hash; return the record."""
-    name, ranges = payload
+@dataclass(frozen=True, kw_only=True)
+class Ranges:
+    """A unit of this phase: ranges of input, and the name of its files."""
+
+    name: str
+    ranges: list[InputRange]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scattered:
+    """What a unit leaves: counts of its documents, and the bytes of text in each bucket, see `Layout.bucket_of`."""
+
+    files: tuple[str, ...]
+    counters: CounterRecord
+    languages: dict[str, int]
+    bucket_bytes: str
+    documents: int
+
+
+def scattered_file(kind: str, name: str) -> str:
+    """Return the name of the file of this `kind` that a unit writes."""
+    return f".work/{kind}/{name}.arrow"
+
+
+def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig, layout: Layout) -> Scattered:
+    """Read, clean and split the documents of some ranges, and write them by hash."""
     counters = Counters()
     languages: Counter[str] = Counter()
     bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
-    places = _num_places(layout, config)
-    files = {kind: f".work/{kind}/{name}.arrow" for kind in places}
+    partitions = _num_partitions(layout, config)
+    files = {kind: scattered_file(kind, unit.name) for kind in partitions}
     with ExitStack() as stack:
-        opened = (write_scattered(directory, files[kind], SCHEMAS[kind], places[kind]) for kind in places)
-        writers = dict(zip(places, map(stack.enter_context, opened), strict=True))
-        for rows in cut_parts(_read_rows(ranges, config, counters), PART_TEXT_BYTES):
+        opened = (write_partitions(directory, files[kind], SCHEMAS[kind], partitions[kind]) for kind in partitions)
+        writers = dict(zip(partitions, map(stack.enter_context, opened), strict=True))
+        for rows in cut_parts(_read_rows(unit.ranges, config, counters), PART_TEXT_BYTES):
             _write(rows, writers, config, layout)
             np.add.at(bucket_bytes, layout.bucket_of(*_hashes(rows)), [row["num_bytes"] for row in rows])
             languages.update(row["language"] for row in rows)
-            del rows  # else two parts would be held, this one and the next
-    return {
-        "files": files,
-        "counters": counters.to_record(),
-        "languages": dict(languages),
-        "bucket_bytes": counts_to_text(bucket_bytes),
-        "documents": languages.total(),
-    }
+            del rows  # or two parts would be in memory, this one and the next
+    return Scattered(
+        files=tuple(files.values()),
+        counters=counters.to_record(),
+        languages=dict(languages),
+        bucket_bytes=counts_to_text(bucket_bytes),
+        documents=languages.total(),
+    )
 
 
-def _num_places(layout: Layout, config: IngestConfig) -> dict[str, int]:
-    """Return the kinds of files that a unit writes, and the number of places in each."""
-    places = {"documents": layout.num_places + 1, "keys": layout.num_places}
-    return places if config.near_duplicates is None else {**places, "bands": layout.num_band_places, "sketches": 1}
+def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
+    """Return the kinds of files that a unit writes, and the number of partitions in each."""
+    partitions = {"documents": layout.num_document_partitions, "keys": layout.num_partitions}
+    if config.near_duplicates is None:
+        return partitions
+    return {**partitions, "bands": layout.num_band_partitions, "sketches": 1}
 
 
 def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Counters) -> Iterator[Row]:
@@ -119,12 +144,12 @@ def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
 
 def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestConfig, layout: Layout) -> None:
     """Write a part of each file of the unit."""
-    writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.place_of(*_hashes(rows)))
+    writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.partition_of(*_hashes(rows)))
     keys = pa.Table.from_pylist(rows, KEYS)
-    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_places))
+    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_partitions))
     if config.near_duplicates is not None:
         bands, sketches = sketch_tables(rows, config.near_duplicates)
-        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_band_places))
+        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_band_partitions))
         writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
 
 

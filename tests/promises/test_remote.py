@@ -16,7 +16,7 @@ from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import storage
-from clozeworks.pipeline.execution.units import RunError, prepare
+from clozeworks.pipeline.execution.runner import RunError, prepare
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 from object_stores import object_store

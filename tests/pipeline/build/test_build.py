@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.audit.checks import audit_instances
-from clozeworks.pipeline.build.pipeline import build, build_shard
+from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.build.shard import DocumentsUnit, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
@@ -195,7 +196,11 @@ def test_a_damaged_shard_is_one_error(damage, told: str, vocab: str, tmp_path: P
     documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
     damage(documents / TRAIN)
     with pytest.raises(UserError, match=told) as raised:
-        build_shard(StageDirectory(vocab, "of a test"), ("train", 0, str(documents / TRAIN)), CONFIG)
+        build_shard(
+            StageDirectory(vocab, "of a test"),
+            DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
+            CONFIG,
+        )
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()
     if (documents / TRAIN).exists():

@@ -1,18 +1,16 @@
-"""Rows that lie by hash: every one is found again, at its place, whatever the parts."""
+"""Rows by hash: every one is found again, in its partition, whatever the parts."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.partitions import (
-    Layout,
     counts_from_text,
     counts_to_text,
     cut_evenly,
-    overlapping,
     range_of,
-    read_scattered,
-    write_scattered,
+    read_partitions,
+    write_partitions,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,14 +26,6 @@ def test_ranges_are_equal_parts_of_all_hashes(hashes: list[int], number: int):
     assert all(0 <= each < number for each in expected)
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(1, 300), st.integers(1, 300))
-def test_a_hash_lies_in_a_place_that_overlaps_its_bucket(value: int, num_buckets: int, num_places: int):
-    [bucket], [place] = (
-        range_of(np.array([value], np.uint64), number).tolist() for number in (num_buckets, num_places)
-    )
-    assert place in overlapping(range(bucket, bucket + 1), num_buckets, num_places)
-
-
 @given(st.integers(0, 50), st.integers(1, 60))
 def test_a_length_is_cut_evenly(length: int, number: int):
     pieces = cut_evenly(length, number)
@@ -45,27 +35,20 @@ def test_a_length_is_cut_evenly(length: int, number: int):
 
 
 @pytest.mark.parametrize("part_rows", [1, 7, 100])
-def test_rows_come_back_from_their_places_in_order(tmp_path, part_rows: int):
+def test_rows_come_back_from_their_partitions_in_order(tmp_path, part_rows: int):
     rng = np.random.default_rng(part_rows)
     hashes = rng.integers(0, 2**64, 100, dtype=np.uint64)
     rows = [{"hash": int(value), "words": [str(i)] * (i % 3)} for i, value in enumerate(hashes)]
-    with write_scattered(StageDirectory(str(tmp_path), "f"), "file", SCHEMA, 8) as writer:
+    with write_partitions(StageDirectory(str(tmp_path), "f"), "file", SCHEMA, 8) as writer:
         for start in range(0, 100, part_rows):
             part = pa.Table.from_pylist(rows[start : start + part_rows], SCHEMA)
             writer.write(part, range_of(part["hash"].to_numpy(), 8))
         writer.write(SCHEMA.empty_table(), np.empty(0, np.int64))
-    found = [row for batch in read_scattered(str(tmp_path / "file"), [2, 5], 8) for row in batch.to_pylist()]
+    found = [row for batch in read_partitions(str(tmp_path / "file"), [2, 5], 8) for row in batch.to_pylist()]
     expected = [row for row in rows if range_of(np.array([row["hash"]], np.uint64), 8)[0] in (2, 5)]
     assert sorted(found, key=str) == sorted(expected, key=str)
-    in_place = [row for row in found if range_of(np.array([row["hash"]], np.uint64), 8)[0] == 2]
-    assert in_place == [row for row in expected if row in in_place]
-
-
-def test_documents_for_validation_have_a_place_of_their_own():
-    layout = Layout(num_buckets=10, num_places=4, validation_below=100)
-    hashes, validation_hashes = np.array([0, 2**63, 2**63], np.uint64), np.array([100, 99, 2**64 - 1], np.uint64)
-    assert layout.place_of(hashes, validation_hashes).tolist() == [1, 0, 3]
-    assert layout.bucket_of(hashes, validation_hashes).tolist() == [1, 0, 6]
+    in_partition = [row for row in found if range_of(np.array([row["hash"]], np.uint64), 8)[0] == 2]
+    assert in_partition == [row for row in expected if row in in_partition]
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=20))

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pyarrow as pa
-from clozeworks.pipeline.ingest.duplicates import KEYS, NEAR, hash_text, settle
+from clozeworks.pipeline.ingest.duplicates import KEYS, NEAR, decide, hash_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +45,7 @@ def key(text: int, document: int) -> dict:
 def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, random):
     keys = pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS)
     others = pa.Table.from_pylist([{"text_hash": text, "kept": f"for {text}"} for text in near], NEAR)
-    stays, left_out, num_bytes = settle(keys, others)
+    stays, left_out, num_bytes = decide(keys, others)
     first = {text: min(document for other, document in pairs if other == text) for text, _ in pairs}
     assert {(row["text_hash"], row["doc_id"]) for row in stays.to_pylist()} == {
         (text, f"d{document}") for text, document in first.items() if text not in near
@@ -62,5 +62,5 @@ def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, rando
     assert len(rows) == len(expected)
     assert num_bytes.tolist() == [10 * row["text_hash"] for row in rows]
     random.shuffle(pairs)
-    again = settle(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS), others)
+    again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS), others)
     assert again[0].equals(stays) and again[1].equals(left_out)

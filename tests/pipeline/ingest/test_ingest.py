@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution import runner
 from clozeworks.pipeline.execution.directory import StageDirectory
-from clozeworks.pipeline.execution.estimates import SHARD_TEXT_BYTES
-from clozeworks.pipeline.ingest import pipeline as ingest_module
-from clozeworks.pipeline.ingest import scatter
-from clozeworks.pipeline.ingest.gather import merge_buckets
+from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
+from clozeworks.pipeline.ingest import gather, layout, scatter
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.ingest.scatter import cut_parts
 from clozeworks.pipeline.seeding import stable_hash
@@ -28,21 +27,7 @@ from hypothesis import strategies as st
 
 CONFIG = IngestConfig(shards=2, validation_share=0.1)
 ONE = RunOptions(workers=1)
-PHASES = ("scatter", "duplicates", "gather")
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ingest_module, "run_units", run_units)
-
-
-def run_units(directory: StageDirectory, phase: str, units: Any, work: Callable[..., Any], _: Any) -> list[Any]:
-    """Do what is not done yet, one after the other, without Beam, which other tests see to."""
-    done = directory.done_units(phase)
-    for unit in units:
-        if unit.name not in done or directory.read_record(phase, unit.name) is None:
-            directory.write_record(phase, unit.name, work(directory, unit.payload))
-    return [directory.read_record(phase, unit.name) for unit in units]
+PHASES = ("scatter", "deduplicate", "gather")
 
 
 def write_texts(folder: Path, texts: dict[str, str]) -> str:
@@ -71,7 +56,7 @@ def kept_of(*names: str) -> str:
 
 
 @pytest.mark.parametrize("part_bytes", [2000, 20_000])
-def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, in_this_process, part_bytes: int):
+def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part_bytes: int):
     texts = {f"{i:03}": text_of(i % 90, 5 + i % 30) for i in range(100)}
     source = write_texts(tmp_path / "texts", texts)
     whole = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
@@ -90,7 +75,7 @@ def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, in_this_process, reverse: bool):
+def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, reverse: bool):
     monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 1500)
     ours = {f"{i}": text_of(i) for i in range(20)}
     wrapped = {f"copy-{i}": text_of(i).replace(". ", ".\n") for i in range(5)}
@@ -106,7 +91,7 @@ def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, in_t
         assert stays in kept and gone not in kept and gone[-1] == stays[-1]
 
 
-def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many_go(tmp_path, in_this_process):
+def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many_go(tmp_path):
     # The documents that would be for validation, those with the lowest hashes, are copies of others.
     names = sorted((f"{i}" for i in range(200)), key=lambda name: stable_hash(0, "validation", f"text:texts/{name}"))
     by_hash = sorted(names[:160], key=lambda name: stable_hash(0, "document", f"text:texts/{name}"))
@@ -125,7 +110,7 @@ def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many
     assert manifest["counts"]["duplicate_texts"] == len(copies)
 
 
-def test_an_id_that_repeats_is_no_duplicate(tmp_path, in_this_process):
+def test_an_id_that_repeats_is_no_duplicate(tmp_path):
     rows = "".join(f'{{"id": "{i % 12}", "text": "{text_of(i % 12)}"}}\n' for i in range(15))
     (tmp_path / "rows.jsonl").write_text(rows)
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
@@ -134,9 +119,9 @@ def test_an_id_that_repeats_is_no_duplicate(tmp_path, in_this_process):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
-def test_too_few_texts_that_differ_are_told(tmp_path, in_this_process):
+def test_too_few_texts_that_differ_are_told(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
-    with pytest.raises(UserError, match="hold 3 documents; at least 4 that differ are needed"):
+    with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):
         ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
 
 
@@ -149,48 +134,45 @@ def test_workers_make_the_same_documents_without_duplicates(tmp_path):
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("done", [0, 1])
-def test_a_run_that_ended_within_a_phase_goes_on_to_the_same_bytes(tmp_path, monkeypatch, phase: str, done: int):
+@pytest.mark.parametrize("num_done", [0, 1])
+def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(tmp_path, monkeypatch, phase: str, num_done: int):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
-    monkeypatch.setattr(ingest_module, "run_units", run_units)
     expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
 
-    def stop_within(directory: StageDirectory, now: str, units: Any, work: Any, options: Any) -> list[Any]:
-        if now != phase:
-            return run_units(directory, now, units, work, options)
-        run_units(directory, now, units[:done], work, options)
-        if done < len(units):
-            work(directory, units[done].payload)  # its files are there, its record is not
-        raise KeyboardInterrupt
+    def stop_within(number: int, directory: StageDirectory, now: Any) -> None:
+        units = read_plan(directory, now)
+        if now.name == phase and len(finished_units(directory, now)) == min(num_done, len(units) - 1):
+            now.work(directory, units[number].payload)  # its files are there, its record is not
+            raise MemoryError
+        do_unit(number, directory, now)
 
-    monkeypatch.setattr(ingest_module, "run_units", stop_within)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(runner, "do_unit", stop_within)
+    with pytest.raises(runner.RunError):
         ingest([source], str(tmp_path / "out"), CONFIG, ONE)
-    monkeypatch.setattr(ingest_module, "run_units", run_units)
+    monkeypatch.undo()
     assert ingest([source], str(tmp_path / "out"), CONFIG, ONE) == expected
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     assert not (tmp_path / "out" / ".work").exists()
 
 
-def test_a_unit_whose_keys_are_gone_is_done_again(tmp_path):
-    directory = StageDirectory(str(tmp_path), "f")
-    for name in ("documents", "keys"):
-        directory.write_bytes(name, b"")
-    directory.write_record("scatter", "a", {"files": {"documents": "documents", "keys": "keys"}})
-    assert directory.read_record("scatter", "a") is not None
-    (tmp_path / "keys").unlink()
-    assert directory.read_record("scatter", "a") is None
-
-
-@given(st.lists(st.integers(0, SHARD_TEXT_BYTES // 8), min_size=1, max_size=200))
-def test_a_shard_holds_at_most_64_mb_and_shards_are_alike(bucket_bytes: list[int]):
-    runs = merge_buckets(bucket_bytes)
-    assert [i for run in runs for i in run] == list(range(len(bucket_bytes)))
-    sizes = [sum(bucket_bytes[run.start : run.stop]) for run in runs]
-    assert max(sizes) <= SHARD_TEXT_BYTES
-    assert min(sizes) > 0 or len(sizes) == 1
-    assert max(sizes) - min(sizes) <= 2 * max(bucket_bytes)
-    assert len(runs) <= max(1, -(-sum(bucket_bytes) // (SHARD_TEXT_BYTES - max(bucket_bytes))))
+def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
+    """A huge corpus in small: more shards than partitions, several validation shards; each row exactly once."""
+    source = write_texts(tmp_path / "texts", {f"{i:03}": text_of(i % 380, 5 + i % 30) for i in range(400)})
+    few = ingest([source], str(tmp_path / "few"), IngestConfig(validation_share=0.1), ONE)
+    for module in (layout, gather, scatter):
+        for name in ("SHARD_TEXT_BYTES", "PART_TEXT_BYTES"):
+            monkeypatch.setattr(module, name, 10_000, raising=False)
+    many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
+    assert many["counts"] == few["counts"]
+    for split in ("train", "validation"):
+        shards = [shard for shard in many["shards"] if shard["split"] == split]
+        assert len(shards) > 3
+        assert [shard["name"] for shard in shards] == [
+            f"{split}-{index:05d}-of-{len(shards):05d}.parquet" for index in range(len(shards))
+        ]
+        assert all(shard["rows"] == pq.read_metadata(tmp_path / "many" / shard["name"]).num_rows for shard in shards)
+        rows = [[*rows_in(tmp_path / name, split)] for name in ("few", "many")]
+        assert rows[0] == rows[1]
 
 
 def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
@@ -209,6 +191,6 @@ def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
         "out cannot be written to: File too large. Mend that and run the same command again, it goes on."
     )
     left = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert left == [".work/plan.json"]
+    assert sorted(left) == [".work/plan.json", ".work/scatter/plan.json"]
     manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
     assert sum(shard["rows"] for shard in manifest["shards"]) == 30

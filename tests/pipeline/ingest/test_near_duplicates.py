@@ -3,14 +3,12 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.ingest import pipeline as ingest_module
 from clozeworks.pipeline.ingest.near_duplicates import find_first, pair_up
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.seeding import stable_hash
@@ -20,18 +18,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 JAPANESE = "日本語文章類似検出試験私達毎朝早起海辺歩"
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch):
-    """Run the units one after the other, without Beam, which other tests see to."""
-
-    def run_units(directory: Any, phase: str, units: Any, work: Any, options: Any) -> list[dict[str, Any]]:
-        for unit in reversed(units):
-            directory.write_record(phase, unit.name, work(directory, unit.payload))
-        return [directory.read_record(phase, unit.name) for unit in units]
-
-    monkeypatch.setattr(ingest_module, "run_units", run_units)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=30))
@@ -91,7 +77,7 @@ def doc_hash(folder: str, name: str) -> int:
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
-def test_what_is_alike_goes_and_the_rest_stays(tmp_path: Path, in_this_process, language: str):
+def test_what_is_alike_goes_and_the_rest_stays(tmp_path: Path, language: str):
     alphabet, space = (JAPANESE, "") if language == "ja" else ("", " ")
     rng = random.Random(3)
     texts, alike, unlike = {}, [], []
@@ -115,7 +101,7 @@ def test_what_is_alike_goes_and_the_rest_stays(tmp_path: Path, in_this_process, 
     assert "rensa" in manifest["versions"]
 
 
-def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path: Path, in_this_process):
+def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path: Path):
     rng = random.Random(5)
     base = words(rng, 500)
     cluster = {"a": base, "b": changed(rng, base, 4), "c": base, "d": changed(rng, base, 3)}
@@ -127,7 +113,7 @@ def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path:
     assert manifest["counts"]["near_duplicates"] + manifest["counts"]["duplicate_texts"] == 3
 
 
-def test_texts_without_words_are_not_alike(tmp_path: Path, in_this_process):
+def test_texts_without_words_are_not_alike(tmp_path: Path):
     texts = {f"{i}": [character * 3] * 120 for i, character in enumerate("!?#%&*+")}
     write(tmp_path / "texts", texts)
     config = IngestConfig(near_duplicates=0.8, format="text", documents="line")

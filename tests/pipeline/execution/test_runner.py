@@ -6,18 +6,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import StageDirectory
-from clozeworks.pipeline.execution.units import RunError, Unit, _last_line, run_units
+from clozeworks.pipeline.execution.phases import (
+    Phase,
+    Unit,
+    do_unit,
+    finished_units,
+    read_errors,
+    read_records,
+    write_plan,
+)
+from clozeworks.pipeline.execution.runner import RunError, _last_line, run_phases
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
+
+
+@dataclass(frozen=True)
+class Done:
+    """The record of a unit of these tests."""
+
+    square: int
+    pid: int = 0
+    files: tuple[str, ...] = ()
+
+
+def phase_of(work: Callable[[StageDirectory, int], Done], name: str = "squares") -> Phase[int, Done]:
+    return Phase(name, None, work, int, Done)
+
+
+def run_one(directory: StageDirectory, work: Callable[[StageDirectory, int], Done], options: RunOptions) -> list[Done]:
+    """Run one phase and return its records."""
+    run_phases(directory, UNITS, [phase_of(work)], options)
+    return read_records(directory, phase_of(work))
 
 
 @pytest.fixture(autouse=True)
@@ -30,86 +58,87 @@ def logs_of_broken_runs_do_not_stay(monkeypatch: pytest.MonkeyPatch, tmp_path_fa
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
 
 
-def square(directory: StageDirectory, number: int) -> dict[str, Any]:
-    return {"square": number * number, "pid": os.getpid()}
+def square(directory: StageDirectory, number: int) -> Done:
+    return Done(number * number, os.getpid())
 
 
-def fail_on_three(directory: StageDirectory, number: int) -> dict[str, Any]:
+def fail_on_three(directory: StageDirectory, number: int) -> Done:
     if number == 3:
         raise UserError("three is no good")
     return square(directory, number)
 
 
-def fail(directory: StageDirectory, number: int) -> dict[str, Any]:
+def fail(directory: StageDirectory, number: int) -> Done:
     raise ValueError(f"{number} is no good")
 
 
-def die(directory: StageDirectory, number: int) -> dict[str, Any]:
+def die(directory: StageDirectory, number: int) -> Done:
     os.kill(os.getpid(), signal.SIGKILL)
-    return {}
+    return Done(0)
 
 
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
 def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options: tuple[str, ...]):
     directory = StageDirectory(str(tmp_path), "f")
     options = RunOptions(workers=2, beam_options=beam_options)
-    records = run_units(directory, "squares", UNITS, square, options)
-    assert [record["square"] for record in records] == [0, 1, 4, 9, 16]
-    assert os.getpid() not in {record["pid"] for record in records}
+    records = run_one(directory, square, options)
+    assert [record.square for record in records] == [0, 1, 4, 9, 16]
+    assert os.getpid() not in {record.pid for record in records}
 
 
 def test_finished_units_are_not_done_again(tmp_path: Path):
     directory = StageDirectory(str(tmp_path), "f")
-    directory.write_record("squares", "unit-2", {"square": -1})
-    records = run_units(directory, "squares", UNITS, square, RunOptions(workers=1))
-    assert [record["square"] for record in records] == [0, 1, -1, 9, 16]
+    write_plan(directory, phase_of(square), UNITS)
+    do_unit(2, directory, phase_of(lambda directory, number: Done(-1)))
+    records = run_one(directory, square, RunOptions(workers=1))
+    assert [record.square for record in records] == [0, 1, -1, 9, 16]
 
 
 def test_a_users_mistake_in_a_worker_ends_the_run_and_what_is_done_is_kept(tmp_path: Path):
     directory = StageDirectory(str(tmp_path), "f")
     with pytest.raises(UserError, match="three is no good"):
-        run_units(directory, "squares", UNITS, fail_on_three, RunOptions(workers=1))
-    assert directory.done_units("squares") == {"unit-4"}  # the largest come first
-    assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
+        run_one(directory, fail_on_three, RunOptions(workers=1))
+    assert finished_units(directory, phase_of(square)) == {4}  # the largest come first
+    assert len(run_one(directory, square, RunOptions(workers=1))) == 5
 
 
-def fail_on_four_and_linger(directory: StageDirectory, number: int) -> dict[str, Any]:
+def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
     if number == 4:
         raise UserError("four is no good")
     return linger(directory, number)
 
 
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
-def test_a_users_mistake_is_told_once(tmp_path: Path, beam_options: tuple[str, ...]):
+def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
     directory, options = StageDirectory(str(tmp_path), "f"), RunOptions(workers=2, beam_options=beam_options)
     with pytest.raises(UserError, match=r"^three is no good$"):
-        run_units(directory, "squares", UNITS, fail_on_three, options)
-    assert not directory.has_errors("squares")
+        run_one(directory, fail_on_three, options)
+    assert not read_errors(directory)
 
 
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     begun = time.monotonic()
     with pytest.raises(UserError, match="four is no good"):
-        run_units(StageDirectory(str(tmp_path), "f"), "long", UNITS, fail_on_four_and_linger, RunOptions(workers=2))
+        run_one(StageDirectory(str(tmp_path), "f"), fail_on_four_and_linger, RunOptions(workers=2))
     assert time.monotonic() - begun < 60  # the others take 120 s
 
 
 def test_a_message_that_a_killed_run_left_is_not_told_again(tmp_path: Path):
     directory = StageDirectory(str(tmp_path), "f")
-    directory.write_error("squares", "unit-3", "an old story")
-    assert len(run_units(directory, "squares", UNITS, square, RunOptions(workers=1))) == 5
+    directory.write_bytes(".work/errors/squares-3.txt", b"an old story")
+    assert len(run_one(directory, square, RunOptions(workers=1))) == 5
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
     with pytest.raises(RunError, match=r"^The run failed: \d is no good\. Log: "):
-        run_units(StageDirectory(str(tmp_path), "f"), "failures", UNITS, fail, RunOptions(workers=workers))
+        run_one(StageDirectory(str(tmp_path), "f"), fail, RunOptions(workers=workers))
 
 
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
     # In a process of its own: the threads of a broken run of Beam live on until it ends.
-    script = "import sys, test_units; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
+    script = "import sys, test_runner; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
@@ -119,7 +148,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_option
 def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
     try:
         options = RunOptions(workers=2, beam_options=beam_options)
-        run_units(StageDirectory(path, "f"), "deaths", UNITS, die, options)
+        run_one(StageDirectory(path, "f"), die, options)
     except RunError as error:
         print(error)
         abandon(1)
@@ -127,7 +156,7 @@ def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
-    script = "import sys, test_units; test_runner.run_until_interrupted(sys.argv[1])"
+    script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
     workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
@@ -139,16 +168,16 @@ def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: si
 
 def run_until_interrupted(path: str) -> None:
     try:
-        run_units(StageDirectory(path, "f"), "long", UNITS, linger, RunOptions(workers=2))
+        run_one(StageDirectory(path, "f"), linger, RunOptions(workers=2))
     except KeyboardInterrupt:
         print("interrupted")
         abandon(130)
 
 
-def linger(directory: StageDirectory, number: int) -> dict[str, Any]:
+def linger(directory: StageDirectory, number: int) -> Done:
     Path(directory.path, f"{os.getpid()}.pid").touch()
     time.sleep(120)
-    return {}
+    return Done(0)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -166,7 +195,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_an_error_is_told_by_its_cause_alone():
+def test_an_error_is_reported_by_its_cause_alone():
     through_beam = (
         "Traceback …\n  File x, line 3\nRuntimeError: OSError: [Errno 5] Broken disk. [while running 'Build']"
     )
@@ -176,8 +205,8 @@ def test_an_error_is_told_by_its_cause_alone():
 
 
 def test_beam_is_imported_only_where_its_options_are_given(tmp_path: Path):
-    run = "run_units(StageDirectory(sys.argv[1], 'f'), 'squares', UNITS, square, RunOptions(workers=1))"
-    script = f"import sys; from test_units import *; {run}; sys.exit('apache_beam' in sys.modules)"
+    run = "run_one(StageDirectory(sys.argv[1], 'f'), square, RunOptions(workers=1))"
+    script = f"import sys; from test_runner import *; {run}; sys.exit('apache_beam' in sys.modules)"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
 
 
@@ -185,7 +214,7 @@ def test_an_option_that_beam_does_not_know_is_refused():
     from clozeworks.pipeline.execution.beam import pipeline_options
 
     with pytest.raises(UserError, match="--projekt=x"):
-        pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")), 1)
-    options = pipeline_options(RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3), 9)
+        pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
+    options = pipeline_options(RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3))
     assert options.get_all_options()["direct_running_mode"] == "multi_threading"
     assert options.get_all_options()["direct_num_workers"] == 3

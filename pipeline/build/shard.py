@@ -1,0 +1,123 @@
+"""Build the instances of one shard of documents: tokens, then pairs, masks and rows for each pass."""
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from ..config import BuildConfig
+from ..errors import UserError
+from ..execution.counters import CounterRecord, Counters
+from ..execution.directory import StageDirectory
+from ..execution.shards import read_documents, write_parquet
+from ..manifests import InstancesShard, Split
+from ..schemas import instances_schema
+from ..seeding import rng_for
+from ..vocab.tokenize import DictionaryTokenizer
+from ..vocab.vocabulary import Vocabulary, read_vocabulary
+from .chunks import Corpus
+from .instances import build_instances, parquet_options
+
+ROW_GROUP_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentsUnit:
+    """The shard of documents to read: number `index` of its split."""
+
+    split: Split
+    index: int
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """What a unit leaves."""
+
+    files: tuple[str, ...]
+    counters: CounterRecord
+    shard: InstancesShard
+
+
+# On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.
+_tokenizing = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryTokenizer]:
+    """Load the vocabulary once for all the shards that a worker builds."""
+    vocabulary = read_vocabulary(directory.path)
+    return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
+
+
+def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildConfig) -> Built:
+    """Write the instances of one shard of documents."""
+    split, index, path = unit.split, unit.index, unit.path
+    name = path.rsplit("/", 1)[1]
+    vocabulary, tokenizer = _tokenizer_of(directory)
+    schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
+    corpus, sources = tokenize_shard(path, tokenizer, schema.field("input_ids").type.value_type.to_pandas_dtype())
+    # Nothing to make of a shard without text: an empty one is written, so that each has its own.
+    num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
+    counts: Counter[str] = Counter()
+    warnings = [] if num_passes else ["the document shard holds no text"]
+    with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
+        for duplicate in range(num_passes):
+            rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
+            try:
+                built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+            except UserError as error:
+                raise UserError(f"{path}: {error}") from None
+            writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
+            counts.update(built.counts)
+            warnings.extend([built.warning] if built.warning else [])
+    counts.update(documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1)
+    shard = InstancesShard(
+        name=name,
+        split=split,
+        rows=counts.pop("rows", 0),
+        bytes=written.num_bytes,
+        sha256=written.hexdigest(),
+        counts=dict(sorted(counts.items())),
+        source_tokens={source: num_passes * tokens for source, tokens in source_tokens(corpus, sources).items()},
+        warnings=warnings,
+    )
+    counters = Counters()
+    counters.counts = counts
+    return Built(files=(name,), counters=counters.to_record(), shard=shard)
+
+
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> tuple[Corpus, pa.ChunkedArray]:
+    """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their sources."""
+    token_ids, sources = [np.zeros(0, dtype)], []
+    sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for table in read_documents(path, "source", "sentences"):
+        sentences = table["sentences"].combine_chunks()
+        with _tokenizing:
+            ids, offsets = tokenizer.encode(sentences.flatten())
+        token_ids.append(ids.astype(dtype))
+        sentence_lengths.append(np.diff(offsets))
+        document_lengths.append(np.diff(sentences.offsets.to_numpy()))
+        sources.extend(table["source"].chunks)
+    offsets = (np.append(0, np.cumsum(np.concatenate(parts))) for parts in (sentence_lengths, document_lengths))
+    return Corpus(np.concatenate(token_ids), *offsets), pa.chunked_array(sources, pa.string())
+
+
+def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:
+    """Return how many tokens come from each source; `sources` names that of each document."""
+    documents = pa.table({"source": sources, "tokens": corpus.document_lengths()})
+    summed = documents.group_by("source").aggregate([("tokens", "sum")]).sort_by("source")
+    return dict(zip(summed["source"].to_pylist(), summed["tokens_sum"].to_pylist(), strict=True))
+
+
+def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:
+    """Return what the Parquet footer carries for the trainer to check."""
+    return {
+        "clozeworks.tokenizer": vocabulary.fingerprint,
+        "clozeworks.vocab_size": str(len(vocabulary.tokens)),
+        "clozeworks.max_length": str(config.max_length),
+        "clozeworks.seed": str(config.seed),
+    }

@@ -1,0 +1,152 @@
+"""Run the phases of a stage: in this process, in worker processes, or as one Apache Beam pipeline."""
+
+import os
+import re
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from ..config import RunOptions
+from ..errors import UserError
+from .directory import StageDirectory
+from .phases import Phase, Unit, do_unit, finished_units, forget_errors, plan_phase, read_errors, read_plan, write_plan
+from .progress import bytes_progress, noise_to_file
+from .storage import is_remote
+from .workers import DeadWorkerError, available_cores, do_all, started
+
+POLL_S = 0.25
+REMOTE_POLL_S = 5.0  # each poll lists a folder of an object store
+
+Phases = Sequence[Phase[Any, Any]]
+Launcher = Callable[[StageDirectory, Phases, RunOptions], None]
+
+
+class RunError(Exception):
+    """The run broke, and not by a mistake of the user; the same command resumes it."""
+
+
+def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Phases, options: RunOptions) -> None:
+    """Do all units of all phases that have no record yet; `units` are those of the first phase.
+
+    Raises the `UserError` that a worker met, or `RunError` if the run broke.
+    """
+    forget_errors(directory)
+    write_plan(directory, phases[0], units)
+    _run(directory, phases, len(units), options)
+    if errors := read_errors(directory):
+        forget_errors(directory)
+        raise UserError(errors[0])
+
+
+def _run(directory: StageDirectory, phases: Phases, num_units: int, options: RunOptions) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # inherited by the workers, which share out the cores already
+    poll_s = REMOTE_POLL_S if is_remote(directory.path) else POLL_S
+    with noise_to_file(options.verbose) as (terminal, log), bytes_progress(Console(file=terminal)) as progress:
+        run = partial(_launcher(options, phases, num_units), directory, phases, options)
+        failure = _watch(run, partial(_show, progress, directory, phases), poll_s)
+        if failure and not read_errors(directory):
+            raise RunError(failure + (f" Log: {log}" if log else ""))
+
+
+def _launcher(options: RunOptions, phases: Phases, num_units: int) -> Launcher:
+    if options.beam_options:
+        from .beam import run_pipeline
+
+        return run_pipeline
+    return _run_here if _num_workers(options) == 1 or (len(phases) == 1 and num_units <= 1) else _run_in_workers
+
+
+def _num_workers(options: RunOptions) -> int:
+    return options.workers or available_cores()
+
+
+def _run_here(directory: StageDirectory, phases: Phases, options: RunOptions) -> None:
+    for phase in phases:
+        for number in plan_phase(directory, phase):
+            do_unit(number, directory, phase)
+
+
+def _run_in_workers(directory: StageDirectory, phases: Phases, options: RunOptions) -> None:
+    with started(_num_workers(options)) as workers:
+        for phase in phases:
+            numbers = plan_phase(directory, phase)
+            do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
+
+
+def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None:
+    """Show how much of the current phase is done, in bytes."""
+    if progress.disable:
+        return
+    for phase in phases:
+        try:
+            units = read_plan(directory, phase)
+        except UserError:  # not planned yet
+            return
+        done = finished_units(directory, phase)
+        if len(done) < len(units):
+            total, completed = sum(unit.cost for unit in units), sum(units[number].cost for number in done)
+            progress.update(progress.task_ids[0], description=phase.name, total=total, completed=completed)
+            return
+
+
+def _watch(run: Callable[[], None], tick: Callable[[], None], poll_s: float) -> str | None:
+    """Call `run` in a thread, and `tick` now and then; return what went wrong, None if nothing did.
+
+    SIGTERM interrupts it as Ctrl-C does.
+    """
+    failures: list[str] = []
+    over = threading.Event()
+
+    def run_to_the_end() -> None:
+        try:
+            run()
+        except UserError:
+            pass  # the worker has written it down
+        except DeadWorkerError as error:
+            failures.append(str(error))
+        except Exception as error:
+            traceback.print_exc()
+            failures.append(f"The run failed: {_last_line(error)}.")
+        finally:
+            over.set()
+
+    with _interrupted_by_sigterm():
+        threading.Thread(target=run_to_the_end, daemon=True).start()
+        while not over.wait(poll_s):
+            tick()
+    return failures[0] if failures else None
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python sets signal handlers in the main thread only
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the innermost cause of an error that came through Beam, without the names of the exceptions' classes."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if not line.startswith(("[while running", "File ", "return ", "raise "))]
+    cause = causes[-1] if causes else type(error).__name__
+    return re.sub(r"^(RuntimeError: )?([\w.]+: )?|(\s*\[while running .*)", "", cause).rstrip(".")
+
+
+def prepare(options: RunOptions, output: str) -> None:
+    """Check the options for Beam, if there are any, before anything is read or written; raises `UserError`."""
+    if options.beam_options:
+        from . import beam
+
+        beam.prepare(options, output)
