@@ -19,15 +19,15 @@ MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
 @click.command()
 @click.argument("instances")
 @click.argument("other", required=False)
-@click.option("--report", metavar="FILE.html", help="Write a page with plots and example instances to this file.")
+@click.option("--report", metavar="FILE.html", help="Also write a web page with plots and example instances.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 @click.pass_context
 def audit(
     ctx: click.Context, instances: str, other: str | None, report: str | None, as_json: bool
 ) -> CommandSummary | None:
-    """Measure INSTANCES against what was asked of them; exit with 1 where something is out of tolerance.
+    """Measure INSTANCES against their build options; exit with 1 if anything is out of tolerance.
 
-    A second directory, OTHER, is set beside the first.
+    OTHER, a second directory of instances, is shown beside the first.
     """
     audits = {directory: _measure(directory) for directory in (instances, other) if directory}
     if as_json:
@@ -62,7 +62,7 @@ def _print(audits: dict[str, Any]) -> None:
     table = Table("check", box=None, pad_edge=False, header_style="bold")
     for directory in audits:
         table.add_column(escape(directory) if len(audits) > 1 else "measured", overflow="fold")
-        table.add_column("asked")
+        table.add_column("expected")
         table.add_column("")
     by_name: dict[str, dict[str, Any]] = {}
     for directory, measured in audits.items():

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
+from ..pipeline.execution.counters import count_of
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
@@ -14,7 +15,7 @@ NUM_WARNINGS = 3
 @click.command()
 @click.argument("documents")
 @click.option(
-    "--vocab", required=True, metavar="VOCAB", help="Directory of the vocabulary, or a vocab.txt or tokenizer.json."
+    "--vocab", required=True, metavar="VOCAB", help="Directory with the vocabulary, or a vocab.txt or tokenizer.json."
 )
 @click.option("--output", required=True, metavar="INSTANCES", help="Directory to write the instances to.")
 @config_options(BuildConfig, RunOptions)
@@ -22,7 +23,7 @@ NUM_WARNINGS = 3
 def build(ctx: click.Context, documents: str, vocab: str, output: str, **values: Any) -> CommandSummary:
     """Turn DOCUMENTS into masked sentence pairs in Parquet.
 
-    Options for Apache Beam follow after --.
+    Options after -- go to Apache Beam.
     """
     from ..pipeline.build.pipeline import build as run_build
     from ..pipeline.build.pipeline import estimate
@@ -36,9 +37,9 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
 
 
 def _warn(shards: list[dict[str, Any]]) -> None:
-    """Say where the labels could not be balanced, once for each shard."""
+    """Warn of shards whose labels could not be balanced."""
     warnings = [f"{shard['name']}: {shard['warnings'][0]}" for shard in shards if shard["warnings"]]
     for warning in warnings[:NUM_WARNINGS]:
         warn(warning)
     if num_more := len(warnings[NUM_WARNINGS:]):
-        warn(f"{num_more:,} more shard{'s' if num_more > 1 else ''}, see the manifest")
+        warn(f"{count_of(num_more, 'more shard')}; see the manifest")

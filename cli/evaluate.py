@@ -12,15 +12,15 @@ from .summary import CommandSummary, figure
 @click.command()
 @click.argument("model", metavar="RUN")
 @click.argument("data", metavar="DATA")
-@click.option("--split", default="validation", show_default=True, help="Which split of instances to use.")
-@click.option("--batch-size", type=click.IntRange(1), help="Rows of instances computed at once.")
+@click.option("--split", default="validation", show_default=True, help="Split of the instances to measure on.")
+@click.option("--batch-size", type=click.IntRange(1), help="Rows of instances per batch.")
 @device_option
 def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> CommandSummary:
     """Measure the model in RUN on DATA.
 
-    A pre-trained model (of `clozeworks pretrain`, or any BERT of Hugging Face with pre-training heads) is measured on
-    instances: masked-LM loss, perplexity and accuracy, NSP accuracy. A fine-tuned one is measured on labelled
-    examples, with the metrics of its task.
+    A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training heads) is measured on
+    instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A fine-tuned model is measured on labelled
+    examples with the metrics of its task.
     """
     if (Path(model) / "task.json").exists():
         from ..model.finetuning.predict import evaluate_task
@@ -28,8 +28,8 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
         measured = evaluate_task(model, data, device)
     elif Path(data).is_file():
         raise UserError(
-            f"{data} is a file, but {model} is no fine-tuned model (task.json is missing): make one by `clozeworks "
-            "finetune`, or give a directory of instances."
+            f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): fine-tune it with "
+            "`clozeworks finetune`, or give a directory of instances."
         )
     else:
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained

@@ -15,14 +15,14 @@ from .training_progress import training_progress
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.argument("data", metavar="DATA")
 @click.option("--output", required=True, metavar="FILE", help="Parquet file to write the vectors to.")
-@click.option("--overwrite", is_flag=True, help="Throw away what the output file holds, and begin anew.")
+@click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
 @config_options(FeaturesConfig)
 def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
-    DATA is plain text (a text a line), a table (TSV, CSV, JSON Lines, Parquet), a file of CoNLL columns, or a data set
-    of the hub (hf:nyu-mll/glue:sst2:test; without the split it is train), which is streamed. FILE gets a row for each
-    word, token or text, with its vector from each layer.
+    DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), a file in CoNLL columns, or a data
+    set from the hub (hf:nyu-mll/glue:sst2:test; the default split is train), which is streamed. FILE gets one row per
+    word, token or text, with a vector from each layer.
     """
     from ..model.features.features import extract_features
 

@@ -8,11 +8,9 @@ from .summary import CommandSummary
 @click.command()
 @click.argument("run")
 @click.argument("text")
-@click.option(
-    "--top", type=click.IntRange(1), default=5, show_default=True, help="Number of tokens to name for each [MASK]."
-)
+@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Number of candidates per [MASK].")
 def fill(run: str, text: str, top: int) -> CommandSummary:
-    """Name the likeliest tokens for each [MASK] in TEXT, by the model in RUN."""
+    """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
     from ..model.pretraining.fill import fill as run_fill
 
     rows = [

@@ -10,24 +10,23 @@ from .options import config_options, make_config
 from .summary import CommandSummary, figure
 from .training_progress import training_progress
 
-# Of SQuAD 2.0's many figures; summary.json has them.
+# SQuAD 2.0 has many figures; summary.json has these.
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 
 @click.command()
 @click.argument("task")
 @click.argument("data")
-@click.option("--checkpoint", required=True, metavar="DIR", help="Directory of the pre-trained encoder.")
-@click.option("--output", required=True, metavar="DIR", help="Directory to write the best model and the results to.")
-@click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
+@click.option("--checkpoint", required=True, metavar="DIR", help="Directory with the pre-trained encoder.")
+@click.option("--output", required=True, metavar="DIR", help="Directory for the best model and the results.")
+@click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
 @config_options(FinetuneConfig)
 def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
-    """Fine-tune an encoder on a TASK and keep the best of the runs.
+    """Fine-tune an encoder on a TASK and keep the best run.
 
-    TASK is one of GLUE's (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for a
-    labelled set of your own; DATA is a folder or file of the official form, with train, dev or test in the files'
-    names, or a data set of the hub (hf:nyu-mll/glue:sst2). Predictions for the test files are written to test/ in the
-    output directory.
+    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for your
+    own labelled data. DATA is a folder or file in the official format, with train, dev or test in the file names, or a
+    data set from the hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 
@@ -42,13 +41,13 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     best, metric = summary["best"], summary["metric"]
     median, lowest, highest = (figure(summary[name]) for name in ("median", "lowest", "highest"))
-    held_out = ", held out from the training examples" if summary["held_out"] else ""
+    held_out = ", held out from the training data" if summary["held_out"] else ""
     return [
         ("task", summary["task"]),
-        ("examples", f"{summary['train_examples']:,} to train on, {summary['dev_examples']:,} dev{held_out}"),
+        ("examples", f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev{held_out}"),
         (
             "runs",
-            f"{summary['runs']:,} ({summary['degenerate_runs']:,} degenerate: no better than always the same answer)",
+            f"{summary['runs']:,} ({summary['degenerate_runs']:,} degenerate: no better than a constant answer)",
         ),
         (f"dev {_words(metric)}", f"median {median}, {lowest} to {highest}"),
         ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
@@ -63,7 +62,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _baseline(summary: dict[str, Any], name: str) -> str:
     baseline = summary["baseline"].get(name)
-    return "" if baseline is None else f" ({figure(baseline)} for always the same answer)"
+    return "" if baseline is None else f" ({figure(baseline)} for a constant answer)"
 
 
 def _words(metric: str) -> str:

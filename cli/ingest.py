@@ -18,10 +18,10 @@ from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: Any) -> CommandSummary:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
-    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor's output, a text or a book (.txt,
-    or a .tar or .zip of them), JSON Lines (.jsonl), Parquet, a folder of any of these, a pattern such as 'dumps/*.bz2',
-    or a data set of the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options for Apache
-    Beam follow after --.
+    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a text or book (.txt, or
+    a .tar or .zip of them), JSON Lines (.jsonl), Parquet, a folder of any of these, a pattern such as 'dumps/*.bz2', or
+    a data set from the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to
+    Apache Beam.
     """
     from ..pipeline.ingest.pipeline import estimate
     from ..pipeline.ingest.pipeline import ingest as run_ingest
@@ -35,23 +35,18 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
 
 
 def _warn(manifest: dict[str, Any]) -> None:
-    """Say what was left out, and what kept the work from being shared out."""
+    """Warn of skipped input, and of files that only one worker can read."""
     counts, bad = manifest["counts"], manifest["bad"]
     if bad:
         reason = min(bad, key=lambda reason: (-bad[reason], reason))
         first = f"{reason.replace('_', ' ')} at {manifest['examples'][reason][0]}"
-        warn(f"bad input: {name_counts(bad)}; for instance {first}")
+        warn(f"bad input: {name_counts(bad)}; for example {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest["examples"]["files_of_unknown_format"])
-        warn(
-            f"left out {count_of(num_files, 'file')} in no known format, for instance {names}; say --format to read all"
-        )
+        warn(f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all")
     if num_files := counts.get("single_stream_files", 0):
-        warn(f"{count_of(num_files, '.bz2 file')} of a single stream, for one worker only; take the multistream dump")
-    for reason, what in (("duplicate_texts", "equals another's"), ("near_duplicates", "is nearly another's")):
+        warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
+    removed = {"duplicate_texts": "exact duplicate", "near_duplicates": "near-duplicate", "repeated_ids": "repeated id"}
+    for reason, what in removed.items():
         if num_documents := counts.get(reason, 0):
-            first = manifest["examples"][reason][0]
-            warn(f"left out {count_of(num_documents, 'document')} whose text {what}; for instance {first}")
-    if num_documents := counts.get("repeated_ids", 0):
-        first = manifest["examples"]["repeated_ids"][0]
-        warn(f"left out {count_of(num_documents, 'document')} whose id another has; for instance {first}")
+            warn(f"removed {count_of(num_documents, what)}; for example {manifest['examples'][reason][0]}")

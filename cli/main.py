@@ -1,4 +1,4 @@
-"""The command ``clozeworks``: its subcommands, and how errors are told."""
+"""The command ``clozeworks``: its subcommands, and how errors are reported."""
 
 import logging
 import os
@@ -43,7 +43,7 @@ EXTRAS = {
 
 
 class Stages(click.Group):
-    """A group that lists its commands in the order of the work, and hands on what stands after ``--``."""
+    """A group that lists its commands in working order and passes on the arguments after ``--``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the stages."""
@@ -52,18 +52,18 @@ class Stages(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
         if args and args[0] in DATA_STAGES and "--" in args:
-            place = args.index("--")
-            ctx.obj = tuple(args[place + 1 :])
-            args = args[:place]
+            separator = args.index("--")
+            ctx.obj = tuple(args[separator + 1 :])
+            args = args[:separator]
         return super().parse_args(ctx, args)
 
 
 @click.group(cls=Stages, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="clozeworks")
 def commands() -> None:
-    """Pre-train and fine-tune BERT-style encoders: raw text in, Parquet between, a Hugging Face model out.
+    """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face model.
 
-    Every command writes one directory, and goes on where it was when it is run again.
+    Each stage writes one directory; an interrupted command resumes when you rerun it.
     """
 
 
@@ -73,17 +73,17 @@ for _command in COMMANDS:
 
 @commands.result_callback()
 def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> None:
-    if result and os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
+    if result and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
         print_summaries(result if isinstance(result, list) else [result])
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line; exit with 2 and one line on a user's mistake, with 1 where the run broke."""
+    """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run failed."""
     _open_closed_streams()
-    # Without a handler of its own, the first warning of a library would set up logging to the terminal.
+    # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        # Without `standalone_mode`, click returns what a command gave to `ctx.exit`.
+        # With `standalone_mode` off, click returns the code that a command passed to `ctx.exit`.
         if exit_code := commands.main(args=args, prog_name="clozeworks", standalone_mode=False):
             sys.exit(exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -95,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         _fail_missing(error)
     except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted; the same command goes on where it was.", 130)
+        _fail("Interrupted; rerun the same command to resume.", 130)
     except Exception as error:
         if type(error).__name__ != "RunError":
             raise
@@ -103,7 +103,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Give standard streams that `2>&-` closed to the null device; else a file of data would take their number."""
+    """Point closed standard streams (`2>&-`) at the null device; otherwise a data file would get their descriptor."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
@@ -131,7 +131,7 @@ def _fail(message: str, exit_code: int) -> Any:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: threads of a broken run would keep it alive. Workers follow within two seconds."""
+    """End this process at once: a failed run's threads would keep it alive. Workers follow within two seconds."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)

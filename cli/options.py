@@ -1,4 +1,4 @@
-"""Click options made from the fields of the configuration dataclasses: one source for name, default and help."""
+"""Click options generated from the configuration dataclasses: one source for name, default and help."""
 
 import dataclasses
 import tomllib
@@ -20,13 +20,13 @@ device_option = click.option(
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="Where to compute; auto takes a GPU if there is one.",
+    help="Device to compute on; auto uses a GPU if there is one.",
 )
-"""Of the commands that have no configuration; in those it is a field."""
+"""For commands without a config; elsewhere it is a field."""
 
 
 class Numbers(click.ParamType):
-    """Numbers with commas between them, such as ``80,10,10``."""
+    """Comma-separated numbers, such as ``80,10,10``."""
 
     name = "numbers"
 
@@ -43,7 +43,7 @@ class Numbers(click.ParamType):
 
 
 def config_options(*configs: type) -> Callable[[Command], Command]:
-    """Add an option for each documented field of the dataclasses, and ``--config``, to a command."""
+    """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
     def decorate(command: Command) -> Command:
         declared = [(config, field) for config in configs for field in dataclasses.fields(config) if field.metadata]
@@ -72,7 +72,7 @@ def _option(config: type, field: dataclasses.Field[Any]) -> Callable[[Command], 
 
 
 def _without_none(annotation: Any) -> Any:
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):  # the latter of a Literal and None
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):  # Union: of a Literal and None
         return next(part for part in typing.get_args(annotation) if part is not type(None))
     return annotation
 
@@ -87,7 +87,7 @@ def _parameter_type(annotation: Any) -> Any:
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:
-    """Return the dataclass with those of the command's `values` that are its fields."""
+    """Return the dataclass, filled from those of the command's `values` that are its fields."""
     names = {field.name for field in dataclasses.fields(typing.cast(Any, config))}
     return config(**{name: value for name, value in values.items() if name in names}, **more)
 
@@ -99,7 +99,7 @@ def _config_file_option(command: Command) -> Command:
         is_eager=True,
         expose_value=False,
         callback=_read_defaults,
-        help="Take defaults for the options from this TOML file (keys as the options, or in a table per command).",
+        help="TOML file with defaults for the options, at the top level or in a table named after the command.",
     )(command)
 
 
@@ -109,9 +109,9 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
     try:
         values = tomllib.loads(Path(value).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"--config {value}: there is no such file.") from None
+        raise UserError(f"--config {value} does not exist.") from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"--config {value} is no valid TOML: {error}.") from None
+        raise UserError(f"--config {value} is not valid TOML: {error}.") from None
     named = values.get(str(ctx.info_name), values)
     defaults = {name.replace("-", "_"): default for name, default in named.items() if not isinstance(default, dict)}
     known = {parameter.name for parameter in ctx.command.params}

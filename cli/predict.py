@@ -13,20 +13,20 @@ from .summary import CommandSummary
     "--output",
     required=True,
     metavar="FILE",
-    help="File to write the predictions to: .tsv, .csv, .jsonl or .json (- for the terminal).",
+    help="File for the predictions: .tsv, .csv, .jsonl or .json, or - for the terminal.",
 )
 @click.option(
     "--official",
     is_flag=True,
-    help="Write the files that the task's server or script takes (for GLUE, CoLA.tsv and so on) into the folder "
+    help="Write files in the form that the task's server or script takes (for GLUE, CoLA.tsv and so on) to the folder "
     "--output.",
 )
 @device_option
 def predict(model: str, data: str, output: str, official: bool, device: str) -> CommandSummary | None:
-    """Predict with the fine-tuned model in DIR: one line of answer and probabilities for each example in DATA.
+    """Predict with the fine-tuned model in DIR: the answer and its probabilities for each example in DATA.
 
-    DATA is a file of the form that the model was trained on (labels are not needed), or plain text with an example a
-    line (.txt, or - for standard input), a tab between the texts of a pair.
+    DATA is a file in the format that the model was trained on (labels are not needed), or plain text with one example
+    per line (.txt, or - for standard input) and a tab between the texts of a pair.
     """
     from ..model.finetuning.predict import predict as run_predict
 

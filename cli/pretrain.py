@@ -12,16 +12,16 @@ from .training_progress import training_progress
 
 @click.command()
 @click.argument("instances", nargs=-1, required=True, metavar="INSTANCES...")
+@click.option("--output", required=True, metavar="RUN", help="Directory for the model, its logs and checkpoints.")
+@click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
 @click.option(
-    "--output", required=True, metavar="RUN", help="Directory of the run: the model, its logs and checkpoints."
+    "--resume", is_flag=True, help="Fail unless there is a run to resume (an unfinished run is resumed anyway)."
 )
-@click.option("--overwrite", is_flag=True, help="Throw away what the output directory holds, and begin anew.")
-@click.option("--resume", is_flag=True, help="Insist that there is a run to go on with (it goes on by itself anyway).")
 @config_options(PretrainConfig)
 def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: bool, **values: Any) -> CommandSummary:
     """Pre-train a BERT encoder on INSTANCES.
 
-    RUN is at every checkpoint a model that `transformers` loads. The same command goes on with an unfinished run.
+    At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an unfinished run.
     """
     from ..model.pretraining.pretrain import pretrain as run_pretrain
     from ..model.training.curve import can_draw
@@ -33,7 +33,7 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
         raise click.Abort
     rows = _rows(summary)
     if not can_draw():
-        rows.append(("loss curve", "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"))
+        rows.append(("loss curve", "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"))
     return CommandSummary("pretrain", output, rows)
 
 

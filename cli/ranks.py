@@ -1,4 +1,4 @@
-"""Of the processes that torchrun started, the first one alone tells a mistake that all of them met."""
+"""Under torchrun, only the first process reports a mistake that all of them hit."""
 
 import os
 from datetime import timedelta
@@ -7,10 +7,10 @@ WAIT_S = 5
 
 
 def is_reported_by_first_rank(message: str) -> bool:
-    """Tell whether this is not the first of torchrun's processes, and the first one tells the same message.
+    """Tell whether this is not the first of torchrun's processes and the first one reports the same message.
 
-    They meet in the store that torchrun itself keeps, which is there before they join and when one of them has gone.
-    What the first one does not meet within `WAIT_S` is this process's own to tell.
+    They meet in the store that torchrun itself keeps, which exists before they join and after one of them has ended.
+    If the first process does not report the message within `WAIT_S`, this one must.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or os.environ.get("WORLD_SIZE", "1") == "1":
         return False
@@ -24,5 +24,5 @@ def is_reported_by_first_rank(message: str) -> bool:
             store.set(key, message)
             return False
         return store.get(key).decode() == message
-    except RuntimeError:  # the store has gone, or nothing came in time
+    except RuntimeError:  # the store was closed, or the wait timed out
         return False

@@ -3,9 +3,7 @@
 import csv
 import json
 import re
-import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +12,10 @@ import click
 if TYPE_CHECKING:
     from ..model.finetuning.results import Figure, ResultLine
 
-# Of SQuAD 2.0, what the paper does not have; --json and --csv show it.
+# SQuAD 2.0 has many figures that the paper does not report; --json and --csv show them.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
-COLUMNS = (
-    *("task", "metric", "runs", "median", "best", "spread", "degen.", "base ", "large "),
-    *("directory", "checkpoint"),
-)
+TEXT_COLUMNS = ("task", "metric", "directory", "checkpoint")
+NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large ")
 
 
 @click.command()
@@ -27,15 +23,15 @@ COLUMNS = (
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def results(directory: str, as_json: bool, as_csv: bool) -> None:
-    """Print the results of all fine-tuning below DIR, in percent, beside the figures of BERT's paper.
+    """Print all fine-tuning results below DIR, in percent, beside the BERT paper's figures.
 
-    Each output directory of `clozeworks finetune` has a line for each metric: the median, the best and the spread (best
-    minus worst) of its runs, and how many of them are degenerate (no better than always the same answer).
+    Each output directory of `clozeworks finetune` has one line per metric: the median, best and spread (best minus
+    worst) of its runs, and how many of them are degenerate (no better than a constant answer).
     """
     from ..model.finetuning.results import as_record, read_results
 
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv are two forms; choose one.")
+        raise click.UsageError("Give either --json or --csv, not both.")
     lines = read_results(directory)
     records = [as_record(line) for line in lines]
     if as_json:
@@ -49,53 +45,33 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
 
 
 def _print_table(lines: "list[ResultLine]") -> None:
-    # It is known of the first metric, which may not be shown.
+    from rich.console import Console
+    from rich.table import Table
+
+    task, metric, *where = TEXT_COLUMNS
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for name in (task, metric, *NUMBER_COLUMNS, *where):
+        is_number = name in NUMBER_COLUMNS
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    # Only the first metric has the number, and it may not be shown.
     degenerate = {line.directory: str(line.degenerate_runs) for line in lines if line.degenerate_runs is not None}
-    rows: list[Sequence[str]] = [COLUMNS]
     before = ""
     for line in lines:
         if not DETAIL.match(line.metric):
-            rows.append(_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before))
+            table.add_row(*_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before))
             before = line.directory
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    header, *table = aligned(rows, width)
-    click.secho(header, bold=True)
-    click.echo("\n".join([*table, "In percent; BERT's figures are those of its paper, on dev or (*) on test."]))
+    # In a file or a pipe a row is a line, however long.
+    Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+    click.echo("In percent; BERT's figures are the paper's, on dev or (*) on test.")
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> tuple[str, ...]:
-    """Return what stands in a row; what is the same for all metrics of a directory, in its first row alone."""
+    """Return a row of the table; what all metrics of a directory share is shown in its first row only."""
     names = (f"{line.task} {line.variant}".strip(), line.directory, Path(line.checkpoint).name)
     task, *where = names if is_first else ("", "", "")
     runs = f"{line.runs}{'' if line.finished else ' so far'}"
     values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
     return task, line.metric.replace("_", " "), runs, *values, degenerate, *map(_figure, line.paper), *where
-
-
-def aligned(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Return the lines of a table with `COLUMNS`, of which the first is the header; None is any width.
-
-    Where they would be wider than `width`, task, directory and checkpoint stand in a line of their own instead.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if width is None or sum(widths) + 2 * len(widths) - 2 <= width:
-        return [_joined(row, widths, {0, 1, 9, 10}) for row in rows]
-    lines, inner = [], [widths[1] + 2, *widths[2:9]]
-    for row in rows:
-        task, metric, *values, directory, checkpoint = row
-        if task and lines:
-            lines.append(f"{task}: {directory}, from {checkpoint}")
-        lines.append(_joined([f"  {metric}", *values], inner, {0}))
-    return lines
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int], left: set[int]) -> str:
-    """Return the cells side by side, those at `left` beginning together, the others ending together."""
-    padded = (
-        cell.ljust(width) if place in left else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join(padded).rstrip()
 
 
 def _figure(figure: "Figure | None") -> str:

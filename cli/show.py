@@ -22,12 +22,12 @@ STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random
     show_default=True,
     help="Number of documents or instances to show.",
 )
-@click.option("--split", default="train", show_default=True, help="Which split to show: train or validation.")
+@click.option("--split", default="train", show_default=True, help="Split to show: train or validation.")
 def show(directory: str, num_rows: int, split: str) -> None:
-    """Show documents or instances of DIRECTORY as text to read.
+    """Print documents or instances from DIRECTORY as readable text.
 
-    In instances, a masked token stands as [MASK=original], a random one as [random=original], a kept one as
-    [=original]. On a terminal, B has another colour than A.
+    In instances a masked token is shown as [MASK=original], a random one as [random=original] and a kept one as
+    [=original]. On a terminal, A and B have different colours.
     """
     from rich.console import Console
 

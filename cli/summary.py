@@ -1,4 +1,4 @@
-"""What a command made, said in a table at its end."""
+"""The table that a command prints at its end."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandSummary:
-    """What one command made, and where: rows of (what, how much or what came out)."""
+    """What one command wrote, and where: rows of (name, value)."""
 
     command: str
     where: str
     rows: list[tuple[str, str]]
 
 
-def print_summaries(made: list[CommandSummary]) -> None:
-    """Print a table of what the commands made to standard output."""
+def print_summaries(summaries: list[CommandSummary]) -> None:
+    """Print a table of what the commands wrote to standard output."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
 
     console = Console()
-    table = Table("stage", "what", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold")
-    for entry in made:
+    table = Table("stage", "", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold")
+    for entry in summaries:
         table.add_row(f"[bold]{entry.command}[/]", "where", escape(entry.where))
         for what, value in entry.rows:
             table.add_row("", what, escape(value))
@@ -36,7 +36,7 @@ def print_summaries(made: list[CommandSummary]) -> None:
 
 
 def summarize_shards(command: str, where: str, manifest: dict[str, Any]) -> CommandSummary:
-    """Describe a directory of shards by its manifest."""
+    """Summarise a directory of shards by its manifest."""
     shards = manifest["shards"]
     rows = []
     for split in ("train", "validation"):
@@ -49,23 +49,23 @@ def summarize_shards(command: str, where: str, manifest: dict[str, Any]) -> Comm
 
 
 def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
-    """Describe what a command would do and take, after ``--dry-run``."""
+    """Summarise what a command would do and need, after ``--dry-run``."""
     if estimate.state == "finished":
-        return CommandSummary(f"{command} --dry-run", where, [("state", "finished, there is nothing to do")])
+        return CommandSummary(f"{command} --dry-run", where, [("state", "already finished, nothing to do")])
     rows = [
-        ("state", "begun, this would go on" if estimate.state == "begun" else "new"),
+        ("state", "unfinished, would resume" if estimate.state == "begun" else "new"),
         ("units of work", estimate.units),
         ("to read", megabytes(estimate.input_bytes)),
         ("to write", megabytes(estimate.output_bytes)),
         ("temporary files", megabytes(estimate.temporary_bytes)),
         ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
-        ("time", f"about {duration(estimate.seconds)}, from the start"),
+        ("time", f"about {duration(estimate.seconds)} from the start"),
     ]
     return CommandSummary(f"{command} --dry-run", where, rows)
 
 
 def duration(seconds: float) -> str:
-    """Return a time for people.
+    """Format a time.
 
     >>> duration(45.2), duration(600), duration(9000)
     ('45 s', '10 min', '2.5 h')
@@ -76,7 +76,7 @@ def duration(seconds: float) -> str:
 
 
 def figure(value: float) -> str:
-    """Return a count or a measured value for people.
+    """Format a count or a measured value.
 
     >>> figure(12345), figure(0.84321)
     ('12,345', '0.843')
@@ -85,12 +85,12 @@ def figure(value: float) -> str:
 
 
 def warn(message: str) -> None:
-    """Print one line of warning on standard error."""
+    """Print a one-line warning to standard error."""
     click.echo(f"Warning: {message}.", err=True)
 
 
 def megabytes(num_bytes: int) -> str:
-    """Return a size for people.
+    """Format a size.
 
     >>> megabytes(1_234_567)
     '1.2 MB'

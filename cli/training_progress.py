@@ -1,4 +1,4 @@
-"""The live line of a training run; where standard error is no terminal, a plain line now and then."""
+"""The live line of a training run; without a terminal, a plain line once a minute."""
 
 import os
 import time
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN_EVERY_S = 60.0
-# What is shown, the most wanted first, as a narrow terminal cuts off the rest.
+# Most important first: a narrow terminal cuts off the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
     "mlm_accuracy": "MLM {:.1%}",
@@ -33,15 +33,15 @@ Report = Callable[[Mapping[str, Any]], None]
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
-    On a terminal that is a bar, elsewhere (``nohup``, CI) a plain line every `PLAIN_EVERY_S`, so that short work says
-    nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those of `SHOWN`; a new ``stage`` (a text)
-    begins a new bar.
+    On a terminal this is a bar, elsewhere (``nohup``, CI) a plain line every `PLAIN_EVERY_S`, so short runs print
+    nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those in `SHOWN`; a new ``stage`` (a
+    string) starts a new bar.
     """
-    # Imported here, for `clozeworks --help` imports this module.
+    # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
 
     console = Console(stderr=True)
-    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun started, one speaks
+    if os.environ.get("RANK", "0") != "0":  # under torchrun only one process prints
         yield lambda numbers: None
     elif console.is_terminal:
         with _bars(console) as report:
@@ -55,7 +55,7 @@ def _bars(console: "Console") -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
-    # A column that may wrap would be the first to be squeezed; only the last gives way.
+    # rich shrinks columns that may wrap first, so only the last one may.
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
@@ -69,7 +69,7 @@ def _bars(console: "Console") -> Iterator[Report]:
         def report(numbers: Mapping[str, Any]) -> None:
             stage = _stage(numbers)
             if stage not in bars:
-                # A resumed run's first steps were not done just now, and must not count for the time left.
+                # Steps from before a resume must not count towards the time left.
                 bars[stage] = progress.add_task(stage, total=numbers["steps"], completed=numbers["step"], numbers="")
             text = "  ".join(_texts(numbers))
             progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=text)
@@ -78,16 +78,16 @@ def _bars(console: "Console") -> Iterator[Report]:
 
 
 def _plain_lines() -> Report:
-    begun: dict[str, tuple[int, float]] = {}
-    said = time.monotonic()
+    starts: dict[str, tuple[int, float]] = {}
+    last_line_s = time.monotonic()
 
     def report(numbers: Mapping[str, Any]) -> None:
-        nonlocal said
+        nonlocal last_line_s
         now, stage, step, steps = time.monotonic(), _stage(numbers), numbers["step"], numbers["steps"]
-        first, first_time = begun.setdefault(stage, (step, now))
-        if now - said < PLAIN_EVERY_S:
+        first, first_time = starts.setdefault(stage, (step, now))
+        if now - last_line_s < PLAIN_EVERY_S:
             return
-        said = now
+        last_line_s = now
         left = [f"{duration((steps - step) * (now - first_time) / (step - first))} left"] if step > first else []
         click.echo(f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *_texts(numbers)]), err=True)
 

@@ -18,19 +18,19 @@ NUM_CHARACTERS = 20
     "--compare",
     multiple=True,
     metavar="OTHER",
-    help="Measure this vocabulary too (a directory, a vocab.txt or tokenizer.json); may be given several times.",
+    help="Also measure this vocabulary (a directory, vocab.txt or tokenizer.json); may be repeated.",
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
 def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any) -> CommandSummary:
-    """Learn a WordPiece vocabulary from the words of DOCUMENTS, the same one on every run.
+    """Learn a WordPiece vocabulary from the words in DOCUMENTS; every run gives the same one.
 
-    Options for Apache Beam follow after --.
+    Options after -- go to Apache Beam.
     """
     from ..pipeline.vocab.pipeline import estimate, learn_vocabulary, measure_vocabulary
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
-    for other in compare:  # a mistake in its name is told before the work
+    for other in compare:  # report a wrong name before the work
         read_vocabulary(other)
     config, options = make_config(VocabConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
@@ -49,7 +49,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             "tokens",
-            f"{report['num_tokens']:,}" + (f" ({missing:,} fewer than asked: the corpus is small)" if missing else ""),
+            f"{report['num_tokens']:,}"
+            + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
         ),
         ("learned from", f"{learned['num_words']:,} distinct words"),
         *_left_out(learned),
@@ -59,7 +60,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _left_out(learned: dict[str, Any]) -> list[tuple[str, str]]:
-    """Say which words were too rare, too long or spelt with rare characters, where there were any."""
+    """Return rows on words left out as too rare, too long or containing rare characters, if there are any."""
     characters = learned["alphabet_left_out"]
     shown = " ".join(characters[:NUM_CHARACTERS]) + (" …" if len(characters) > NUM_CHARACTERS else "")
     counts = {
@@ -77,5 +78,5 @@ def _held_out(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("unknown tokens", f"{report['unknown_share']:.3%}"),
         ("longest tokens", "  ".join(report["longest_tokens"])),
         ("rarest tokens", "  ".join(token for token, _ in report["rarest_tokens"])),
-        ("tokens that do not occur", f"{report['num_tokens_absent']:,}"),
+        ("tokens that never occur", f"{report['num_tokens_absent']:,}"),
     ]

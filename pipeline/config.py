@@ -1,8 +1,8 @@
-"""The configuration of each data stage: one frozen dataclass, one documented field an option.
+"""The configuration of each data stage: a frozen dataclass with one documented field per option.
 
-The command line is made from these fields (an option is the field's name with dashes, with the same default and
-help). The fields make the fingerprint of a stage's output; how the work is run (workers, runner) is no part of it.
-This module imports nothing heavy, so that ``--help`` is quick.
+The command line is generated from these fields: an option is the field's name with dashes, with the same default and
+help. The fields form the fingerprint of a stage's output; how the work is run (workers, runner) does not count.
+This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from .errors import UserError
 
 
 def option(default: Any, help: str, flags: str = "") -> Any:
-    """Declare a dataclass field that is an option of the command line, with its `help` sentence.
+    """Declare a dataclass field that is also a command-line option, with its `help` sentence.
 
-    `flags` is how it is spelt where that is not the field's name, for instance ``--cased/--uncased``.
+    `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
     """
     return field(default=default, metadata={"help": help, "flags": flags})
 
 
 def check(holds: bool, name: str, value: object, must: str) -> None:
-    """Raise `UserError` naming the option `name` and its `value` unless `holds`."""
+    """Raise `UserError` that names the option and its `value` unless `holds`."""
     if not holds:
         raise UserError(f"--{name.replace('_', '-')} is {value}, but {must}.")
 
@@ -31,57 +31,59 @@ class IngestConfig:
 
     format: Literal["auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "parquet", "hf"] = option(
         "auto",
-        "What the sources are: a Wikipedia XML dump, WikiExtractor's output, plain text, Project Gutenberg's books, "
-        "JSON Lines, Parquet, or a data set of the Hugging Face hub or saved to disk. auto goes by each file's name, "
-        "or by its first bytes where the name says nothing, and leaves out those in no known format.",
+        "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project Gutenberg books, "
+        "JSON Lines, Parquet, or a data set from the Hugging Face hub or saved to disk. auto goes by each file's "
+        "name, or by its first bytes if the name says nothing, and skips files of unknown format.",
     )
-    language: str = option("auto", "Language code for sentence splitting; auto takes it from the source, else en.")
+    language: str = option(
+        "auto", "Language code for sentence splitting; auto takes it from the source and falls back to en."
+    )
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
-        "What a document is in plain text: a whole file, what stands between blank lines, or a line. In Parquet, "
-        "JSON Lines and data sets it is a row, or with blank-line the rows up to an empty one: so auto reads data sets "
-        "and Parquet of one column where each row is a single sentence.",
+        "Where a document ends in plain text: at the end of the file, at a blank line, or at the end of each line. In "
+        "Parquet, JSON Lines and data sets each row is a document or, with blank-line, all rows up to an empty one; "
+        "auto does the latter for Parquet and data sets of one column with a single sentence per row.",
     )
-    text_column: str = option("text", "Column that holds the text, in Parquet, JSON Lines and data sets.")
-    shards: int | None = option(None, "Number of training shards; by default one for each 64 MB of text.")
-    validation_share: float = option(0.005, "Share of the documents held out for validation (at least 2).")
-    min_characters: int = option(200, "Leave out documents with fewer characters.")
-    min_sentences: int = option(1, "Leave out documents with fewer sentences.")
+    text_column: str = option("text", "Column with the text, in Parquet, JSON Lines and data sets.")
+    shards: int | None = option(None, "Number of training shards; by default one per 64 MB of text.")
+    validation_share: float = option(0.005, "Share of documents held out for validation (at least 2 documents).")
+    min_characters: int = option(200, "Skip documents with fewer characters.")
+    min_sentences: int = option(1, "Skip documents with fewer sentences.")
     near_duplicates: float | None = option(
         None,
-        "Leave out documents whose text is nearly that of another: at least this share (for instance 0.8) of the word "
-        "5-grams of both is common to them. Takes about 700 MB of memory for a million documents that resemble "
-        "another. Equal texts are always left out.",
+        "Remove near-duplicates: documents that share at least this much (for example 0.8) of their word 5-grams with "
+        "another. Needs about 700 MB of memory per million documents that resemble another. Exact duplicates are "
+        "always removed.",
     )
-    seed: int = option(0, "Seed of the shuffle and of the validation split.")
+    seed: int = option(0, "Seed for the shuffle and the validation split.")
 
     def __post_init__(self) -> None:
         check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
-        check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must lie between 0 and 1")
+        check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must be between 0 and 1")
         check(self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative")
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
         share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
-        check(share_ok, "near_duplicates", self.near_duplicates, "must lie between 0.3 and 1")
+        check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:
     """How a WordPiece vocabulary is learned from documents."""
 
-    size: int = option(30522, "Number of tokens in the vocabulary, special tokens included.")
-    cased: bool = option(False, "Keep upper and lower case apart.", "--cased/--uncased")
+    size: int = option(30522, "Number of tokens in the vocabulary, including special tokens.")
+    cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
         None,
-        "Remove accents; by default where text is lower-cased, but never in languages that need them.",
+        "Strip accents; by default when text is lower-cased, except in languages that need them.",
         "--strip-accents/--keep-accents",
     )
-    min_frequency: int = option(2, "Merge no pair of pieces that occurs fewer times.")
+    min_frequency: int = option(2, "Merge only pairs of pieces that occur at least this often.")
     limit_alphabet: int | None = option(
         None,
-        "Keep at most this many single characters, rarer ones become [UNK]; by default 1000, or more where these are "
+        "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or more if these cover "
         "less than 99.95 % of the text.",
     )
-    num_unused: int = option(0, "Number of [unused] tokens to reserve for later use.")
+    num_unused: int = option(0, "Number of [unused] tokens to reserve.")
 
     def __post_init__(self) -> None:
         check(self.size >= 100, "size", self.size, "must be at least 100")
@@ -95,43 +97,49 @@ class VocabConfig:
 class BuildConfig:
     """How documents become masked sentence pairs."""
 
-    max_length: int = option(128, "Longest row in tokens, with [CLS] and [SEP].")
+    max_length: int = option(128, "Maximum row length in tokens, including [CLS] and [SEP].")
     duplicates: int = option(5, "Number of passes over the training documents, each with its own pairs and masks.")
     mask_rate: float = option(0.15, "Share of each row's tokens to predict.")
     masking: Literal["token", "whole-word", "span"] = option(
-        "token", "What is masked together: single tokens, whole words, or spans of words (SpanBERT)."
+        "token", "Unit of masking: single tokens, whole words, or spans of words (SpanBERT)."
     )
     mask_split: tuple[int, int, int] = option(
-        (80, 10, 10), "Percentages of predicted tokens that become [MASK], become a random token, or are kept."
+        (80, 10, 10),
+        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept.",
     )
     pairing: Literal["balanced", "bert", "sop", "none"] = option(
         "balanced",
-        "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm, "
-        "sentence-order prediction (ALBERT), or single segments (RoBERTa).",
+        "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm (bert), "
+        "sentence-order prediction (sop, ALBERT), or single segments (none, RoBERTa).",
     )
-    short_share: float = option(0.1, "Share of the rows aimed at a shorter, random length.")
-    seed: int = option(0, "Seed of the pairs and the masks.")
+    short_share: float = option(0.1, "Share of rows with a shorter, random target length.")
+    seed: int = option(0, "Seed for the pairs and the masks.")
 
     def __post_init__(self) -> None:
-        check(8 <= self.max_length <= 65535, "max_length", self.max_length, "must lie between 8 and 65535")
-        check(1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must lie between 1 and 255")
-        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must lie above 0 and up to 0.4")
-        check(0 <= self.short_share <= 1, "short_share", self.short_share, "must lie between 0 and 1")
+        check(8 <= self.max_length <= 65535, "max_length", self.max_length, "must be between 8 and 65535")
+        check(1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must be between 1 and 255")
+        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must be above 0 and at most 0.4")
+        check(0 <= self.short_share <= 1, "short_share", self.short_share, "must be between 0 and 1")
         parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
-        check(parts_ok and sum(self.mask_split) == 100, "mask_split", self.mask_split, "must be three parts of 100")
+        check(
+            parts_ok and sum(self.mask_split) == 100,
+            "mask_split",
+            self.mask_split,
+            "must be three percentages that sum to 100",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a data stage is run; none of it changes what is written."""
+    """How a data stage is run; nothing here changes the output."""
 
-    workers: int = option(0, "Number of worker processes on this machine; 0 means one for each core.")
-    max_bad: float = option(0.05, "Share of bad inputs beyond which the stage fails.")
-    overwrite: bool = option(False, "Throw away what the output directory holds, and begin anew.")
-    dry_run: bool = option(False, "Only say what would be done: the units of work, disk, memory and time.")
-    verbose: bool = option(False, "Show what the workers, libraries and Apache Beam log.")
+    workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
+    max_bad: float = option(0.05, "Maximum share of bad inputs; the stage fails beyond it.")
+    overwrite: bool = option(False, "Delete the output directory's contents and start over.")
+    dry_run: bool = option(False, "Only estimate the units of work, disk, memory and time.")
+    verbose: bool = option(False, "Show the logs of workers, libraries and Apache Beam.")
     beam_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check(self.workers >= 0, "workers", self.workers, "must not be negative")
-        check(0 <= self.max_bad <= 1, "max_bad", self.max_bad, "must lie between 0 and 1")
+        check(0 <= self.max_bad <= 1, "max_bad", self.max_bad, "must be between 0 and 1")

@@ -1,23 +1,23 @@
 """The Arrow schemas of every file that a stage writes: the contract between the stages.
 
-Columns of **documents** (one row a document; shards hold a uniform random sample of the corpus, sorted by hash):
+Columns of **documents** (one row per document; each shard is a uniform random sample of the corpus, sorted by hash):
 
 - ``doc_id``: ``source:id``, unique in the corpus;
-- ``source``: the dump's database name (``enwiki``), the data set's or the format's name; never a file's name;
+- ``source``: the dump's database name (``enwiki``), or the name of the data set or format; never a file name;
 - ``title``: may be empty;
-- ``sentences``: the text, one sentence an item; no control characters, single spaces.
+- ``sentences``: the text, one sentence per item; no control characters, single spaces.
 
-Columns of **word counts** (one row a distinct word, most frequent first): ``word``, ``count``.
+Columns of **word counts** (one row per distinct word, most frequent first): ``word``, ``count``.
 
-Columns of **instances** (one row a pre-training example, not padded):
+Columns of **instances** (one row per pre-training example, not padded):
 
 - ``input_ids``: ``[CLS] A [SEP] B [SEP]`` with the masks applied;
-- ``segment_b_start``: index of B's first token; the row's length where there is no B;
+- ``segment_b_start``: index of B's first token; the row's length if there is no B;
 - ``masked_lm_positions``: ascending indices into ``input_ids`` of the tokens to predict;
-- ``masked_lm_ids``: the original tokens at those positions, so that the unmasked text can be restored;
+- ``masked_lm_ids``: the original tokens at those positions, which restore the unmasked text;
 - ``next_sentence_label``: 0 IsNext, 1 NotNext, as in ``transformers.BertForPreTraining`` (for ``sop``: 1 means
   swapped; for ``none``: always 0);
-- ``document_a``, ``document_b``: row numbers, in the document shard of the same number, that A and B come from;
+- ``document_a``, ``document_b``: the rows that A and B come from, in the document shard of the same number;
 - ``duplicate``: which pass over the documents the row belongs to.
 """
 
@@ -44,7 +44,7 @@ WORD_COUNTS = pa.schema(
 
 
 def instances_schema(vocab_size: int) -> pa.Schema:
-    """Return the schema of instances; token ids are 16 bits wide where the vocabulary allows it."""
+    """Return the schema of instances; token ids are 16 bits wide if the vocabulary allows it."""
     token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
     return pa.schema(
         [

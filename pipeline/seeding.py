@@ -1,7 +1,7 @@
 """Stable hashes and random generators: the same ids give the same numbers on every machine.
 
-All randomness of the package comes from here. Python's ``hash``, worker and bundle state, the clock and the
-order of events play no part, so that shards are byte-identical on any runner.
+All randomness in the package comes from here. Python's ``hash``, the state of workers and bundles, the clock and the
+order of events play no part, so shards are byte-identical on every runner.
 """
 
 from hashlib import blake2b
@@ -12,7 +12,7 @@ Id = int | str
 
 
 def _digest(ids: tuple[Id, ...], num_bytes: int) -> bytes:
-    # The type is part of the text, so that 1 and "1" differ, and so does the place where one id ends.
+    # The type is part of the text so that 1 and "1" differ; the separator keeps ("ab", "c") and ("a", "bc") apart.
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in ids)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=num_bytes).digest()
 

@@ -1,4 +1,4 @@
-"""Stage 4: measure instances against what was asked, from their files alone."""
+"""Check instances against their configuration, from their files alone."""
 
 import math
 from collections import Counter
@@ -19,15 +19,15 @@ from ..manifests import InstancesManifest, InstancesShard
 from ..vocab.vocabulary import Vocabulary
 from .measures import MAX_ROW_HASHES, Measures, read_rows
 
-# From so many rows on, the share of IsNext must be exact; below, chance is allowed for.
+# From this many rows on, the share of IsNext must be exact; below, allow for chance.
 ROWS_FOR_EXACT = 10_000
 IS_NEXT_TOLERANCE = 0.005
 PART_AUC_TOLERANCE = 0.05
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
-# Whole words leave some of the budget unused; more than this is a fault.
+# Whole words cannot always fill the mask budget; using less than this share is a fault.
 MIN_WHOLE_WORD_BUDGET = 0.9
-# Intervals shown are of 95 %.
+# The intervals shown are 95 % intervals.
 Z_SHOWN = 1.96
 NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
 TOKENS_AT_ONCE = 1 << 20
@@ -37,9 +37,9 @@ Verdict = Literal["ok", "bad", "info"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: what was `measured` and `asked`, for people; the plain `value` and its 95 % `interval`.
+    """One line of the audit: `measured` and `asked` as text, the plain `value` and its 95 % `interval`.
 
-    `tolerance` is how far `value` may be from one half, where it is an area under the curve.
+    For an area under the curve, `tolerance` is how far `value` may be from one half.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Check:
 class Audit:
     """All checks, and the histograms behind the report.
 
-    `lengths` counts rows by length in tokens, by label (2 lists); `mask_positions` masked tokens by position in the
-    row; `top_masked` the most often masked tokens with their counts.
+    `lengths` counts rows by length in tokens, one list per label; `mask_positions` counts masked tokens by position in
+    the row; `top_masked` holds the most frequently masked tokens with their counts.
     """
 
     config: dict[str, Any]
@@ -78,7 +78,7 @@ class Audit:
 def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
     """Measure the shards that `manifest` lists in `directory`, a slice at a time.
 
-    Raises `UserError` for a shard that is missing, cut off or not of the instances' schema.
+    Raise `UserError` for a shard that is missing, truncated or not of the instances' schema.
     """
     config = manifest.config
     measures = Measures(vocabulary, config)
@@ -93,7 +93,7 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
                 measures.add(shard.name, read_rows(table))
             except (ValueError, IndexError, KeyError) as error:
                 raise UserError(
-                    f"{path} does not hold instances of this vocabulary ({error}); build it again."
+                    f"{path} does not contain instances of this vocabulary ({error}); build it again."
                 ) from error
     return Audit(
         config=asdict(config),
@@ -152,15 +152,15 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     counts, config = measures.counts, measures.config
     yield _exact("rows", counts["rows"], num_rows)
     yield _none("rows over the length limit", counts["rows_too_long"])
-    yield _none("positions outside of their row or order", counts["misplaced"])
+    yield _none("positions out of range or out of order", counts["misplaced"])
     yield _info("tokens", counts["tokens"], f"{counts['tokens']:,}")
     mean = counts["tokens"] / max(counts["rows"], 1)
     yield _info("mean row length", mean, f"{mean:.1f} of {config.max_length}")
     padding = 1 - mean / config.max_length
-    yield _info("padding that rows of fixed length would need", padding, f"{padding:.1%}")
+    yield _info("padding at fixed length", padding, f"{padding:.1%}")
     hashes = np.concatenate([np.zeros(0, np.uint64), *measures.row_hashes])
     repeated = (len(hashes) - len(np.unique(hashes))) / max(len(hashes), 1)
-    yield _at_most("rows that occur twice, masks and all", repeated, MAX_REPEATED_SHARE)
+    yield _at_most("repeated rows, including masks", repeated, MAX_REPEATED_SHARE)
 
 
 def _label_checks(measures: Measures) -> Iterator[Check]:
@@ -177,15 +177,15 @@ def _label_checks(measures: Measures) -> Iterator[Check]:
         tolerance = LENGTH_AUC_TOLERANCE if measure == "length" else PART_AUC_TOLERANCE
         yield _auc_check(f"AUC of {name} for the label", measures.by_label[measure], tolerance, pairing)
     if pairing == "sop":
-        same = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
-        yield _none("pairs across documents", same)
+        across = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
+        yield _none("pairs across documents", across)
     else:
         yield _none("NotNext pairs within one document", counts["not_next_same_document"])
         yield _none("IsNext pairs across documents", counts["is_next_other_document"])
 
 
 def _is_next_check(measures: Measures) -> Check:
-    """Judge the share of label 0 overall and in each pass over each shard; show the overall one."""
+    """Judge the share of label 0 overall and in each pass over each shard; show the overall share."""
     rows, is_next = measures.counts["rows"], measures.counts["rows"] - measures.counts["not_next"]
     deviating = [
         f"{(num_rows - not_next) / num_rows:.1%} in pass {duplicate} of {shard}"
@@ -201,11 +201,11 @@ def _is_next_check(measures: Measures) -> Check:
         measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
     name = "pairs in order" if measures.config.pairing == "sop" else "IsNext"
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
-    return Check(name, measured, asked if judged else "not asked", verdict, share, (low, high))
+    return Check(name, measured, asked if judged else "not checked", verdict, share, (low, high))
 
 
 def _is_half(successes: int, trials: int) -> bool:
-    """Tell whether a share is one half: to within the tolerance, or where trials are few, to within chance."""
+    """Tell whether a share is one half: within the tolerance or, with few trials, within chance."""
     if trials >= ROWS_FOR_EXACT:
         return abs(successes / trials - 0.5) <= IS_NEXT_TOLERANCE
     low, high = wilson_interval(successes, trials, Z_JUDGED)
@@ -214,11 +214,11 @@ def _is_half(successes: int, trials: int) -> bool:
 
 def _auc_check(name: str, histogram: np.ndarray, tolerance: float, pairing: str) -> Check:
     auc, error = auc_of(histogram)
-    # In sentence-order prediction, what tells the first part of a text from the second is there to be learned.
+    # In sentence-order prediction, the model is meant to learn what distinguishes a text's first part from its second.
     judged = pairing == "balanced" or (pairing == "sop" and tolerance == LENGTH_AUC_TOLERANCE)
     within = abs(auc - 0.5) <= max(tolerance, Z_JUDGED * error)
     half = min(Z_SHOWN * error, 0.5)
-    asked = f"0.50 ± {tolerance}" if judged else "not asked"
+    asked = f"0.50 ± {tolerance}" if judged else "not checked"
     verdict: Verdict = "info" if not judged else "ok" if within else "bad"
     interval = (max(auc - half, 0.0), min(auc + half, 1.0))
     return Check(name, f"{auc:.3f}", asked, verdict, auc, interval, tolerance if judged else None)
@@ -230,9 +230,9 @@ def _mask_checks(measures: Measures) -> Iterator[Check]:
     enough = counts["masked"] >= MIN_WHOLE_WORD_BUDGET * counts["masks_asked"] or config.masking == "token"
     limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
     yield Check("masked share", f"{share:.2%}", limit, "ok" if enough else "bad", share)
-    yield _none("rows with another number of masks than the rule's", counts["rows_breaking_count"])
+    yield _none("rows with the wrong number of masks", counts["rows_breaking_count"])
     if config.masking != "token":
-        yield _none("words masked only in part", counts["split_words"])
+        yield _none("partly masked words", counts["split_words"])
     yield _top_check(measures)
 
 
@@ -244,13 +244,14 @@ def _top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
 def _top_check(measures: Measures) -> Check:
     top, masked = _top_tokens(measures, NUM_TOP_SHOWN), max(measures.counts["masked"], 1)
     shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
-    return _info("most often masked", top[0][1] / masked, shown)
+    return _info("most frequently masked", top[0][1] / masked, shown)
 
 
 def _split_checks(measures: Measures) -> Iterator[Check]:
-    """Judge the shares of [MASK], random and kept tokens by intervals that are robust to spans masked together.
+    """Judge the shares of [MASK], random and kept tokens by cluster-robust intervals: a span is masked as one.
 
-    A random token is the original by chance, once in so many ordinary tokens; the shares are corrected for it.
+    A random token equals the original with probability one in the number of ordinary tokens, and then looks kept; the
+    shares are corrected for this.
     """
     counts, num_ordinary = measures.counts, int(measures.vocabulary.is_ordinary.sum())
     masked = max(counts["masked"], 1)
@@ -271,7 +272,7 @@ def _split_checks(measures: Measures) -> Iterator[Check]:
 
 
 def _uniform_check(measures: Measures) -> Check:
-    """Judge by chi-squared whether random tokens are uniform over the ordinary ones, less what equals the original."""
+    """Judge by chi-squared whether random tokens are uniform over the ordinary ones other than the original."""
     ordinary = measures.vocabulary.is_ordinary
     times = measures.random_tokens[ordinary]
     expected = 1 - measures.masked_tokens[ordinary] / measures.counts["masked"]
@@ -287,30 +288,30 @@ def _uniform_check(measures: Measures) -> Check:
 
 def _special_checks(measures: Measures) -> Iterator[Check]:
     counts = measures.counts
-    yield _none("rows without [CLS] and [SEP] in their places", counts["rows_without_specials"])
+    yield _none("rows with misplaced [CLS] or [SEP]", counts["rows_without_specials"])
     yield _none("special tokens in the text", counts["specials_in_text"])
     yield _none("masks on [CLS] or [SEP]", counts["masked_specials"])
-    yield _none("special or [unused] tokens as random tokens", counts["random_not_ordinary"])
+    yield _none("special or [unused] tokens drawn as random", counts["random_not_ordinary"])
     unknown = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
     yield _info("unknown tokens", unknown, f"{unknown:.3%}")
 
 
 def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Iterator[Check]:
-    """Compare the tokens in the rows with the manifest's counts of what the documents hold, over all passes."""
+    """Compare the number of tokens in the rows with the manifest's counts for the documents, over all passes."""
     if "tokens_in" not in manifest_counts:
         return
     tokens_in, tokens_cut = manifest_counts["tokens_in"], manifest_counts["tokens_cut"]
     used, cut_share = measures.counts["text_tokens"], tokens_cut / max(tokens_in, 1)
     if measures.config.pairing == "bert":
-        yield _info("tokens in the rows for each in the documents", used / max(tokens_in, 1), f"{used / tokens_in:.3f}")
+        yield _info("tokens in rows per token in documents", used / max(tokens_in, 1), f"{used / tokens_in:.3f}")
         yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
         return
-    yield _exact("tokens in the rows, against documents less what was cut", used, tokens_in - tokens_cut)
+    yield _exact("tokens in rows (documents minus tokens cut)", used, tokens_in - tokens_cut)
     yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
 
 
 def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
-    """Show the shares of the sources in the documents' tokens, the largest first."""
+    """Show each source's share of the documents' tokens, largest first."""
     tokens: Counter[str] = Counter()
     for shard in shards:
         tokens.update(shard.source_tokens)

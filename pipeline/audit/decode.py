@@ -1,4 +1,4 @@
-"""Instances as people read them: tokens with what they are in the row."""
+"""Instances in readable form: tokens with their roles in the row."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -19,7 +19,7 @@ _COLUMNS = {"ingest": DOCUMENTS.names, "build": instances_schema(0).names}
 
 
 class Token(NamedTuple):
-    """A token of a row: the `text` of its piece, its `role`, and what stood there before it was masked."""
+    """A token of a row: the `text` of its piece, its `role`, and the `original` before masking."""
 
     text: str
     role: Role
@@ -30,19 +30,21 @@ class Token(NamedTuple):
 def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
     """Return the tokens of a row of `schemas.instances_schema` (plain Python values by column).
 
-    Raise `UserError` where it is of another vocabulary.
+    Raise `UserError` for a row of another vocabulary.
     """
     highest = max([*row["input_ids"], *row["masked_lm_ids"]], default=0)
     if highest >= len(vocabulary):
-        raise UserError(f"Token {highest} of a row is beyond the vocabulary's {len(vocabulary)}; build it again.")
+        raise UserError(
+            f"Token id {highest} is beyond the vocabulary's {len(vocabulary)} tokens; build the instances again."
+        )
     originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
     specials = {vocabulary.cls_id, vocabulary.sep_id}
     tokens = []
-    for place, token_id in enumerate(row["input_ids"]):
-        segment = "b" if place >= row["segment_b_start"] else "a"
+    for position, token_id in enumerate(row["input_ids"]):
+        segment = "b" if position >= row["segment_b_start"] else "a"
         role: Role = "special" if token_id in specials else segment
-        original = originals.get(place, token_id)
-        if place in originals:
+        original = originals.get(position, token_id)
+        if position in originals:
             role = "mask" if token_id == vocabulary.mask_id else "kept" if token_id == original else "random"
         tokens.append(Token(vocabulary.tokens[token_id], role, segment, vocabulary.tokens[original]))
     return tokens
@@ -51,9 +53,9 @@ def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
 def first_rows(
     directory: str, manifest: DocumentsManifest | InstancesManifest, split: str, num_rows: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first rows of a split as plain Python values; shards are shuffled, so that they are a random sample.
+    """Yield the first rows of a split as plain Python values; shards are shuffled, so this is a random sample.
 
-    Raise `UserError` if the manifest lists no such split or a shard is broken.
+    Raise `UserError` if the manifest lists no such split or a shard is damaged.
     """
     paths = [storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split]
     if not paths:
@@ -70,4 +72,4 @@ def _rows(path: str, stage: str) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches(batch_size=16, use_threads=False):
                 yield from batch.to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read, run `clozeworks {stage} … --overwrite` again: {error}.") from None
+        raise UserError(f"{path} cannot be read; run `clozeworks {stage} … --overwrite` again: {error}.") from None

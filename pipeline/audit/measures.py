@@ -1,7 +1,7 @@
-"""Measure instances from their rows alone, a slice at a time: counts and histograms that add up.
+"""Measure instances from their rows alone, a slice at a time.
 
-Everything is a sum, so that a corpus of any size is measured in the memory of one slice of it; what a share needs for
-its confidence interval is summed too.
+Every measure is a sum, including what the confidence intervals need, so a corpus of any size takes the memory of one
+slice.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from ..schemas import SENTENCE_ENDS
 from ..seeding import rng_for
 from ..vocab.vocabulary import Vocabulary
 
-# Row texts are compared by 64-bit hashes; of a larger corpus only a share of the hashes is kept.
+# Repeated rows are found by 64-bit hashes; for a larger corpus only a share of the hashes is kept.
 MAX_ROW_HASHES = 20_000_000
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some rows of a shard, flat: `ids` as stored, `restored` with the original tokens in the masked places.
+class InstanceRows:
+    """Some rows of a shard, flat: `ids` as stored, `restored` with the original tokens at the masked positions.
 
     `positions` are flat indices; `structural` (bool [num_tokens]) marks where [CLS] and [SEP] belong.
     """
@@ -41,15 +41,15 @@ class Rows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each row, special tokens counted."""
+        """Tokens per row, including special tokens."""
         return np.diff(self.offsets)
 
 
-def read_rows(table: pa.Table) -> Rows:
+def read_rows(table: pa.Table) -> InstanceRows:
     """Return the columns of a table of instances as flat arrays.
 
-    Positions outside of their row are read as the row's first token, a `segment_b_start` outside of it as its length;
-    both are counted in `num_misplaced`, with the positions that do not ascend.
+    Positions out of range are read as the row's first token, a `segment_b_start` out of range as the row's length;
+    `num_misplaced` counts both, and the positions that do not ascend.
     """
     ids, offsets = _flat(table, "input_ids")
     in_row, mask_offsets = _flat(table, "masked_lm_positions")
@@ -67,7 +67,7 @@ def read_rows(table: pa.Table) -> Rows:
     segment_b_start = np.where((stored_start >= 2) & (stored_start <= lengths), stored_start, lengths)
     structural = np.zeros(len(ids), bool)
     structural[offsets[:-1]] = structural[offsets[:-1] + segment_b_start - 1] = structural[offsets[1:] - 1] = True
-    return Rows(
+    return InstanceRows(
         ids=ids,
         restored=restored,
         offsets=offsets,
@@ -92,11 +92,11 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Measures:
-    """What was counted over all rows so far.
+    """The sums over all rows so far.
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label` holds histograms
-    int64 [2, values] of a measure of the row by label; `squares` the sums over rows that cluster-robust intervals
-    need; `masked_tokens` and `random_tokens` are int64 [vocabulary]: the originals, and what replaced them at random.
+    int64 [2, values] of a measure of the row by label; `squares` holds the sums over rows that cluster-robust
+    intervals need; `masked_tokens` and `random_tokens`, int64 [vocabulary], count the originals and the random tokens.
     """
 
     vocabulary: Vocabulary
@@ -119,7 +119,7 @@ class Measures:
         self._ends_sentence = np.array([token in SENTENCE_ENDS for token in self.vocabulary.tokens])
         self._hash_weights = rng_for(0, "row hashes").integers(1, 2**63, width, dtype=np.uint64)
 
-    def add(self, shard: str, rows: Rows) -> None:
+    def add(self, shard: str, rows: InstanceRows) -> None:
         """Count some rows of the named shard."""
         self._add_counts(shard, rows)
         self._add_labels(rows)
@@ -128,7 +128,7 @@ class Measures:
         self._add_words(rows)
         self._add_hashes(rows)
 
-    def _add_counts(self, shard: str, rows: Rows) -> None:
+    def _add_counts(self, shard: str, rows: InstanceRows) -> None:
         lengths = rows.lengths
         self.counts.update(
             rows=len(lengths),
@@ -149,7 +149,7 @@ class Measures:
             seen[0] += len(own)
             seen[1] += int((own == 1).sum())
 
-    def _add_labels(self, rows: Rows) -> None:
+    def _add_labels(self, rows: InstanceRows) -> None:
         lengths = rows.lengths
         has_b = rows.segment_b_start < lengths
         values = {
@@ -162,7 +162,7 @@ class Measures:
             histogram = self.by_label[name]
             np.add.at(histogram, (np.minimum(rows.label, 1), np.minimum(value, histogram.shape[1] - 1)), 1)
 
-    def _add_special_tokens(self, rows: Rows) -> None:
+    def _add_special_tokens(self, rows: InstanceRows) -> None:
         vocabulary, ids, starts = self.vocabulary, rows.restored, rows.offsets[:-1]
         is_special = ~vocabulary.is_ordinary
         is_special[vocabulary.unk_id] = False
@@ -174,7 +174,7 @@ class Measures:
             masked_specials=int(rows.structural[rows.positions].sum()),
         )
 
-    def _add_masks(self, rows: Rows) -> None:
+    def _add_masks(self, rows: InstanceRows) -> None:
         stored, originals = rows.ids[rows.positions], rows.restored[rows.positions]
         is_mask, is_kept = stored == self.vocabulary.mask_id, stored == originals
         is_random = ~is_mask & ~is_kept
@@ -194,8 +194,8 @@ class Measures:
         width = len(self.mask_positions)
         self.mask_positions += np.bincount(np.minimum(in_row, width - 1), minlength=width)
 
-    def _add_words(self, rows: Rows) -> None:
-        """Count words masked in part, and rows whose number of masks breaks the rule."""
+    def _add_words(self, rows: InstanceRows) -> None:
+        """Count partly masked words, and rows with the wrong number of masks."""
         words = find_words(rows.restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues)
         masked_before = np.zeros(len(rows.ids) + 1, np.int64)
         masked_before[rows.positions + 1] = 1
@@ -214,10 +214,10 @@ class Measures:
             rows_breaking_count=int((~keeps_rule).sum()),
         )
 
-    def _add_hashes(self, rows: Rows) -> None:
+    def _add_hashes(self, rows: InstanceRows) -> None:
         in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
         weights = self._hash_weights[np.minimum(in_row, len(self._hash_weights) - 1)]
-        # Each token as it is stored and as it was, and whether it is to be predicted.
+        # Hash each token as stored, its original, and whether it is predicted.
         keys = (rows.restored.astype(np.uint64) << np.uint64(32)) + 2 * rows.ids.astype(np.uint64) + 1
         keys[rows.positions] += 1
         hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])

@@ -1,6 +1,6 @@
-"""The audit as one self-contained HTML page: verdict, checks, plots and example rows, without any script.
+"""The audit as one self-contained HTML page without scripts: verdict, checks, plots and example rows.
 
-Everything is inline SVG and CSS; it follows the reader's light or dark theme.
+All inline SVG and CSS; the page follows the reader's light or dark theme.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ HEADLINES = (
     "IsNext",
     "pairs in order",
     "masked share",
-    "padding that rows of fixed length would need",
+    "padding at fixed length",
 )
 
 STYLE = """
@@ -96,7 +96,7 @@ def render_report(
 ) -> str:
     """Return the page for `audit`, with example `rows` of instances (as ``pa.Table.to_pylist`` gives them).
 
-    With `other`, the two corpora, called by `names`, stand side by side.
+    With `other`, the two corpora are shown side by side under `names`.
     """
     audits = [(names[0], audit)] if other is None else [(names[0], audit), (names[1], other)]
     parts = [
@@ -128,7 +128,7 @@ def _verdict(name: str, audit: Audit, *, alone: bool) -> str:
         count = f"{len(failed)} of {len(judged)} checks {'fails' if len(failed) == 1 else 'fail'}"
         line = f'<span class="bad">{count}</span>: {escape(some)}'
     else:
-        line = f'<span class="good">All {len(judged)} checks hold.</span> The corpus is what was asked for.'
+        line = f'<span class="good">All {len(judged)} checks hold.</span> The corpus matches its configuration.'
     options = "".join(f"<span>{escape(_option(key, value))}</span>" for key, value in audit.config.items())
     kicker = "Audit of pre-training instances" if alone else f"Audit of pre-training instances · {name}"
     return f'<p class="kicker">{escape(kicker)}</p><h1>{line}</h1><div class="chips">{options}</div><br>'
@@ -140,25 +140,25 @@ def _option(name: str, value: object) -> str:
 
 
 def _tiles(audits: Sequence[tuple[str, Audit]]) -> str:
-    """Return the headline figures; those of a second corpus stand below the first's."""
+    """Return the headline figures, those of a second corpus below the first's."""
     tiles = []
     for name in HEADLINES:
         checks = [check for _, audit in audits for check in audit.checks if check.name == name]
         figures = "".join(f"<b>{escape(check.measured.split(' (')[0])}</b>" for check in checks)
         if figures:
-            tiles.append(f'<div class="tile">{figures}<span>{name.split(" that ")[0]}</span></div>')
+            tiles.append(f'<div class="tile">{figures}<span>{name}</span></div>')
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
 def _check_table(audits: Sequence[tuple[str, Audit]]) -> str:
-    """Return all checks, one a line; of two corpora, the measured columns stand side by side."""
+    """Return all checks, one per line; two corpora have their columns side by side."""
     names = list(dict.fromkeys(check.name for _, audit in audits for check in audit.checks))
     found = [{check.name: check for check in audit.checks} for _, audit in audits]
     heads = [name for name, _ in audits] if len(audits) > 1 else ["Measured"]
-    head = "".join(f"<th></th><th>{escape(title)}</th><th>Asked</th>" for title in heads)
+    head = "".join(f"<th></th><th>{escape(title)}</th><th>Expected</th>" for title in heads)
     lines = [_check_line(name, [checks.get(name) for checks in found]) for name in names]
-    table = f'<div class="scroll"><table><tr><th>What</th>{head}</tr>{_lines(lines)}</table></div>'
-    return _card("Checks", "Intervals are of 95 %; chance is allowed for.", table)
+    table = f'<div class="scroll"><table><tr><th>Check</th>{head}</tr>{_lines(lines)}</table></div>'
+    return _card("Checks", "Intervals are 95 % intervals; the checks allow for chance.", table)
 
 
 def _check_line(name: str, checks: Sequence[Check | None]) -> str:
@@ -177,18 +177,21 @@ def _check_line(name: str, checks: Sequence[Check | None]) -> str:
 
 def _charts(audits: Sequence[tuple[str, Audit]]) -> Iterator[str]:
     """Yield the plots, corpus by corpus for each kind of plot."""
-    mirror = "Share of the rows by tokens; above and below should mirror each other, so that length tells no label."
-    falls = "Share of the masks by position in the row; falls off where rows end, and is 0 at [CLS]."
-    gives = "How well one measure of a row would guess its label: 0.5 is not at all. Grey is what is allowed."
+    mirror = (
+        "Share of rows by length in tokens. The two halves should mirror each other, so that length does not give away "
+        "the label."
+    )
+    falls = "Share of masks by position in the row. It falls off as rows end, and is 0 at [CLS]."
+    gives = "How well a single measure of a row predicts its label; 0.5 is chance. The grey band is the tolerance."
     titled = [(f" · {name}" if len(audits) > 1 else "", audit) for name, audit in audits]
     for name, audit in titled:
         zero, one = _labels(audit)
-        legend = _legend(("--a", f"label 0: {zero}"), ("--b", f"label 1: {one}, downwards"))
+        legend = _legend(("--a", f"label 0: {zero}"), ("--b", f"label 1: {one} (downwards)"))
         yield _card(f"Row lengths{name}", mirror, legend + _mirrored(*audit.lengths))
     for name, audit in titled:
         yield _card(f"Positions of the masks{name}", falls, _histogram(audit.mask_positions))
     for name, audit in titled:
-        yield _card(f"Most often masked{name}", "Original tokens, by share of all masks.", _ranking(audit))
+        yield _card(f"Most frequently masked{name}", "Original tokens by share of all masks.", _ranking(audit))
     for name, audit in titled:
         curves = [check for check in audit.checks if check.name.startswith("AUC")]
         if curves:
@@ -210,7 +213,7 @@ def _legend(*entries: tuple[str, str]) -> str:
 
 
 def _bins(counts: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Add up neighbours until at most `MAX_BARS` are left; return the sums and how many went into each."""
+    """Sum neighbours until at most `MAX_BARS` bins are left; return the sums and the number of values per bin."""
     width = -(-len(counts) // MAX_BARS)
     padded = np.zeros(-(-len(counts) // width) * width)
     padded[: len(counts)] = counts
@@ -233,7 +236,7 @@ def _axis(width: int, num_bins: int, y: float) -> Iterator[str]:
 
 
 def _bars(shares: np.ndarray, width: int, base: float, scale: float, style: str, what: str) -> Iterator[str]:
-    """Yield bars on the line `base`, upwards for a positive `scale` (pixels a share), with their values as tooltips."""
+    """Yield bars on the line `base`, upwards for a positive `scale` (pixels per share), with values as tooltips."""
     step = (CHART_WIDTH - LEFT) / len(shares)
     for index, share in enumerate(shares.tolist()):
         height = abs(share * scale)
@@ -255,7 +258,7 @@ def _scale_line(share: float, y: float) -> str:
 
 
 def _mirrored(up: Sequence[int], down: Sequence[int]) -> str:
-    """Return two histograms of the same measure, one upwards and one downwards, as shares of all rows."""
+    """Plot two histograms of the same measure, one upwards and one downwards, as shares of all rows."""
     (above, width), (below, _) = _bins(up), _bins(down)
     total = max(above.sum() + below.sum(), 1)
     above, below = above / total, below / total
@@ -290,7 +293,7 @@ def _histogram(counts: Sequence[int]) -> str:
 
 
 def _ranking(audit: Audit) -> str:
-    """Return the most often masked tokens as horizontal bars, in two columns."""
+    """Plot the most frequently masked tokens as horizontal bars in two columns."""
     total = max(sum(audit.mask_positions), 1)
     top = audit.top_masked[:NUM_TOKENS_SHOWN]
     largest = max((count for _, count in top), default=1) or 1
@@ -306,34 +309,34 @@ def _ranking(audit: Audit) -> str:
             f"<title>{escape(token)}: {count:,} times</title></rect>"
             f'<text x="{x + 98 + length:.1f}" y="{y + 15}">{count / total:.2%}</text>'
         )
-    return _svg(body, "Most often masked tokens", height=max(line * half, line))
+    return _svg(body, "Most frequently masked tokens", height=max(line * half, line))
 
 
 def _auc_plot(checks: Sequence[Check]) -> str:
-    """Return areas under the curve as dots with their intervals, around a line at 0.5."""
+    """Plot areas under the curve as dots with their intervals, around a line at 0.5."""
     low, high, left, line = 0.35, 0.65, 150, 34
 
-    def place(value: float) -> float:
+    def x_of(value: float) -> float:
         return left + (CHART_WIDTH - left - 50) * (min(max(value, low), high) - low) / (high - low)
 
     height = line * len(checks)
     body = []
     for tick in (0.4, 0.45, 0.5, 0.55, 0.6):
         style = "axis" if tick == 0.5 else "gridline"
-        body.append(f'<line class="{style}" x1="{place(tick):.1f}" x2="{place(tick):.1f}" y1="0" y2="{height}"/>')
-        body.append(f'<text x="{place(tick):.1f}" y="{height + 18}" text-anchor="middle">{tick:.2f}</text>')
+        body.append(f'<line class="{style}" x1="{x_of(tick):.1f}" x2="{x_of(tick):.1f}" y1="0" y2="{height}"/>')
+        body.append(f'<text x="{x_of(tick):.1f}" y="{height + 18}" text-anchor="middle">{tick:.2f}</text>')
     for index, check in enumerate(checks):
         y = line * index + line / 2
         if check.tolerance:
-            x, width = place(0.5 - check.tolerance), place(0.5 + check.tolerance) - place(0.5 - check.tolerance)
+            x, width = x_of(0.5 - check.tolerance), x_of(0.5 + check.tolerance) - x_of(0.5 - check.tolerance)
             body.append(f'<rect class="band" x="{x:.1f}" y="{y - 9}" width="{width:.1f}" height="18" rx="4"/>')
         name = check.name.removeprefix("AUC of ").removesuffix(" for the label")
         start, stop = check.interval or (check.value, check.value)
         colour = "var(--bad)" if check.verdict == "bad" else "var(--a)"
         body.append(
             f'<g stroke="{colour}" fill="{colour}"><title>{start:.4f} to {stop:.4f}</title>'
-            f'<line x1="{place(start):.1f}" x2="{place(stop):.1f}" y1="{y}" y2="{y}" stroke-width="3"/>'
-            f'<circle cx="{place(check.value):.1f}" cy="{y}" r="5"/></g>'
+            f'<line x1="{x_of(start):.1f}" x2="{x_of(stop):.1f}" y1="{y}" y2="{y}" stroke-width="3"/>'
+            f'<circle cx="{x_of(check.value):.1f}" cy="{y}" r="5"/></g>'
             f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
             f'<text x="{CHART_WIDTH}" y="{y + 4}" text-anchor="end">{check.value:.3f}</text>'
         )
@@ -346,10 +349,10 @@ def _examples(rows: Sequence[Mapping[str, Any]], vocabulary: Vocabulary, labels:
         '<span><i style="background: var(--b)"></i>segment B</span>'
         '<span><ruby><span class="mask">[MASK]</span></ruby> masked</span>'
         '<span><ruby><span class="random">token</span></ruby> replaced at random</span>'
-        '<span><ruby><span class="kept">token</span></ruby> kept, but to be predicted</span></div>'
+        '<span><ruby><span class="kept">token</span></ruby> kept, but predicted</span></div>'
     )
     examples = _lines(_example(row, vocabulary, labels) for row in rows)
-    return _card("Example rows", "Above each token to predict stands the original.", legend + examples)
+    return _card("Example rows", "The original is shown above each token to predict.", legend + examples)
 
 
 def _example(row: Mapping[str, Any], vocabulary: Vocabulary, labels: tuple[str, str]) -> str:
@@ -371,7 +374,7 @@ def _example(row: Mapping[str, Any], vocabulary: Vocabulary, labels: tuple[str, 
 
 
 def _token(token: Token) -> str:
-    """Return one token as HTML, with a space before it where it starts a word."""
+    """Return one token as HTML, with a space before it if it starts a word."""
     space = "" if _continues(token.original) else " "
     if token.role in ("a", "b"):
         return space + escape(token.text.removeprefix("##") if _continues(token.text) else token.text)

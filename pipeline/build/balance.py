@@ -1,26 +1,26 @@
-"""Balance labels over lengths, and exchange second segments between documents: plain array algorithms."""
+"""Balance labels over lengths and exchange second segments between documents: plain array algorithms."""
 
 import math
 
 import numpy as np
 
-# How far the length may tell the label, as an area under the ROC curve less one half. Deviations are judged at 4
-# standard errors: one false alarm in 16,000 checks.
+# How well length may predict the label: area under the ROC curve minus one half. Deviations are judged at 4 standard
+# errors, one false alarm in 16,000 checks.
 LENGTH_AUC_TOLERANCE = 0.02
 Z_JUDGED = 4.0
 
-# Pairs of neighbours are matched in so many rounds; what is left by then comes in long runs of one document.
+# Rounds of matching neighbours; what is left afterwards comes in long runs of one document.
 NEIGHBOUR_ROUNDS = 24
-# What fits together is looked for in so many rounds at random, which spreads the sums over all lengths.
+# Rounds of random matching by fit; randomness spreads the sums over all lengths.
 FIT_ROUNDS = 8
 
 
 def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return which pairs are NotNext (bool [n]): half of them at every length, all that are not `free` (bool [n]).
+    """Return which pairs are NotNext (bool [n]): half of them at every length, and all that are not `free` (bool [n]).
 
-    In order of length, every second pair, at random the first or second of two, asks for an IsNext, and the next free
-    pair gets it: the departures of a queue, ``min over j <= i of asked[j] + free[j + 1..i]``. What is still asked
-    for at the end goes to the last free pairs.
+    Go through the pairs in order of length. One of every two, at random, asks for an IsNext; the next free pair gets
+    it. That is a queue, whose departures up to ``i`` are ``min over j <= i of asked[j] + free[j + 1..i]``: one
+    cumulative minimum instead of a loop. Requests that remain at the end go to the last free pairs.
     """
     num_pairs = len(lengths)
     order = rng.permutation(num_pairs)
@@ -39,11 +39,12 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
 
 
 def match_neighbours(order: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Match items of different documents that stand close to each other in `order` (indices into `document`).
+    """Match items of different documents that are close to each other in `order` (indices into `document`).
 
     Returns the left and the right item of each match, and the items left over, in order.
     """
     lefts, rights = [order[:0]], [order[:0]]
+    # Alternate between matching 0-1, 2-3, … and 1-2, 3-4, …, so that an item meets both of its neighbours.
     for shift in [0, 1] * (NEIGHBOUR_ROUNDS // 2):
         stop = shift + max(len(order) - shift, 0) // 2 * 2
         left, right = order[shift:stop:2], order[shift + 1 : stop : 2]
@@ -59,10 +60,10 @@ def match_neighbours(order: np.ndarray, document: np.ndarray) -> tuple[np.ndarra
 def match_across_documents(
     items: np.ndarray, document: np.ndarray, lengths: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Match as many of `items` (indices into `document` and `lengths`) as can be with an item of another document.
+    """Match as many of `items` as possible with one of another document (indices into `document` and `lengths`).
 
-    Returns the left and the right item of each match, in each document in order of length, and the items left over:
-    an odd one, or the surplus of a document that holds more than half, in both cases the last of `items`.
+    Return the left and the right item of each match, within a document in order of length, and the items left over: an
+    odd one, or the surplus of a document that has more than half; in both cases the last of `items`.
     """
     if not len(items):
         return items, items, items
@@ -75,7 +76,7 @@ def match_across_documents(
     keys = rng.permutation(len(counts))
     kept = kept[np.lexsort((lengths[kept], keys[document[kept]]))]
     half = len(kept) // 2
-    # Sorted by document, none of which holds more than half: half a length apart, the documents differ.
+    # Sorted by document, and no document has more than half: items half the list apart have different documents.
     return kept[:half], kept[half:], items[rest]
 
 
@@ -84,8 +85,8 @@ def match_to_fit(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Match up to `most` of `long` with one of `short` each (both indices into `document` and `lengths`, shuffled).
 
-    The two come from different documents and are no longer than `limit` together. Returns the long and the short item
-    of each match, and the short ones left over.
+    The two are of different documents and together no longer than `limit`. Return the long and the short item of each
+    match, and the short items left over.
     """
     matched_long, matched_short = [long[:0]], [short[:0]]
     for _ in range(FIT_ROUNDS):
@@ -96,13 +97,14 @@ def match_to_fit(
         most -= int(np.count_nonzero(fits))
         matched_long.append(ours[fits])
         matched_short.append(theirs[fits])
-        # Those not yet tried come first, and a turn by one place lets each of the rest meet another.
+        # Items not yet tried come first; rotating by one lets each of the others meet a new partner.
         long, short = np.append(long[width:], ours[~fits]), np.roll(np.append(short[width:], theirs[~fits]), 1)
     return np.concatenate(matched_long), np.concatenate(matched_short), short
 
 
 def nearest_distinct(wanted: np.ndarray, offered: np.ndarray) -> np.ndarray:
-    """Return distinct indices into `offered` near each of `wanted`; both ascending, and no more wanted than offered."""
+    """Return distinct indices into `offered` near each of `wanted`; both ascend, and `wanted` is not longer."""
+    # The running maximum pushes collisions to the right; the minimum keeps them from running off the end.
     rank = np.arange(len(wanted))
     slots = np.maximum.accumulate(np.searchsorted(offered, wanted) - rank) + rank
     return np.minimum(slots, len(offered) - len(wanted) + rank)
@@ -113,9 +115,9 @@ def exchange(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Let pairs exchange their Bs so that each NotNext pair has a B of another document and nearly equal length.
 
-    `lengths` are those of B, `document` and `not_next` (bool) each pair's, all [n]. Returns the pair that each pair's
-    B now comes from (int64 [n]), `not_next` as it could be realised, and the number of pairs that found no partner.
-    Where one document has too many NotNext pairs, some of its IsNext pairs trade places with others'.
+    `lengths` are those of the Bs, `document` and `not_next` (bool) belong to the pairs, all [n]. Return the pair that
+    each pair's B now comes from (int64 [n]), `not_next` as far as it could be realised, and the number of pairs without
+    a partner. If one document has too many NotNext pairs, some swap labels with IsNext pairs of other documents.
     """
     source = np.arange(len(lengths))
     not_next = not_next.copy()
@@ -133,13 +135,14 @@ def exchange(
 def _exchange_rest(
     rest: np.ndarray, lengths: np.ndarray, document: np.ndarray, source: np.ndarray, not_next: np.ndarray
 ) -> np.ndarray:
-    """Exchange the pairs in `rest`, all of one document, with others already exchanged, then with IsNext pairs.
+    """Exchange the pairs in `rest`, all of one document, with pairs already exchanged, then with IsNext pairs.
 
-    Updates `source` and `not_next`; returns the pairs that found no partner at all, which become IsNext.
+    Update `source` and `not_next`; return the pairs that found no partner at all, which become IsNext.
     """
     elsewhere = (document != document[rest[0]]) & (document[source] != document[rest[0]])
     rest = _exchange_nearest(rest, np.flatnonzero(not_next & elsewhere), lengths, source)
-    # Half of the rest makes an IsNext pair of another document NotNext with it; the other half becomes IsNext for that.
+    # Half of the rest trades with IsNext pairs of other documents, which makes both NotNext; the other half becomes
+    # IsNext in return, so the number of NotNext pairs stays the same.
     half = (len(rest) + 1) // 2
     trading, not_next[rest] = rest[:half], False
     unmatched = _exchange_nearest(trading, np.flatnonzero(~not_next & elsewhere), lengths, source)
@@ -159,10 +162,10 @@ def _exchange_nearest(rest: np.ndarray, partners: np.ndarray, lengths: np.ndarra
 
 
 def auc_of(histogram: np.ndarray) -> tuple[float, float]:
-    """Return the area under the ROC curve of label 1, and its standard error where there is no difference.
+    """Return the area under the ROC curve of label 1, and its standard error under the null hypothesis.
 
-    `histogram` int64 [2, values] counts the rows of each label by a measure; ties count one half. 0.5 without rows of
-    both labels. The standard error is that of the Mann-Whitney statistic.
+    `histogram` int64 [2, values] counts the rows of each label by a measure; ties count one half. The area is 0.5 if a
+    label has no rows. The standard error is that of the Mann-Whitney statistic.
     """
     negative, positive = histogram.astype(float)
     num_negative, num_positive = negative.sum(), positive.sum()

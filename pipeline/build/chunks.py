@@ -1,4 +1,8 @@
-"""The flat token arrays of a document shard, and its documents cut into chunks of whole sentences."""
+"""The flat token arrays of a document shard, and documents cut into chunks of whole sentences.
+
+Sentences become *segments* (long ones are cut), and consecutive segments of one document become *chunks* that fit in a
+row. Everything is an offset into the flat array of tokens; no token is copied.
+"""
 
 from dataclasses import dataclass
 
@@ -44,20 +48,20 @@ class Chunks:
 
 
 def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
-    """Return the sentences as segments of 1 to `limit` tokens: longer sentences in near-equal pieces, between words.
+    """Return the sentences as segments of 1 to `limit` tokens, longer ones cut between words into near-equal pieces.
 
     `continues` (bool [vocabulary]) marks the word pieces that continue a word.
     """
     starts = corpus.sentence_offsets[:-1]
     lengths = np.diff(corpus.sentence_offsets)
-    # A little less than full, so that the pieces can start between words.
+    # Aim at 7/8 of the limit: each cut then has room to move back to the start of a word.
     num_pieces = np.where(lengths > limit, -(-lengths // (limit - limit // 8)), lengths > 0)
     sentence = np.repeat(np.arange(len(lengths)), num_pieces)
     piece = np.arange(len(sentence)) - np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
     offsets = starts[sentence] + piece * lengths[sentence] // num_pieces[sentence]
     inner = np.flatnonzero(piece)
     piece_lengths = -(-lengths // np.maximum(num_pieces, 1))
-    # A piece may start this much earlier and still be no longer than the limit.
+    # A piece may start this much earlier and still fit the limit.
     slack = limit - piece_lengths[sentence[inner]]
     offsets[inner] = back_to_word_start(corpus.token_ids, continues, offsets[inner], offsets[inner] - slack)
     document = np.repeat(np.arange(len(corpus.document_offsets) - 1, dtype=np.int32), np.diff(corpus.document_offsets))
@@ -67,7 +71,7 @@ def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
 def back_to_word_start(
     token_ids: np.ndarray, continues: np.ndarray, cuts: np.ndarray, lowest: np.ndarray
 ) -> np.ndarray:
-    """Move each of the places `cuts` back to where a word starts, or leave it where none starts from `lowest` on."""
+    """Move each offset in `cuts` back to the start of a word; keep it if no word starts at or after its `lowest`."""
     moved = cuts.copy()
     inside = np.flatnonzero(continues[token_ids[moved]])
     while len(inside):
@@ -82,9 +86,9 @@ def back_to_word_start(
 def cut_inside(
     token_ids: np.ndarray, continues: np.ndarray, starts: np.ndarray, stops: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a random place in the middle half of each range of 2 or more tokens, at the start of a word if it can be.
+    """Return a random cut in the middle half of each range of 2 or more tokens, at the start of a word if possible.
 
-    Strictly inside, and not near the ends: a part of a word or two would be no segment to learn from.
+    A cut near an end would leave a segment of a word or two, with nothing to learn from.
     """
     margin = np.maximum((stops - starts) // 4, 1)
     cuts = rng.integers(starts + margin, stops - margin, endpoint=True)
@@ -94,15 +98,18 @@ def cut_inside(
 def make_chunks(segments: Segments, limit: int, short_share: float, rng: np.random.Generator) -> Chunks:
     """Cut every document into chunks of whole segments, none longer than `limit` tokens.
 
-    A chunk is filled up to its target, which is the limit or, for `short_share` of the chunks, uniform in
-    ``[2, limit]``. A chunk of one segment takes the last of its predecessor's where that keeps two and it fits.
+    A chunk is filled up to its target: the limit or, for `short_share` of the chunks, uniform in ``[2, limit]``. A
+    chunk of one segment takes over its predecessor's last one if the predecessor keeps two and the result fits.
     """
     num_segments = len(segments.document)
+    # Draw a target for every segment, although only those that start a chunk use theirs: which ones do is known only in
+    # the end, and this way all targets are drawn at once.
     targets = np.full(num_segments, limit)
     short = np.flatnonzero(rng.random(num_segments, dtype=np.float32) < short_share)
     targets[short] = rng.integers(2, limit + 1, len(short))
     document_stop = np.searchsorted(segments.document, segments.document, side="right")
     filled = np.searchsorted(segments.offsets, segments.offsets[:-1] + targets, side="right") - 1
+    # At least one segment, and never past the document's end.
     following = np.clip(filled, np.arange(1, num_segments + 1), document_stop)
     first = _follow(following)
     stop = np.append(first, num_segments)[1:]
@@ -110,17 +117,20 @@ def make_chunks(segments: Segments, limit: int, short_share: float, rng: np.rand
 
 
 def _follow(following: np.ndarray) -> np.ndarray:
-    """Return the chain 0, following[0], following[following[0]], … up to the end."""
+    """Return the chain 0, following[0], following[following[0]], … to the end."""
     jumps = following.tolist()
-    chain, here = [], 0
-    while here < len(jumps):
-        chain.append(here)
-        here = jumps[here]
+    chain, segment = [], 0
+    while segment < len(jumps):
+        chain.append(segment)
+        segment = jumps[segment]
     return np.array(chain, np.int64)
 
 
 def _lend_segments(segments: Segments, first: np.ndarray, stop: np.ndarray, limit: int) -> Chunks:
-    """Let chunks of one segment take the last segment of a predecessor that has three or more."""
+    """Let chunks of one segment take over the last segment of a predecessor that has three or more.
+
+    A chunk of one segment cannot be split between sentences, so it ends up NotNext or cut: the fewer, the better.
+    """
     lender = np.flatnonzero(
         (segments.document[first[:-1]] == segments.document[first[1:]])
         & (stop[:-1] - first[:-1] >= 3)

@@ -1,4 +1,4 @@
-"""Turn the tokens of a document shard into the table of its instances: pairs, special tokens, masks.
+"""Turn the tokens of a document shard into a table of instances: pairs, special tokens, masks.
 
 >>> instances = build_instances(corpus, vocabulary, config, rng_pairs, rng_masks, duplicate=0)  # doctest: +SKIP
 >>> pq.write_table(instances.table, "train.parquet", **parquet_options(instances.table.schema))  # doctest: +SKIP
@@ -18,14 +18,14 @@ from .chunks import Corpus
 from .masking import apply_masks, choose_positions
 from .pairs import Pairs, make_pairs
 
-# Tokens worked on at once: what is padded to the longest row, or gathered by 64-bit indices, stays small.
+# Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit indices.
 BLOCK_TOKENS = 1 << 20
 ZSTD_LEVEL = 1
 
 
 @dataclass(frozen=True)
 class Instances:
-    """The rows of one pass over a shard, shuffled; `counts` for the manifest; a `warning` where balance failed."""
+    """The rows of one pass over a shard, shuffled; `counts` for the manifest; a `warning` if labels are unbalanced."""
 
     table: pa.Table
     counts: Counter[str]
@@ -42,7 +42,7 @@ def build_instances(
 ) -> Instances:
     """Return the instances of pass number `duplicate` over `corpus` (columns: schemas.py).
 
-    Raises `UserError` where the pairing needs another document and there is none.
+    Raise `UserError` if the pairing needs another document and there is none.
     """
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))
@@ -56,7 +56,7 @@ def build_instances(
 
 
 def _blocks(pairs: Pairs) -> list[np.ndarray]:
-    """Return the row numbers in consecutive blocks of about `BLOCK_TOKENS` tokens."""
+    """Return the row indices in consecutive blocks of about `BLOCK_TOKENS` tokens."""
     tokens_before = np.cumsum(pairs.a_length + pairs.b_length)
     block = tokens_before // BLOCK_TOKENS
     return np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []
@@ -108,10 +108,10 @@ def _build_block(
 def lay_out_rows(
     token_ids: np.ndarray, pairs: Pairs, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write ``[CLS] A [SEP] B [SEP]`` (or ``[CLS] A [SEP]`` where B is empty) for each pair, one after the other.
+    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, end to end.
 
-    Returns the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index in its row
-    of each B's first token (int64 [num_rows]; the row's length where there is no B).
+    Return the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index in its row of each
+    B's first token (int64 [num_rows]; the row's length if there is no B).
     """
     has_b = pairs.b_length > 0
     lengths = pairs.a_length + pairs.b_length + 2 + has_b
@@ -130,7 +130,7 @@ def lay_out_rows(
 
 
 def _gather_ranges(values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Return ``values[start:stop]`` of all ranges, one after the other."""
+    """Return ``values[start:stop]`` of all ranges, end to end."""
     lengths = stops - starts
     ends = np.cumsum(lengths)
     index = np.repeat(starts - (ends - lengths), lengths)
@@ -156,10 +156,10 @@ def _counts(corpus: Corpus, pairs: Pairs) -> Counter[str]:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the keyword arguments of `pyarrow.parquet.ParquetWriter` that make instances small and quick to write.
+    """Return the arguments of `pyarrow.parquet.ParquetWriter` that make instances small and fast to write.
 
-    Token ids are close to random: splitting their bytes lets zstd squeeze the high ones; positions ascend, so that
-    their differences fit a few bits. Dictionaries would only cost time.
+    Token ids are close to random: splitting their bytes lets zstd compress the high ones. Positions ascend, so their
+    differences fit in a few bits. Dictionaries would only cost time.
     """
     encodings = {
         "input_ids.list.element": "BYTE_STREAM_SPLIT",

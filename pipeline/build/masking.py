@@ -1,11 +1,11 @@
 """Choose the positions to predict and mask them, for many rows at once.
 
-Rows are flat: `ids` holds the tokens of all rows one after the other, row ``r`` is
+Rows are flat: `ids` holds the tokens of all rows end to end, row ``r`` is
 ``ids[row_offsets[r]:row_offsets[r + 1]]`` and reads ``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``; `segment_b_start`
-is the index of B's first token in its row, and the row's length where there is no B. The same functions mask shards
-when they are built and batches when a trainer masks anew.
+is the index of B's first token in its row, and the row's length if there is no B. The same functions mask shards
+at build time and batches in training (dynamic masking).
 
-Work on blocks of some 10,000 rows: the intermediate arrays are padded to the longest row.
+Call them on blocks of about 10,000 rows: intermediate arrays are padded to the longest row.
 """
 
 import math
@@ -24,7 +24,7 @@ class Positions:
     """The chosen positions of each row, ascending.
 
     `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows]; `span` int64 [num_chosen] numbers the
-    span that a position belongs to, and is None where each token stands alone.
+    span that each position belongs to, or is None if tokens are masked one by one.
     """
 
     flat: np.ndarray
@@ -37,7 +37,7 @@ class Positions:
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:
-    """Return how many positions to choose in rows of `lengths` tokens (special tokens counted), int64.
+    """Return how many positions to choose in rows of `lengths` tokens (including special tokens), int64.
 
     ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``.
     """
@@ -58,7 +58,7 @@ def choose_positions(
 ) -> Positions:
     """Choose the positions to predict: `num_to_mask` tokens of each row, never [CLS] or [SEP].
 
-    Whole-word and span masking choose at most so many, in whole words, and the shortest word of a row where none
+    Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest word if none
     fits. `continues` (bool [vocabulary]) marks the word pieces that continue a word.
     """
     lengths = np.diff(row_offsets)
@@ -82,8 +82,8 @@ def apply_masks(
     """Overwrite the chosen positions of `ids` in place; return the original tokens there.
 
     `mask_split` are the percentages that become [MASK], become a random one of `ordinary_ids`, or are kept. The
-    choice is made for each token, or for each span where the positions have spans (SpanBERT, section 3.1: "at the
-    span level"); random tokens are drawn one by one.
+    choice is made per token, or per span if the positions have spans (SpanBERT, section 3.1: "at the span level");
+    random tokens are drawn one by one.
     """
     originals = ids[positions.flat]
     num_choices = len(originals) if positions.span is None else int(positions.span.max(initial=-1)) + 1
@@ -100,8 +100,8 @@ def apply_masks(
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return for each row a random permutation of ``0 … counts[r] - 1``: unsigned, [num_rows, counts.max()].
 
-    The places beyond a row's count hold arbitrary numbers. One sort of random numbers whose low bits are the index:
-    several times as fast as an argsort.
+    Entries beyond a row's count are arbitrary. Sorts random numbers whose low bits are the index, which is several
+    times as fast as an argsort.
     """
     width = int(counts.max(initial=1))
     bits = width.bit_length()
@@ -127,7 +127,7 @@ def _choose_tokens(
     chosen = _random_order(num_maskable, rng)[:, : within.shape[1]].astype(np.int32)
     chosen[~within] = lengths.max(initial=0)
     chosen.sort(axis=1)
-    # Numbered without special tokens so far: step over [CLS], and for B's tokens over the [SEP] in front of it.
+    # So far the numbers skip special tokens: step over [CLS] and, for B's tokens, over the [SEP] before B.
     chosen += 1 + (chosen >= (segment_b_start - 2)[:, None])
     return Positions(chosen[within] + np.repeat(row_offsets[:-1], counts), counts)
 
@@ -136,7 +136,7 @@ def _choose_tokens(
 class Words:
     """The words of all rows in order: flat index of the first token, number of tokens, and row; int64 [num_words].
 
-    `offsets` int64 [num_rows + 1] says where each row's words begin.
+    `offsets` int64 [num_rows + 1] gives where each row's words begin.
     """
 
     start: np.ndarray
@@ -148,7 +148,7 @@ class Words:
 def find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray) -> Words:
     """Join each piece that starts a word with those that continue it; a segment always starts a word.
 
-    The rows are laid out as the module's docstring says.
+    For the layout of the rows see the module's docstring.
     """
     row_starts = row_offsets[:-1]
     b_starts = (row_starts + segment_b_start)[segment_b_start < np.diff(row_offsets)]
@@ -177,12 +177,12 @@ def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.
     order[beyond] = 0
     lengths = words.length.astype(np.int32)[order]
     lengths[beyond] = np.iinfo(np.int32).max
-    # A word of every row at a time: rows are the inner axis.
+    # The loops take one word of every row at a time, so rows are the inner axis.
     return np.ascontiguousarray(order.T), np.ascontiguousarray(lengths.T)
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take words in random order as long as they fit, a word that does not fit is skipped."""
+    """Take words in random order, skipping those that no longer fit."""
     order, lengths = _word_order(words, rng)
     remaining = wanted.copy()
     taken = np.zeros(len(words.start), bool)
@@ -197,19 +197,19 @@ def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) ->
 
 
 def _take_shortest(taken: np.ndarray, rows: np.ndarray, order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Take the shortest word (at random among equals) of each of `rows`, and return it."""
+    """Take and return the shortest word (a random one of equals) of each of `rows`."""
     shortest = order[lengths[:, rows].argmin(axis=0), rows]
     taken[shortest] = True
     return shortest
 
 
 def _choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take spans of words, each from a random word on, until nothing more fits; the last span may be shorter."""
+    """Take spans of words from random anchors until nothing more fits; a row's last span may be shorter."""
     order, lengths = _word_order(words, rng)
     remaining = wanted.copy()
     taken = np.zeros(len(words.start), bool)
     span = np.full(len(words.start), -1)
-    # Two words of one segment stand next to each other; a special token or the row's end would be a gap.
+    # Words of one segment are adjacent; between segments and rows there is a special token.
     joined = np.append(words.start[:-1] + words.length[:-1] == words.start[1:], False)
     for word, length in zip(order, lengths, strict=True):
         rows = np.flatnonzero(length <= remaining)
@@ -223,7 +223,7 @@ def _choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) ->
 
 
 def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw span lengths in words, geometric and renormalised after the cut-off, mean 3.8 (SpanBERT, section 3.1)."""
+    """Draw span lengths in words: geometric, truncated and renormalised, mean 3.8 (SpanBERT, section 3.1)."""
     shares = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN_WORDS)
     return 1 + np.searchsorted(np.cumsum(shares / shares.sum())[:-1], rng.random(num_spans), side="right")
 
@@ -237,17 +237,17 @@ def _take_spans(
     taken: np.ndarray,
     span: np.ndarray,
 ) -> None:
-    """Take `num_words` words from each anchor on, as far as they are there, free, and fit in the row's rest."""
-    here = anchors
-    while len(here):
-        taken[here] = True
-        span[here] = anchors
-        remaining[words.row[here]] -= words.length[here]
+    """Take up to `num_words` words from each anchor on, as long as they exist, are free and fit in the row's budget."""
+    word = anchors
+    while len(word):
+        taken[word] = True
+        span[word] = anchors
+        remaining[words.row[word]] -= words.length[word]
         num_words = num_words - 1
-        on = np.flatnonzero((num_words > 0) & joined[here])
-        on = on[~taken[here[on] + 1]]
-        on = on[words.length[here[on] + 1] <= remaining[words.row[here[on]]]]
-        here, anchors, num_words = here[on] + 1, anchors[on], num_words[on]
+        growing = np.flatnonzero((num_words > 0) & joined[word])
+        growing = growing[~taken[word[growing] + 1]]
+        growing = growing[words.length[word[growing] + 1] <= remaining[words.row[word[growing]]]]
+        word, anchors, num_words = word[growing] + 1, anchors[growing], num_words[growing]
 
 
 def _word_positions(words: Words, taken: np.ndarray, span: np.ndarray | None = None) -> Positions:

@@ -1,17 +1,16 @@
 """Pair segments A and B, over a whole document shard at once.
 
-The default, `balanced`, gives every token of the shard to exactly one row, as many IsNext as NotNext rows at every
-length, and every NotNext row a B from another document:
+The default, `balanced`, uses every token of the shard in exactly one row, makes as many IsNext as NotNext rows at every
+length, and takes the B of every NotNext row from another document:
 
-1. every document is cut into chunks of whole sentences (chunks.py);
-2. a chunk of several segments is split between two of them into A and B: a *free* pair, whose label is open.
-   One-segment chunks pair across documents where two fit in a row: *forced* NotNext pairs; of those left over the
-   long ones are split inside;
-3. the pairs, sorted by length, get their labels in turn, the forced ones counted as NotNext (balance.py);
-4. the free NotNext pairs exchange their Bs with pairs of other documents and (nearly) equal length of B.
+1. cut every document into chunks of whole sentences (chunks.py);
+2. split each chunk of several segments between two of them into A and B: a *free* pair, whose label is still open.
+   Pair one-segment chunks across documents if two fit in a row: *forced* NotNext pairs. Split the rest inside;
+3. sort the pairs by length and deal out the labels, counting the forced pairs as NotNext (balance.py);
+4. let the free NotNext pairs exchange their Bs with pairs of other documents and (nearly) equal length of B.
 
-The others: `bert` is google-research's ``create_instances_from_document``, `sop` ALBERT's sentence-order prediction,
-`none` RoBERTa's DOC-SENTENCES. All work on ranges of the flat token array; no token is copied.
+Of the others, `bert` is google-research's ``create_instances_from_document``, `sop` ALBERT's sentence-order prediction,
+and `none` RoBERTa's DOC-SENTENCES. All work on ranges of the flat token array; no token is copied.
 """
 
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import numpy as np
 
 from ..config import BuildConfig
 from ..errors import UserError
+from ..execution.counters import count_of
 from .balance import (
     LENGTH_AUC_TOLERANCE,
     Z_JUDGED,
@@ -41,11 +41,11 @@ _ROW_ARRAYS = ("a_start", "a_stop", "b_start", "b_stop", "label", "document_a", 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop`` (empty for no B).
+    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop`` (empty if there is no B).
 
-    The arrays are int64 [num_rows], `label` uint8, `document_a` and `document_b` int32. `tokens_cut` is the number of
-    tokens cut away; `forced` that of the rows whose label was not free; `unexchanged` that of the rows that were to
-    be NotNext but found no B of another document; `largest_document` the largest document's share of the tokens.
+    The arrays are int64 [num_rows], `label` uint8, `document_a` and `document_b` int32. `tokens_cut` counts
+    tokens cut away, `forced` rows whose label was not free, and `unexchanged` rows meant to be NotNext that found no B
+    in another document; `largest_document` is the largest document's share of the tokens.
     """
 
     a_start: np.ndarray
@@ -65,34 +65,34 @@ class Pairs:
 
     @property
     def a_length(self) -> np.ndarray:
-        """The number of tokens of each A."""
+        """The length of each A in tokens."""
         return self.a_stop - self.a_start
 
     @property
     def b_length(self) -> np.ndarray:
-        """The number of tokens of each B, 0 where there is none."""
+        """The length of each B in tokens, 0 if there is none."""
         return self.b_stop - self.b_start
 
     def take(self, rows: np.ndarray) -> "Pairs":
-        """Return the rows of the given indices, in that order; the counters stay."""
+        """Return the rows at the given indices, in that order, with the same counters."""
         return replace(self, **{name: getattr(self, name)[rows] for name in _ROW_ARRAYS})
 
     def warning(self) -> str | None:
-        """Say why the labels could not be balanced, or return None."""
+        """Return why the labels could not be balanced, or None if they are."""
         if self.unexchanged:
             return (
                 f"one document holds {self.largest_document:.0%} of the tokens, so {self.unexchanged} of {len(self)} "
-                "pairs found no segment of another document and became IsNext"
+                "pairs found no segment in another document and became IsNext"
             )
-        if 2 * self.forced > len(self) or (self.forced and self._length_tells()):
+        if 2 * self.forced > len(self) or (self.forced and self._length_gives_label_away()):
             return (
-                f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext, so that their "
-                "number or length tells the label; lower --short-share, or build documents of one sentence with "
+                f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext, so their number "
+                "or length gives away the label; lower --short-share, or build single-sentence documents with "
                 "--pairing none"
             )
         return None
 
-    def _length_tells(self) -> bool:
+    def _length_gives_label_away(self) -> bool:
         lengths = self.a_length + self.b_length
         most = int(lengths.max(initial=0)) + 1
         auc, error = auc_of(np.stack([np.bincount(lengths[self.label == label], minlength=most) for label in (0, 1)]))
@@ -102,8 +102,8 @@ class Pairs:
 def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
     """Return the rows of one pass over `corpus`, in no particular order.
 
-    `continues` (bool [vocabulary]) marks the pieces that continue a word: a sentence that must be cut is cut between
-    words. Raises `UserError` where the pairing needs another document and there is none.
+    `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut between words. Raise
+    `UserError` if the pairing needs another document and there is none.
     """
     if config.pairing == "bert":
         return bert_pairs(corpus, config, rng)
@@ -114,7 +114,7 @@ def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: 
 
 
 def balanced_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return exactly balanced IsNext and NotNext pairs (the module's docstring says how)."""
+    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains."""
     document_lengths = _check_two_documents(corpus)
     limit = config.max_length - PAIR_SPECIALS
     segments = cut_segments(corpus, continues, limit)
@@ -123,6 +123,7 @@ def balanced_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, r
     paired = np.zeros(len(chunks), bool)
     paired[left] = paired[right] = True
     free = _split_chunks(corpus, continues, segments, chunks, np.flatnonzero(~paired), rng)
+    # Free pairs come first: the exchange below indexes them, and the forced ones keep the Bs they have.
     pairs = _append(free, _join_chunks(segments, chunks, left, right))
     not_next = balanced_labels(pairs.a_length + pairs.b_length, np.arange(len(pairs)) < len(free), rng)
     source, not_next[: len(free)], unexchanged = exchange(free.b_length, free.document_a, not_next[: len(free)], rng)
@@ -141,12 +142,12 @@ def balanced_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, r
 
 
 def _check_two_documents(corpus: Corpus) -> np.ndarray:
-    """Return the document lengths; raise `UserError` where fewer than two documents have tokens."""
+    """Return the document lengths; raise `UserError` if fewer than two documents have tokens."""
     lengths = corpus.document_lengths()
-    if np.count_nonzero(lengths) < 2:
+    if (num_documents := int(np.count_nonzero(lengths))) < 2:
         raise UserError(
-            f"The shard has {np.count_nonzero(lengths)} document with text, but NotNext pairs need two: ingest with "
-            "fewer --shards, more documents or a larger --validation-share, or build with --pairing sop or none."
+            f"The shard has {count_of(num_documents, 'document')} with text, but NotNext pairs need two: ingest more "
+            "documents, with fewer --shards or a larger --validation-share, or build with --pairing sop or none."
         )
     return lengths
 
@@ -154,18 +155,18 @@ def _check_two_documents(corpus: Corpus) -> np.ndarray:
 def _pair_singles(
     segments: Segments, chunks: Chunks, limit: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, up to `limit` tokens together; return lefts and rights.
+    """Match one-segment chunks across documents, `limit` tokens together at most; return the lefts and the rights.
 
-    Long ones go with short ones first, so that they need not be split inside, then the short ones with each other.
+    Long ones are matched with short ones first, which saves cutting them, then the short ones with each other.
     """
     lengths, document = segments.offsets[chunks.stop] - segments.offsets[chunks.first], segments.document[chunks.first]
     is_single = chunks.stop - chunks.first == 1
     short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
     long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
-    # Each of these pairs is NotNext where there could have been a free one: enough of the others must be left.
+    # Each of these pairs is a NotNext that could have been a free pair: leave enough free ones to balance it.
     most = (len(chunks) - len(short) - len(long)) // 2
     long, partners, short = match_to_fit(long, short, document, lengths, limit, most)
-    # The longest come last: those left over are to be split in two.
+    # The longest come last, because the last are left over and get split in two.
     short = short[np.argsort(lengths[short], kind="stable")]
     left, right, _ = match_across_documents(short, document, lengths, rng)
     left, right = np.append(left, long), np.append(right, partners)
@@ -181,7 +182,7 @@ def _split_chunks(
     which: np.ndarray,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Split chunks at random between two segments, or inside the only one; a single token is dropped and counted."""
+    """Split chunks between two segments at random, or inside the only one; drop and count single tokens."""
     starts, stops = segments.offsets[chunks.first[which]], segments.offsets[chunks.stop[which]]
     splittable = stops - starts >= 2
     which, tokens_cut = which[splittable], int(np.count_nonzero(~splittable))
@@ -215,7 +216,7 @@ def _append(pairs: Pairs, more: Pairs) -> Pairs:
 
 
 def _trim(pairs: Pairs, limit: int) -> Pairs:
-    """Cut what an exchange put over `limit` tokens: A's front, and B's end where A would be empty."""
+    """Cut rows that the exchange made longer than `limit`: off A's front, then off B's end so that A keeps a token."""
     excess = np.maximum(pairs.a_length + pairs.b_length - limit, 0)
     from_a = np.minimum(excess, pairs.a_length - 1)
     return replace(
@@ -227,9 +228,9 @@ def _trim(pairs: Pairs, limit: int) -> Pairs:
 
 
 def sop_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return two consecutive segments a row, half of them swapped (label 1), at every length alike.
+    """Return two consecutive segments per row, half of them swapped (label 1) at every length.
 
-    Source: ALBERT (arXiv 1909.11942), section 3.1. A chunk of one sentence is split inside it.
+    Source: ALBERT (arXiv 1909.11942), section 3.1. A chunk of one sentence is split inside.
     """
     limit = config.max_length - PAIR_SPECIALS
     segments = cut_segments(corpus, continues, limit)
@@ -247,9 +248,9 @@ def sop_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: n
 
 
 def single_segments(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return whole sentences of one document a row, without B.
+    """Return whole sentences of one document per row, without B.
 
-    Source: RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES; `short_share` applies as elsewhere.
+    Source: RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES; `short_share` applies as in the other pairings.
     """
     limit = config.max_length - SINGLE_SPECIALS
     segments = cut_segments(corpus, continues, limit)
@@ -260,14 +261,14 @@ def single_segments(corpus: Corpus, continues: np.ndarray, config: BuildConfig, 
 
 
 def bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return pairs as google-research/bert makes them, one document after the other: slow, for comparison.
+    """Return pairs as google-research/bert makes them, one document at a time: slow, for comparison.
 
-    Source: ``create_instances_from_document`` of create_pretraining_data.py. Tokens cut are counted, those used more
-    than once are not.
+    Source: ``create_instances_from_document`` of create_pretraining_data.py. Tokens cut are counted; tokens used
+    more than once are not.
     """
     document_lengths = _check_two_documents(corpus)
     limit = config.max_length - PAIR_SPECIALS
-    # The places where the sentences of each document start, and where its last one stops.
+    # Offsets at which each document's sentences start and its last one stops.
     bounds = [
         np.unique(corpus.sentence_offsets[first : stop + 1]).tolist()
         for first, stop in zip(corpus.document_offsets[:-1], corpus.document_offsets[1:], strict=True)
@@ -304,12 +305,12 @@ def _bert_rows(
         start = int(rng.integers(len(theirs) - 1))
         end = _collect(theirs, start, target - (own[split] - own[first]))
         yield own[first], own[split], theirs[start], theirs[end], NOT_NEXT, document, other
-        # The sentences after A are put back.
+        # The sentences after A go back into the pool.
         first = split
 
 
 def _collect(bounds: list[int], first: int, target: int) -> int:
-    """Return where to stop to have `target` tokens or more from sentence `first` on, at least one sentence."""
+    """Return the sentence to stop before, to have at least `target` tokens and one sentence from `first` on."""
     stop = first + 1
     while stop < len(bounds) - 1 and bounds[stop] - bounds[first] < target:
         stop += 1
@@ -317,9 +318,9 @@ def _collect(bounds: list[int], first: int, target: int) -> int:
 
 
 def _truncate(rows: np.ndarray, limit: int, rng: np.random.Generator) -> Pairs:
-    """Cut rows to `limit` tokens as ``truncate_seq_pair``: off the longer side, each token from the front or the back.
+    """Cut rows to `limit` tokens as ``truncate_seq_pair`` does: off the longer side, at random from the front or back.
 
-    What it does token by token has a closed form: B keeps half the limit (rounded down), or what A leaves of it.
+    Its token-by-token loop has a closed form: B keeps half the limit (rounded down) or, if that is more, what A leaves.
     """
     a_start, a_stop, b_start, b_stop, label, document_a, document_b = rows.T
     a_length, b_length = a_stop - a_start, b_stop - b_start

@@ -65,7 +65,9 @@ def test_mistakes_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert "nowhere" in fails(capsys, "ingest", str(tmp_path / "nowhere.xml"), *output)
     assert "clozeworks ingest" in fails(capsys, "vocab", str(tmp_path), *output)
     assert "no option of Apache Beam" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
-    assert "three parts of 100" in fails(capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20")
+    assert "three percentages that sum to 100" in fails(
+        capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20"
+    )
 
 
 def test_closed_streams_do_no_harm(tmp_path: Path):
@@ -99,8 +101,8 @@ def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path:
     main(["ingest", str(source), "--output", f"{tmp_path}/out", "--workers=1", "--max-bad=0.2"])
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "Warning: bad input: 1 x empty file; for instance empty file at texts/none.txt.",
-        "Warning: left out 1 file in no known format, for instance texts/cover.jpg; say --format to read all.",
+        "Warning: bad input: 1 x empty file; for example empty file at texts/none.txt.",
+        "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to read all.",
     ]
     assert "empty file at texts/none.txt" in fails(
         capsys, "ingest", str(source), "--output", f"{tmp_path}/other", "--workers=1"
@@ -120,7 +122,7 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.C
     config.write_text("mask_rat = 0.2\n")
     assert "no option 'mask-rat'" in fails(capsys, *arguments)
     config.write_text("[build\n")
-    assert "no valid TOML" in fails(capsys, *arguments)
+    assert "not valid TOML" in fails(capsys, *arguments)
 
 
 def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -129,4 +131,4 @@ def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_pat
     recipe.write_text('[[stage]]\ncommand = "brew"\n')
     assert "'brew'" in fails(capsys, "run", str(recipe))
     recipe.write_text("[stage]\n")
-    assert "is no recipe" in fails(capsys, "run", str(recipe))
+    assert "is not a recipe" in fails(capsys, "run", str(recipe))

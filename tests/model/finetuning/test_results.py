@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from clozeworks.cli.results import COLUMNS, aligned, results
+from clozeworks.cli.results import results
 from clozeworks.model.finetuning.results import LEFT_TO_RIGHT, PAPER, Figure, as_record, read_results
 from clozeworks.model.tasks.catalogue import TASKS
 from clozeworks.model.tasks.glue import GLUE
@@ -86,31 +86,6 @@ def test_the_table_says_what_is_not_finished_and_what_is_of_the_test_set(folder)
     assert ["classify", "macro", "f1", "1", "so", "far", "28.0", "28.0", "0.0", "own", "base"] in rows
     assert "NoAns" not in text
     assert "best f1" not in text
-
-
-def test_a_table_that_is_too_wide_has_task_and_directory_in_lines_of_their_own():
-    rows = [
-        COLUMNS,
-        ("mrpc", "f1", "3", "85.0", "90.0", "9.0", "1", "88.9*", "89.3*", "tried/first/glue/mrpc", "base"),
-        ("", "accuracy", "3", "80.0", "86.0", "18.0", "", "86.7 ", "87.8 ", "", ""),
-        ("squad 2.0", "exact", "1 so far", "77.5", "77.5", "0.0", "0", "", "78.7 ", "squad", "large"),
-    ]
-    wide = aligned(rows, None)
-    longest = max(map(len, wide))
-    assert aligned(rows, longest) == wide
-    assert wide[1:3] == [
-        "mrpc       f1               3    85.0  90.0     9.0       1  88.9*   89.3*  tried/first/glue/mrpc  base",
-        "           accuracy         3    80.0  86.0    18.0          86.7    87.8",
-    ]
-    narrow = aligned(rows, longest - 1)
-    assert narrow == [
-        "  metric        runs  median  best  spread  degen.  base   large",
-        "mrpc: tried/first/glue/mrpc, from base",
-        "  f1               3    85.0  90.0     9.0       1  88.9*   89.3*",
-        "  accuracy         3    80.0  86.0    18.0          86.7    87.8",
-        "squad 2.0: squad, from large",
-        "  exact     1 so far    77.5  77.5     0.0       0          78.7",
-    ]
 
 
 def test_json_and_csv_hold_the_same(folder):
