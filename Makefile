@@ -1,4 +1,4 @@
-# Each target does its own set-up: a virtual environment in .venv with the tested versions (constraints.txt).
+# Each target sets up what it needs: a virtual environment in .venv with the tested versions (constraints.txt).
 PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO ?= demo
@@ -31,8 +31,8 @@ INSTALL = $(BIN)/pip install --quiet --constraint constraints.txt --editable
 	$(INSTALL) '.[data,train]'
 	touch $@
 
-# The checkout's folders are the packages clozeworks.pipeline, .model and .cli: .venv/checkout shows them to the type
-# checker under these names.
+# The checkout's folders are the packages clozeworks.pipeline, .model and .cli; .venv/checkout links them under these names
+# for the type checker.
 .venv/test: .venv/installed
 	$(INSTALL) '.[test]'
 	mkdir -p .venv/checkout/clozeworks

@@ -1,15 +1,14 @@
-"""From raw text to masked sentence pairs: pure functions, and the units of work they run in.
+"""From raw text to masked sentence pairs: pure functions, and the units of work that call them.
 
-The way of the data is the way through the files::
+The data move through the folders::
 
-    ingest.py  -> documents/   sources/ (the readers: files to raw documents), sentences
-                               phases: scatter, near_duplicates (minhash), duplicates, gather
-    vocab.py   -> vocab/       tokenize (word counts), wordpiece (learning), vocabulary (files and report)
-    build.py   -> instances/   tokenize (ids), chunks, pairs (balance), masking, instances
-    audit.py                   measures, report: what came out; decode: rows for people to read
+    sources/   files to raw documents, one reader per format; sentences
+    ingest/    raw documents to documents/: scatter by hash, deduplicate, gather into shards
+    vocab/     documents/ to vocab/: word counts, WordPiece, the tokenizer's files
+    build/     documents/ to instances/: token ids, chunks, pairs, masks
+    audit/     instances/ measured against their configuration; rows decoded for reading
 
-Under all of them lie config (the options), schemas (the columns), seeding (all randomness), stage (the output
-directory, its manifest, resume), shards (Parquet), scattered (Arrow files between the phases), storage (files here or
-remote), counters (counters), expectations (``--dry-run``), progress and errors. runner hands units of work to workers
-(processes here) or to beam (Beam's runners). Nothing in this package imports torch.
+Each stage's ``pipeline.py`` wires it together; the other files are rules. ``execution/`` runs units of work on this
+machine or on Apache Beam, and owns files and output directories. Below everything are the contracts: ``config`` (the
+options), ``schemas`` (the columns), ``seeding`` (all randomness) and ``errors``. Nothing here imports torch.
 """

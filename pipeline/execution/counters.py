@@ -1,4 +1,4 @@
-"""Counters of one unit of work: what was seen, what was left out on purpose, what was bad."""
+"""Counters of one unit of work: what was seen, what was skipped on purpose, and what was bad."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,10 @@ class CounterRecord(TypedDict):
 
 
 class Counters:
-    """Named counts that travel with a shard and are summed up in the manifest.
+    """Named counts that travel with a shard and are summed in the manifest.
 
-    `counts` are neutral (pages seen, redirects left out); `bad` are inputs that could not be used, by reason,
-    with the first few places where each was met in `examples` (and of some neutral counts too).
+    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason. `examples` holds the
+    first few locations of each reason, and of some neutral counts.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Counters:
         self.counts[name] += amount
 
     def note(self, name: str, where: str) -> None:
-        """Add one to a neutral counter and remember `where` it was met."""
+        """Add one to a neutral counter and record `where` it occurred."""
         self.counts[name] += 1
         self._remember(name, where)
 
     def skip(self, reason: str, where: str) -> None:
-        """Count one bad input under `reason` and remember `where` it was (file and place in it)."""
+        """Count one bad input under `reason` and record `where` it was (file and position)."""
         self.bad[reason] += 1
         self._remember(reason, where)
 
@@ -54,15 +54,15 @@ class Counters:
         return f"{reason.replace('_', ' ')} at {self.examples[reason][0]}"
 
     def add(self, record: CounterRecord) -> None:
-        """Add what `to_record` of other counters returned."""
+        """Add the `to_record` of other counters."""
         self.counts.update(record["counts"])
         self.bad.update(record["bad"])
-        for reason, places in record["examples"].items():
+        for reason, locations in record["examples"].items():
             known = self.examples.setdefault(reason, [])
-            known.extend(places[: MAX_EXAMPLES - len(known)])
+            known.extend(locations[: MAX_EXAMPLES - len(known)])
 
     def to_record(self) -> CounterRecord:
-        """Return the counters as plain JSON values, keys sorted."""
+        """Return the counters as plain JSON values with sorted keys."""
         return {
             "counts": dict(sorted(self.counts.items())),
             "bad": dict(sorted(self.bad.items())),
@@ -71,9 +71,9 @@ class Counters:
 
 
 def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
-    """Sum up the counters of all units; raise `UserError` if more than the share `max_bad` of the inputs was bad.
+    """Sum the counters of all units; raise `UserError` if more than the share `max_bad` of the inputs was bad.
 
-    `seen` names the count that, with the bad inputs, makes up the whole.
+    `seen` names the counter that, together with the bad inputs, makes up the total.
     """
     total = Counters()
     for record in records:
@@ -89,7 +89,7 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
 
 
 def count_of(count: int, noun: str) -> str:
-    """Return a count of things for people.
+    """Format a count with its noun.
 
     >>> count_of(1, "shard"), count_of(1_200, "shard")
     ('1 shard', '1,200 shards')
@@ -98,7 +98,7 @@ def count_of(count: int, noun: str) -> str:
 
 
 def name_counts(counts: Mapping[str, int]) -> str:
-    """Return named counts for people, the most first.
+    """Format named counts, largest first.
 
     >>> name_counts({"empty_file": 1, "cut_off_page": 1_200})
     '1,200 x cut off page, 1 x empty file'

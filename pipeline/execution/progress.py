@@ -1,4 +1,4 @@
-"""Progress on the terminal, and silence where the output is none."""
+"""Progress on the terminal; silent if the output is not a terminal."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 @contextmanager
 def bytes_progress(console: Console) -> Iterator[Progress]:
-    """Show a bar over bytes of work (task 0), with rate and remaining time; the caller sets its total."""
+    """Show a bar over bytes of work (task 0), with rate and time left; the caller sets its total."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -29,11 +29,10 @@ def bytes_progress(console: Console) -> Iterator[Progress]:
 
 @contextmanager
 def noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
-    """Send what this process and its children print on standard error to a file, unless `verbose`.
+    """Redirect standard error of this process and its children to a file, unless `verbose`.
 
-    Libraries in the workers write there before any logging can be set. Yield the terminal's own stream, for progress
-    and errors, and the file's path. The file stays only where the body raises an `Exception`: there is nothing in it
-    to look for when the user interrupts.
+    Libraries in the workers print there before logging can be configured. Yield the terminal's own stream, for progress
+    and errors, and the file's path. It is kept only if the body raises an `Exception`, not if the user interrupts.
     """
     if verbose:
         yield sys.stderr, None

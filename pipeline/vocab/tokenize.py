@@ -1,14 +1,14 @@
-"""Tokenise the dictionary, not the text: each distinct chunk of it once, and gather the ids.
+"""Tokenise the dictionary, not the text: each distinct chunk once, then gather the ids.
 
-A corpus repeats itself: of the 17 million chunks in 90 MB of Wikipedia 2 % are distinct. So the bytes of the
-sentences are cut into chunks at places that no word can span, the chunks are dictionary-encoded in Arrow, only those
-not seen before are normalised and tokenised, and the ids of all others are gathered. The ids are the same, to the
-last one, as ``tokenizers`` gives for each whole sentence.
+A corpus repeats itself: of the 17 million chunks in 90 MB of Wikipedia only 2 % are distinct. So the bytes of the
+sentences are cut into chunks at points that no word can span, and Arrow dictionary-encodes the chunks. Only chunks not
+seen before are normalised and tokenised; the ids of all others are looked up. The ids equal those that ``tokenizers``
+gives for each whole sentence.
 
-That needs cuts which change nothing for either side. BERT's normaliser and pre-tokeniser treat a space, an ASCII
+This requires cuts that change nothing on either side. BERT's normaliser and pre-tokeniser treat a space, an ASCII
 punctuation mark, a Chinese character (`handle_chinese_chars`) and any Unicode punctuation as the end of a word, and
-neither lower-casing (by character) nor NFD (which reorders marks only after the letter that carries them) looks
-across one. Everything else, other white space and control characters too, stays inside its chunk and is left to
+neither lower-casing (per character) nor NFD (which reorders marks only after the letter that carries them) looks
+across one. Everything else, including other white space and control characters, stays inside its chunk and is left to
 ``tokenizers``.
 """
 
@@ -30,24 +30,24 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 from ..schemas import WORD_COUNTS
 
 MAX_WORD_CHARACTERS = 100
-"""BERT's WordPiece makes [UNK] of a longer word, whatever it is made of."""
+"""BERT's WordPiece turns any longer word into [UNK]."""
 
 SLICE_BYTES = 8 << 20
-"""Text worked on at a time; it bounds the memory."""
+"""Bytes of text per slice; bounds the memory."""
 
 CACHE_BYTES = 128 << 20
-"""About the memory that the chunks kept from one call to the next may take; they are forgotten when beyond it."""
+"""Approximate memory for the chunks kept between calls; beyond it the cache is cleared."""
 
-_BYTES_PER_ENTRY = 130  # of a dict, with a string, besides its characters
+_BYTES_PER_ENTRY = 130  # of a dict, including a string but not its characters
 _WORDS_PER_TEXT = 500
 
-_NO_LETTER = "\n"  # which normalisation leaves in no word
+_NO_LETTER = "\n"  # never part of a normalised word
 
 Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
-"""Strings; a missing one counts as empty."""
+"""Strings; null counts as empty."""
 
 _ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
-_WIDE_LEADS = (0xE2, 0xE9)  # the first bytes in UTF-8 of the code points below
+_WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 bytes of the code points below
 _WIDE_ISOLATED = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011), (0x4E00, 0x9FFF))
 
 
@@ -62,16 +62,16 @@ _ISOLATED = _isolated_table()
 
 
 class Normalization(NamedTuple):
-    """What happens to a text before it is tokenised; both True for the published uncased BERT, both False for cased."""
+    """How text is normalised before it is tokenised: both True for the published uncased BERT, both False for cased."""
 
     lowercase: bool
     strip_accents: bool
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
-    """Return BERT's tokeniser of a vocabulary (`tokens` in the order of their ids; must hold "[UNK]").
+    """Return BERT's tokeniser for a vocabulary (`tokens` in the order of their ids, "[UNK]" among them).
 
-    No special tokens are registered: where a text says "[MASK]", that is three words of text.
+    No special tokens are registered: "[MASK]" in a text is three words of text.
     """
     vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS))
@@ -95,7 +95,7 @@ class Speller:
         self._letters = _Letters(self._split)
 
     def spell(self, chunk: str) -> str:
-        """Return the words in a `chunk`, single spaces between them; "" where it has none."""
+        """Return the words in `chunk`, separated by single spaces; "" if it has none."""
         word = chunk.translate(self._letters)
         return " ".join(self._split(chunk)) if _NO_LETTER in word else word
 
@@ -104,16 +104,16 @@ class Speller:
 
 
 class _Letters(dict[int, str]):
-    """What normalisation makes of each character where that depends on the character alone; found when first met.
+    """What normalisation turns each character into, if that depends on the character alone; filled on first use.
 
-    All others (white space, punctuation, Chinese characters, marks that may change places) become `_NO_LETTER`.
+    All others (white space, punctuation, Chinese characters, marks that may be reordered) become `_NO_LETTER`.
     """
 
     def __init__(self, split: Callable[[str], list[str]]) -> None:
         self._split = split
 
     def __missing__(self, code: int) -> str:
-        # Between two other letters, so that what divides or vanishes shows.
+        # Between two letters, a character shows whether it splits the word or vanishes.
         words = self._split(f"a{chr(code)}a")
         normal = words[0][1:-1] if len(words) == 1 else _NO_LETTER
         if unicodedata.category(chr(code)) == "Cn" or any(map(unicodedata.combining, normal)):
@@ -122,16 +122,16 @@ class _Letters(dict[int, str]):
 
 
 class DictionaryTokenizer:
-    """Tokenise sentences with a WordPiece vocabulary, remembering every chunk of text from call to call.
+    """Tokenise sentences with a WordPiece vocabulary, with a cache of chunks that lasts from call to call.
 
-    Keep one in each worker. It may be pickled (without what it remembers), and must not be shared between threads.
+    Keep one per worker. It can be pickled (without the cache), but must not be shared between threads.
     """
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
         self._tokens, self._normalization = tuple(tokens), normalization
         self._speller = Speller(normalization)
         self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
-        self._wordpiece.pre_tokenizer = WhitespaceSplit()  # spellings are normalised and split already
+        self._wordpiece.pre_tokenizer = WhitespaceSplit()  # spellings are already normalised and split
         self._continues = np.array([token.startswith("##") for token in tokens])
         self._forget()
 
@@ -139,16 +139,16 @@ class DictionaryTokenizer:
         return DictionaryTokenizer, (self._tokens, self._normalization)
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token ids of all `sentences`, one after the other, and where each sentence begins.
+        """Return the token ids of all `sentences`, end to end, and the offset of each sentence.
 
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
-        ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. A missing sentence is an empty one.
+        ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. A null sentence is empty.
         """
         ids, offsets, num_ids = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0
         for text, starts in _slices(sentences):
             cuts = cut_points(text, starts)
-            chunks, places = _distinct_chunks(text, cuts)
-            of_chunks = self._ids_of(chunks).take(places)
+            chunks, indices = _distinct_chunks(text, cuts)
+            of_chunks = self._ids_of(chunks).take(indices)
             first_ids = of_chunks.offsets.to_numpy()[np.searchsorted(cuts, starts[1:])]
             ids.append(of_chunks.values.to_numpy())
             offsets.append(first_ids.astype(np.int64) + num_ids)
@@ -156,7 +156,7 @@ class DictionaryTokenizer:
         return np.concatenate(ids), np.concatenate(offsets)
 
     def _ids_of(self, chunks: list[str]) -> pa.ListArray:
-        """Return the token ids of each of the `chunks`, remembering those not seen before."""
+        """Return the token ids of each of `chunks`, caching those not seen before."""
         if self._num_bytes > CACHE_BYTES:
             self._forget()
         entries = list(map(self._entries.get, chunks))
@@ -166,7 +166,7 @@ class DictionaryTokenizer:
         return self._ids.take(pa.array(entries, pa.int32()))
 
     def _remember(self, chunks: list[str]) -> None:
-        # "The" and "the" are one spelling, whose ids need to be found and kept only once.
+        # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
         num_known = len(self._spellings)
         for chunk in chunks:
             self._entries[chunk] = self._spellings.setdefault(self._speller.spell(chunk), len(self._spellings))
@@ -176,13 +176,13 @@ class DictionaryTokenizer:
         self._num_bytes += num_entries * _BYTES_PER_ENTRY + sum(map(len, chunks)) + sum(map(len, spellings))
 
     def _tokenize(self, spellings: list[str]) -> pa.ListArray:
-        """Return the token ids of all words of each spelling."""
-        # Many words at a time, as one text: the objects that `tokenizers` makes for each text cost more than the work.
+        """Return the token ids of the words in each spelling."""
+        # Join many words into one text: the objects that `tokenizers` creates per text cost more than the work itself.
         words = [word for word in " ".join(spellings).split(" ") if word]
         texts = [" ".join(words[i : i + _WORDS_PER_TEXT]) for i in range(0, len(words), _WORDS_PER_TEXT)]
         encodings = self._wordpiece.encode_batch_fast(texts)
         ids = np.array([token_id for encoding in encodings for token_id in encoding.ids], np.int32)
-        # A word begins at each piece without "##": no word but "#" itself has a "#" in it.
+        # A word starts at each piece without "##": "#" is punctuation, so no longer word contains it.
         first_ids = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
         num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
         offsets = first_ids[np.cumsum([0, *num_words])]
@@ -198,12 +198,12 @@ class DictionaryTokenizer:
 def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
     """Count the normalised words of `sentences`, as WordPiece sees them.
 
-    Returns a table of schema `WORD_COUNTS`, most frequent word first, equal counts in the order of their bytes.
+    Return a table of schema `WORD_COUNTS`, most frequent word first, ties in byte order.
     """
     chunk_counts: Counter[str] = Counter()
     for text, starts in _slices(sentences):
-        chunks, places = _distinct_chunks(text, cut_points(text, starts))
-        counts = np.bincount(places.to_numpy(), minlength=len(chunks))
+        chunks, indices = _distinct_chunks(text, cut_points(text, starts))
+        counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
         for chunk, count in zip(chunks, counts.tolist(), strict=True):
             chunk_counts[chunk] += count
     word_counts: Counter[str] = Counter()
@@ -217,37 +217,37 @@ def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
-    """Sum the counts of equal words in `tables` of schema `WORD_COUNTS`; sorted as by `count_words`."""
+    """Sum the counts of equal words in `tables` of schema `WORD_COUNTS`, in the order of `count_words`."""
     words = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
     summed = words.group_by("word").aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
     return summed.sort_by([("count", "descending"), ("word", "ascending")]).cast(WORD_COUNTS)
 
 
 def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the ascending indices where a chunk of `text` (uint8 [num_bytes], UTF-8) begins, and its end.
+    """Return the ascending offsets at which chunks of `text` (uint8 [num_bytes], UTF-8) start, and the end.
 
-    Chunks begin at `starts` (the beginnings of sentences, and the end of the last), at each space, and before and
-    after each isolated character. A space stays before its word, which saves one chunk in two.
+    Chunks start at `starts` (the start of each sentence, and the end of the last), at each space, and before and after
+    each isolated character. A space stays with the word after it, which halves the number of chunks.
     """
     isolated = np.zeros(len(text), bool)
     for first, last in _ASCII_PUNCTUATION:
-        isolated |= (text - np.uint8(first)) <= last - first  # below `first` it wraps around to large numbers
+        isolated |= (text - np.uint8(first)) <= last - first  # values below `first` wrap around to large ones
     marks = np.zeros(len(text) + 1, bool)
     np.logical_or(isolated, text == ord(" "), out=marks[:-1])
     marks[1:] |= isolated
     marks[starts] = True
     wide = np.flatnonzero((text - np.uint8(_WIDE_LEADS[0])) <= _WIDE_LEADS[1] - _WIDE_LEADS[0])
     if len(wide):
-        first, second, third = (text[wide + place].astype(np.int32) for place in range(3))
+        first, second, third = (text[wide + offset].astype(np.int32) for offset in range(3))
         wide = wide[_ISOLATED[(first & 0x0F) << 12 | (second & 0x3F) << 6 | (third & 0x3F)]]
         marks[wide] = marks[wide + 3] = True
     return np.flatnonzero(marks)
 
 
 def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.Array]:
-    """Return the distinct chunks between `cuts`, without the space before them, and the place of each chunk in them.
+    """Return the distinct chunks between `cuts`, without leading space, and each chunk's index among them.
 
-    A chunk is listed twice where it stands both with and without a space.
+    A chunk is listed twice if it occurs both with and without a leading space.
     """
     buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
     encoded = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers).dictionary_encode()
@@ -256,7 +256,7 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
 
 
 def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield about `SLICE_BYTES` at a time of the text, uint8, and where in it sentences begin, with the end."""
+    """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and the end."""
     for array in _arrays(sentences):
         array = array.fill_null("")
         if not len(array):

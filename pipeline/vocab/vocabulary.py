@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary: its files, in the names and layouts of Hugging Face, and what they hold."""
+"""A WordPiece vocabulary and its files, in the names and layouts of Hugging Face."""
 
 import json
 from array import array
@@ -27,19 +27,20 @@ VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 LANGUAGES_WITH_ACCENTS = frozenset(
     "ko ja vi th lo km my bo dz dv si hi mr ne sa bn as gu pa or ta te kn ml".split()  # noqa: SIM905
 )
-"""Languages that "strip accents" would destroy: it decomposes by NFD and drops all nonspacing marks (Mn).
+"""Languages that accent stripping would destroy: it decomposes by NFD and drops all nonspacing marks (Mn).
 
-Korean syllables fall apart into jamo, Japanese kana lose the dakuten that tells "ga" from "ka", Vietnamese its vowels
-and tones; the vowel signs of Thai, Lao, Khmer, Burmese, Tibetan, Dhivehi and the Indic scripts are such marks.
+Korean syllables fall apart into jamo, Japanese kana lose the dakuten that distinguishes "ga" from "ka", and Vietnamese
+loses vowels and tones; the vowel signs of Thai, Lao, Khmer, Burmese, Tibetan, Dhivehi and the Indic scripts are such
+marks.
 """
 
-_TOLERATED_SHARE = 0.001  # of tokens that a vocabulary's own normalisation would change: strays in a hand-made list
+_TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
 _NUM_EXAMPLES = 10
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens in the order of their ids, and how a text is normalised before it is split into them."""
+    """The tokens in the order of their ids, and the normalisation of text before tokenisation."""
 
     tokens: tuple[str, ...]
     normalization: Normalization
@@ -79,7 +80,7 @@ class Vocabulary:
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
-        """Which tokens can stand for text, bool [vocab_size]: none of [MASK], [unused7] and their like."""
+        """Which tokens represent text, bool [vocab_size]: all but [MASK], [unused7] and the like."""
         return np.array([_is_ordinary(token) for token in self.tokens])
 
     @cached_property
@@ -95,7 +96,7 @@ class Vocabulary:
 
 
 def default_strip_accents(*, cased: bool, language: str) -> bool:
-    """Return whether to strip accents: as BERT, where text is lower-cased, but not in `LANGUAGES_WITH_ACCENTS`.
+    """Return whether to strip accents: if text is lower-cased, as BERT does, but not in `LANGUAGES_WITH_ACCENTS`.
 
     >>> default_strip_accents(cased=False, language="en"), default_strip_accents(cased=False, language="ko-KR")
     (True, False)
@@ -104,7 +105,7 @@ def default_strip_accents(*, cased: bool, language: str) -> bool:
 
 
 def pretrained_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
-    """Return the tokeniser for a model's input: special tokens known, pairs made as ``[CLS] A [SEP] B [SEP]``."""
+    """Return the tokeniser for a model's input: it knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``."""
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.post_processor = TemplateProcessing(
@@ -118,7 +119,7 @@ def pretrained_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
 def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
 
-    ``transformers`` loads the directory that holds them; without the last it would lower-case a cased vocabulary.
+    ``transformers`` loads a directory with these files; without the last it would lower-case a cased vocabulary.
     """
     config = {
         "tokenizer_class": "BertTokenizer",
@@ -136,12 +137,12 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Return the vocabulary in a directory, or in a ``vocab.txt`` or ``tokenizer.json`` on its own.
+    """Return the vocabulary in a directory, or in a single ``vocab.txt`` or ``tokenizer.json``.
 
-    Raise `UserError` where there is none that can be used, or `clozeworks vocab` has not ended.
+    Raise `UserError` if there is no usable one, or if `clozeworks vocab` has not finished.
     """
     if unfinished_stage(path) == "vocab":
-        raise UserError(f"{path} is unfinished: run the `clozeworks vocab` that writes it again, it resumes.")
+        raise UserError(f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; it resumes.")
     present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
     files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
     if not present and path.endswith((".txt", ".json")) and storage.exists(path):
@@ -149,25 +150,25 @@ def read_vocabulary(path: str) -> Vocabulary:
     return load_vocabulary(files, path)
 
 
-def _place(where: str, name: str) -> str:
-    """Return the path of a file for messages; `where` is its directory, or already the file."""
+def _file_path(where: str, name: str) -> str:
+    """Return the path of a file for messages; `where` is its directory, or the file itself."""
     return where if where.endswith((".txt", ".json")) else storage.join(where, name)
 
 
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
-    """Read a vocabulary from the contents of its files, by their names; their directory `where` is for messages.
+    """Parse a vocabulary from the contents of its files by name; `where`, their directory, is used in messages.
 
-    Takes ``tokenizer.json``, or else ``vocab.txt``, beside which ``tokenizer_config.json`` tells the normalisation;
-    where that is missing, the tokens do (without any upper case or accent, they can only be meant for such text).
-    Raises `UserError` if there is neither, or if it is no WordPiece vocabulary with BERT's special tokens.
+    Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in ``tokenizer_config.json``. Without the
+    latter, the normalisation follows from the tokens: if none has upper case or accents, text must lose them too. Raise
+    `UserError` if there is neither file, or if it is not a WordPiece vocabulary with BERT's special tokens.
     """
     if "tokenizer.json" in files:
-        return _from_tokenizer_json(files["tokenizer.json"], _place(where, "tokenizer.json"))
+        return _from_tokenizer_json(files["tokenizer.json"], _file_path(where, "tokenizer.json"))
     if "vocab.txt" not in files:
-        raise UserError(f"{where} holds no vocabulary: neither tokenizer.json nor vocab.txt is there.")
-    tokens = _lines(files["vocab.txt"], _place(where, "vocab.txt"))
-    _check_tokens(tokens, _place(where, "vocab.txt"))
-    config = _parse_json(files.get("tokenizer_config.json", b"{}"), _place(where, "tokenizer_config.json"))
+        raise UserError(f"{where} has no vocabulary: it contains neither tokenizer.json nor vocab.txt.")
+    tokens = _lines(files["vocab.txt"], _file_path(where, "vocab.txt"))
+    _check_tokens(tokens, _file_path(where, "vocab.txt"))
+    config = _parse_json(files.get("tokenizer_config.json", b"{}"), _file_path(where, "tokenizer_config.json"))
     lowercase = config.get("do_lower_case")
     if lowercase is None:
         return Vocabulary(tuple(tokens), _normalization_of(tokens))
@@ -177,8 +178,8 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's normalisation).
 
-    Returns plain values: counts of words and tokens, `tokens_per_word` (the fertility) and `unknown_share` (of [UNK]
-    among the tokens), how many ordinary tokens do not occur, the longest that do, and the rarest with their counts.
+    Return plain values: counts of words and tokens, `tokens_per_word` (the fertility), `unknown_share` (of [UNK] among
+    the tokens), the number of ordinary tokens that never occur, the longest that do, and the rarest with their counts.
     """
     model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
     ids, num_pieces = array("i"), array("i")
@@ -194,7 +195,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
     ordinary = np.flatnonzero(vocabulary.is_ordinary)
     occurring = ordinary[token_counts[ordinary] > 0]
     longest = sorted(occurring.tolist(), key=lambda i: (-len(vocabulary.tokens[i].removeprefix("##")), i))
-    # Of equally rare ones, those learned last: words say more than the single characters in front.
+    # Ties go to the tokens learned last: words say more than the single characters that come first.
     rarest = occurring[np.lexsort((-occurring, token_counts[occurring]))]
     return {
         "num_words": num_words,
@@ -213,12 +214,12 @@ def _is_ordinary(token: str) -> bool:
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:
-    # BERT strips accents where it lower-cases, unless it is told.
+    # By default BERT strips accents if it lower-cases.
     return Normalization(bool(lowercase), bool(lowercase if strip_accents is None else strip_accents))
 
 
 def _normalization_of(tokens: Sequence[str]) -> Normalization:
-    """Infer the normalisation that a vocabulary was made for: one that leaves (nearly) all its tokens as they are."""
+    """Infer the normalisation a vocabulary was made for: the one that leaves (nearly) all its tokens unchanged."""
     lowercase = _share_changed(tokens, Normalization(lowercase=True, strip_accents=False)) < _TOLERATED_SHARE
     stripped = _share_changed(tokens, Normalization(lowercase=False, strip_accents=True)) < _TOLERATED_SHARE
     return Normalization(lowercase, lowercase and stripped)
@@ -234,26 +235,26 @@ def _lines(content: bytes, where: str) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{where} is not UTF-8 text (byte {error.start}); is it a vocabulary?") from error
+        raise UserError(f"{where} is not valid UTF-8 (byte {error.start}); is it a vocabulary?") from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def _check_tokens(tokens: Sequence[str], where: str) -> None:
-    """Raise `UserError` unless all tokens are different, none is empty, and BERT's special tokens are among them."""
+    """Raise `UserError` unless all tokens are distinct and non-empty and include BERT's special tokens."""
     if "" in tokens:
         raise UserError(f"{where}: line {tokens.index('') + 1} is empty; each line must be a token.")
     duplicates = [token for token, count in Counter(tokens).items() if count > 1]
     if duplicates:
-        places = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
+        lines = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
         raise UserError(
-            f"{where}: token {duplicates[0]!r} stands on lines {' and '.join(places)} ({len(duplicates)} duplicates in "
-            f"all); remove one of them."
+            f"{where}: token {duplicates[0]!r} is on lines {' and '.join(lines)} ({len(duplicates)} tokens are "
+            "repeated); remove all but one."
         )
     missing = [token for token in SPECIAL_TOKENS if token not in set(tokens)]
     if missing:
-        raise UserError(f"{where} has no {' '.join(missing)}; a BERT vocabulary must have {' '.join(SPECIAL_TOKENS)}.")
+        raise UserError(f"{where} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}.")
     if not any(map(_is_ordinary, tokens)):
-        raise UserError(f"{where} has only special tokens; no text can be written in them.")
+        raise UserError(f"{where} has only special tokens, which cannot represent text.")
 
 
 def _parse_json(content: bytes, where: str) -> dict[str, Any]:
@@ -275,9 +276,11 @@ def _from_tokenizer_json(content: bytes, where: str) -> Vocabulary:
             ids.setdefault(added["content"], added["id"])
         tokens = sorted(ids, key=ids.__getitem__)
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{where}: model.vocab or added_tokens does not give each token its id.") from None
+        raise UserError(f"{where}: model.vocab or added_tokens does not map tokens to ids.") from None
     if [ids[token] for token in tokens] != list(range(len(tokens))):
-        raise UserError(f"{where}: the ids of its {len(tokens)} tokens are not 0 to {len(tokens) - 1}, each once.")
+        raise UserError(
+            f"{where}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, each exactly once."
+        )
     _check_tokens(tokens, where)
     normalizer = tokenizer["normalizer"]
     return Vocabulary(tuple(tokens), _normalization(normalizer.get("lowercase", True), normalizer.get("strip_accents")))
@@ -300,5 +303,6 @@ def _check_wordpiece(tokenizer: dict[str, Any], where: str) -> None:
         for name, value in fields.items():
             if found.get(name) != value:
                 raise UserError(
-                    f"{where}: {part}.{name} is {found.get(name)!r}, but only {value!r} (BERT's WordPiece) can be used."
+                    f"{where}: {part}.{name} is {found.get(name)!r}, but only {value!r} (BERT's WordPiece) "
+                    "is supported."
                 )

@@ -1,14 +1,14 @@
 """Learn a WordPiece vocabulary from word counts: the same on every run and machine.
 
-The vocabulary that the ``tokenizers`` library learns: byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) by
-highest count, where a piece that continues a word starts with "##". Its ties are broken by hash order, so that two runs
-differ; here a fixed order breaks them: of pairs with equal counts, that whose pieces have been known for longer.
+The algorithm is that of the ``tokenizers`` library: merge the most frequent pair of pieces (BPE; Sennrich et al. 2016,
+arXiv 1508.07909), where a piece that continues a word starts with "##". That library breaks ties by hash order, so two
+runs differ. Here the order is fixed: of pairs with equal counts, the one whose pieces were learned first wins.
 
-All words lie one after the other in flat arrays, one position a character: the piece that begins there, and where the
-next and the previous pieces of the word begin. A pair of pieces is known by the positions of its left piece. What a
-merge takes away from other pairs is not recorded: an occurrence, once gone, never returns, so a pair's count is an
-upper bound until the pair comes to the top of the heap, and only then is it counted anew. The work in a merge is thus
-a few NumPy calls over the positions of one pair.
+All words lie end to end in flat arrays with one position per character: the piece that starts there, and the positions
+of the next and the previous piece of the word. A pair of pieces is stored as the positions of its left piece. What a
+merge takes away from other pairs is not recorded: an occurrence that is gone never returns, so a pair's count is an
+upper bound, and it is recounted only when the pair reaches the top of the heap. A merge is thus a few NumPy calls over
+the positions of one pair.
 """
 
 from heapq import heappop, heappush
@@ -23,17 +23,17 @@ from ..manifests import WordPieceReport
 from .tokenize import MAX_WORD_CHARACTERS
 
 MAX_WORDS = 1_000_000
-"""Merges are learned from this many words at most, the most frequent; it bounds the time and the memory (2 GB)."""
+"""Merges are learned from at most this many words, the most frequent; bounds the time and the memory (2 GB)."""
 
 MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
-"""The characters kept by default: at least so many, and so large a share of the text (as SentencePiece has it)."""
+"""The characters kept by default: at least this many, covering at least this share of the text (as SentencePiece)."""
 
 _GONE = -1
 _JUST_MERGED = -2
 
 
 def special_tokens(num_unused: int) -> list[str]:
-    """Return the tokens that stand before all others, in BERT's layout."""
+    """Return the tokens that come before all others, in BERT's layout."""
     return ["[PAD]", *(f"[unused{i}]" for i in range(num_unused)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -49,11 +49,11 @@ def learn_wordpiece(
     """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left out.
 
     `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64 [num_words]. No pair
-    that occurs fewer than `min_frequency` times is merged; where that ends the merges early, the vocabulary is smaller
-    than `size`. By default the alphabet holds `MIN_ALPHABET` characters, or more where they make up less than
-    `ALPHABET_COVERAGE` of the text, as in Korean or Chinese. The order of the tokens is: `special_tokens`, single
-    characters by code point, then those with "##", then the merges as they were made. Raises `UserError` if `size` does
-    not even hold the alphabet.
+    that occurs fewer than `min_frequency` times is merged; if that ends the merges early, the vocabulary is smaller
+    than `size`. By default the alphabet has `MIN_ALPHABET` characters, or more if these cover less than
+    `ALPHABET_COVERAGE` of the text, as in Korean or Chinese. The tokens are, in order: `special_tokens`, single
+    characters by code point, those with "##", and the merges as they were made. Raise `UserError` if `size` is too
+    small for the alphabet.
     """
     specials = special_tokens(num_unused)
     kept, kept_counts, num_long = _select_words(words, counts)
@@ -61,7 +61,7 @@ def learn_wordpiece(
     num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
     if room < 0:
         raise UserError(
-            f"--size is {size}, but special tokens and alphabet alone are {size - room}: raise --size, or lower "
+            f"--size is {size}, but special tokens and alphabet alone take {size - room}: raise --size or lower "
             f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
         )
     merger = _Merger(spelled, min_frequency)
@@ -106,7 +106,7 @@ def _select_words(words: pa.Array | pa.ChunkedArray, counts: np.ndarray) -> tupl
     fits = _num_characters(words) <= MAX_WORD_CHARACTERS
     num_long = len(words) - int(np.count_nonzero(fits))
     if len(words) - num_long > MAX_WORDS:
-        # Before all is copied and sorted, leave out what is surely too rare.
+        # Drop what is certainly too rare before copying and sorting the rest.
         fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
     fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
     if fitting.num_rows > MAX_WORDS:
@@ -119,9 +119,9 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
-    """Choose the alphabet, the most frequent characters, and spell all words that need no other.
+    """Choose the alphabet (the most frequent characters) and spell all words that need no others.
 
-    Where `limit_alphabet` is None, `most` limits what the coverage asks for.
+    If `limit_alphabet` is None, the coverage decides, up to `most` characters.
     """
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
     word_of = np.repeat(np.arange(len(words)), _num_characters(words))
@@ -157,19 +157,20 @@ class _Merger:
         self.pieces = list(spelled.pieces)
         self._min_frequency = min_frequency
         self._weights = spelled.weights
-        # One place more than characters stands for "no neighbour", so that no look-up needs a special case.
+        # One extra position at the end means "no neighbour", so no look-up needs a special case.
         self._end = end = len(spelled.symbols)
         self._symbols = np.append(spelled.symbols, np.int32(_GONE))
-        places = np.arange(end + 1, dtype=np.int32)
+        positions = np.arange(end + 1, dtype=np.int32)
         starts_word = np.append(spelled.starts_word, True)
-        self._previous = np.where(starts_word, end, places - 1).astype(np.int32)
-        self._next = np.append(np.where(starts_word[1:], end, places[1:]).astype(np.int32), np.int32(end))
+        self._previous = np.where(starts_word, end, positions - 1).astype(np.int32)
+        self._next = np.append(np.where(starts_word[1:], end, positions[1:]).astype(np.int32), np.int32(end))
         self._positions: dict[tuple[int, int], np.ndarray] = {}
-        self._heap: list[tuple[int, int, int]] = []  # (-upper bound of the count, left, right)
+        # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are the older pieces.
+        self._heap: list[tuple[int, int, int]] = []
         self._add_pairs(np.flatnonzero(self._next[:end] != end).astype(np.int32))
 
     def merge_next(self) -> bool:
-        """Merge the most frequent pair everywhere; return False if none is left of the minimum frequency."""
+        """Merge the most frequent pair everywhere; return False if no pair reaches the minimum frequency."""
         while self._heap:
             bound, left, right = heappop(self._heap)
             positions = self._remaining(left, right)
@@ -181,19 +182,19 @@ class _Merger:
         return False
 
     def _remaining(self, left: int, right: int) -> np.ndarray:
-        """Return where the pair still stands, without overlaps, and forget where it does not."""
+        """Return the positions where the pair still occurs, without overlaps, and drop the others."""
         positions = self._positions[left, right]
         there = (self._symbols[positions] == left) & (self._symbols[self._next[positions]] == right)
         positions = self._positions[left, right] = positions[there]
         return self._without_overlaps(positions) if left == right else positions
 
     def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
-        """Of a piece that repeats, as in "aaa", keep every second pair from the left."""
+        """In runs of one piece, as in "aaa", keep every second pair from the left."""
         positions = np.sort(positions)
-        places = np.arange(len(positions))
+        indices = np.arange(len(positions))
         overlaps = np.append(False, self._next[positions[:-1]] == positions[1:])
-        run_starts = np.maximum.accumulate(np.where(overlaps, 0, places))
-        return positions[(places - run_starts) % 2 == 0]
+        run_starts = np.maximum.accumulate(np.where(overlaps, 0, indices))
+        return positions[(indices - run_starts) % 2 == 0]
 
     def _count(self, positions: np.ndarray) -> int:
         return int(self._weights[positions].sum())
@@ -206,7 +207,7 @@ class _Merger:
             del self._positions[left, right]
 
     def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
-        """Join the pair at `positions`, and add the pairs that the joined piece makes with its neighbours."""
+        """Join the pair at `positions` and add the pairs that the joined piece forms with its neighbours."""
         second = self._next[positions]
         after = self._next[second]
         self._symbols[second] = _GONE
@@ -214,16 +215,16 @@ class _Merger:
         self._next[positions] = after
         self._previous[after] = positions
         before = self._previous[positions]
-        # Where two joined pieces meet, their pair is found from the left one, and must not be counted twice.
+        # If two joined pieces meet, their pair is found from the left one and must not be counted twice.
         before = before[(before != self._end) & (self._symbols[before] != _JUST_MERGED)]
-        # Always a new piece: within its bounds the merges before were those of the text alone, so that no other two
-        # pieces ever spell the same.
+        # The piece is always new: earlier merges within its bounds depended on its text alone, so no other pair of
+        # pieces can spell the same text.
         self._symbols[positions] = len(self.pieces)
         self.pieces.append(_Piece(self.pieces[left].text + self.pieces[right].text, self.pieces[left].continues))
         self._add_pairs(np.concatenate([before, positions[after != self._end]]))
 
     def _add_pairs(self, positions: np.ndarray) -> None:
-        """Group newly made pairs by their two pieces; leave out those below the minimum frequency."""
+        """Group new pairs by their two pieces; drop those below the minimum frequency."""
         if not len(positions):
             return
         keys = self._symbols[positions].astype(np.int64) << 32 | self._symbols[self._next[positions]]

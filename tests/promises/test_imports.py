@@ -19,7 +19,7 @@ ALLOWED = {
     "pipeline.build": EXECUTION | {"pipeline.vocab"},
     "pipeline.audit": EXECUTION | {"pipeline.vocab", "pipeline.build"},
     "model": CONTRACTS
-    | {f"pipeline.execution.{name}" for name in ("storage", "directory", "manifest", "counters")}
+    | {f"pipeline.execution.{name}" for name in ("storage", "directory")}
     | {"pipeline.vocab.vocabulary", "pipeline.build.masking"},
     "cli": {"pipeline", "model"},
 }
@@ -29,8 +29,6 @@ TEMPORARY: set[tuple[str, str]] = {
     ("model.features.features", "pipeline.sources.hub"),
     ("model.tasks.tables", "pipeline.sources.hub"),
     ("model.tasks.splits", "pipeline.sources.hub"),
-    # Storage moves onto pyarrow's filesystems.
-    ("pipeline.execution.storage", "apache_beam"),
 }
 
 

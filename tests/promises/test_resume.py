@@ -128,6 +128,6 @@ def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
     process = start("pretrain", instances, "--output", str(run), *options)
     told = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
     assert process.returncode == 130
-    assert told == "Error: Interrupted; the same command goes on where it was.\n"
+    assert told == "Error: Interrupted; rerun the same command to resume.\n"
     state = json.loads((run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json").read_text())
     assert state["step"] == last_step(run)

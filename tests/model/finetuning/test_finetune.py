@@ -407,7 +407,7 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, che
     ]:
         with pytest.raises(UserError, match=message):
             evaluate_task(trained[0], file, "cpu")
-    with pytest.raises(UserError, match=r"dev\.tsv is a file, but .*checkpoint is no fine-tuned model"):
+    with pytest.raises(UserError, match=r"dev\.tsv is a file, but .*checkpoint is not a fine-tuned model"):
         evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
 
@@ -486,7 +486,7 @@ def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, c
     main(["evaluate", str(tmp_path / "a"), str(data)])
     told = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     assert told["examples"] == "40"
-    assert re.fullmatch(r"2 \([012] degenerate: no better than always the same answer\)", told["runs"])
+    assert re.fullmatch(r"2 \([012] degenerate: no better than a constant answer\)", told["runs"])
     assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", told["dev accuracy"])
     assert figure(12345) == "12,345"
 

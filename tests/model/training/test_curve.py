@@ -62,5 +62,5 @@ def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
         arguments = [str(instances), "--output", str(tmp_path / run), *shape.split()]
         made = CliRunner().invoke(pretrain, arguments, standalone_mode=False).return_value
         drawn.append(((tmp_path / run / curve.CURVE).exists(), dict(made.rows).get("loss curve")))
-    note = "not drawn, matplotlib is missing: pip install 'clozeworks[train]' brings it"
+    note = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"
     assert drawn == [(True, None), (False, note)]

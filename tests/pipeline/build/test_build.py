@@ -142,7 +142,7 @@ def test_vocabularies_that_cannot_be_used_are_told_by_their_own_names(documents:
     with pytest.raises(UserError, match=r"/words.txt has no \[MASK\]"):
         build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
     path.write_text("\n".join([*lines, "b"]))
-    with pytest.raises(UserError, match=r"/words.txt: token 'b' stands on lines \d+ and 121"):
+    with pytest.raises(UserError, match=r"/words.txt: token 'b' is on lines \d+ and 121"):
         build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
 
@@ -153,7 +153,7 @@ def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str
     (unfinished / "manifest.json").unlink()
     (unfinished / ".work").mkdir()
     (unfinished / ".work" / "plan.json").write_text(json.dumps(make_manifest("vocab")))
-    with pytest.raises(UserError, match="vocab is unfinished: run the `clozeworks vocab`"):
+    with pytest.raises(UserError, match="vocab is unfinished: rerun the `clozeworks vocab`"):
         build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
     assert not (tmp_path / "out").exists()
 
