@@ -1,4 +1,4 @@
-"""Pairs: every token once, labels that length does not give away, NotNext from another document; and the other pairings."""
+"""Pairs: every token once, labels that length does not give away, NotNext from another document; other pairings."""
 
 import random
 from itertools import chain
