@@ -1,10 +1,10 @@
-"""Run the benchmarks one after the other, each in a process of its own, on sources of your own or on the quickstart's.
+"""Run all benchmarks, each in its own process, on your own sources or on the quickstart's.
 
     python -m benchmarks [SOURCE...] [--vocab VOCABULARY] [--dump DUMP]... [--sst2 FOLDER]
 
-SOURCE is anything that `clozeworks ingest` reads; each becomes a directory of documents of its own. VOCABULARY (a
-``vocab.txt``; the published one makes the numbers comparable) is learned from the first where there is none. Dumps are
-for the wikitext cleaner, and the folder of SST-2 for fine-tuning: without them these two are left out.
+SOURCE is anything that `clozeworks ingest` reads; each becomes its own directory of documents. VOCABULARY is a
+``vocab.txt`` (use the published one for comparable numbers); by default it is learned from the first source. The
+wikitext cleaner needs dumps, and fine-tuning the SST-2 folder: without them, these two are skipped.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def train(documents: Path, vocabulary: str | Path, work: Path, sst2: str | None) -> None:
-    """Measure pre-training on instances of the documents, and fine-tuning from a checkpoint of it."""
+    """Measure pre-training on instances of the documents, and fine-tuning from its checkpoint."""
     instances, run = work / "instances", work / "run"
     stage("build", documents, f"--vocab={vocabulary}", f"--output={instances}", "--duplicates=1")
     benchmark("pretrain", instances)

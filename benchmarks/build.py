@@ -2,9 +2,9 @@
 
     python -m benchmarks.build VOCABULARY DOCUMENTS...
 
-VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS directories of `clozeworks ingest`. Each build is a process of
-its own, from its start to its end: starting, reading and writing are in it. Rates for a core are by CPU time; the
-clock's time is beside it. The peer gets a sample of the documents, for its time is linear.
+VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS are directories from `clozeworks ingest`. Each build is its own
+process, measured end to end: start-up, reading and writing included. Rates per core use CPU time; wall-clock time is
+shown beside it. The peer gets a sample of the documents, because its time is linear.
 """
 
 import json
@@ -32,7 +32,7 @@ SMALL_BYTES = 20 << 20  # of text in each of the shards that are built alone, an
 
 
 class Build(NamedTuple):
-    """What a build took and made."""
+    """What a build cost and produced."""
 
     wall_s: float
     cpu_s: float
@@ -103,7 +103,7 @@ def text_bytes(sentences: pa.ChunkedArray) -> int:
 
 
 def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
-    """Return the tokens a second that google-research's algorithm makes of the first documents."""
+    """Return the tokens per second that google-research's algorithm makes from the first documents."""
     vocabulary = read_vocabulary(vocabulary_path)
     tokenize = make_tokenizer(vocabulary.tokens, vocabulary.normalization.lowercase)
     texts: list[list[str]] = []
@@ -121,7 +121,7 @@ def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
 
 
 def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
-    """Build one shard of `SMALL_BYTES` and ten of them, the ten by one worker and by two."""
+    """Build one shard of `SMALL_BYTES`, then ten, these with one worker and with two."""
     one, ten = (reshard(documents, work / f"{count}", count) for count in (1, 10))
     runs = {
         "one shard, one worker": build(one, vocabulary, work / "out"),
@@ -138,7 +138,7 @@ def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
 
 
 def reshard(documents: str, folder: Path, num_shards: int) -> Path:
-    """Write the documents anew in `num_shards` shards of `SMALL_BYTES` of text, repeated where they are too few."""
+    """Rewrite the documents as `num_shards` shards of `SMALL_BYTES` of text, repeating them if there are too few."""
     folder.mkdir()
     tables = [pq.read_table(path) for path in sorted(Path(documents).glob("*.parquet"))]
     table = pa.concat_tables(tables)

@@ -2,9 +2,9 @@
 
     python benchmarks/finetune.py SST-2_FOLDER CHECKPOINT [--updates 20] [--rounds 3]
 
-The peer is ``BertForSequenceClassification`` as its examples train it: random batches padded to their longest row by
-``DataCollatorWithPadding``, PyTorch's fused AdamW, clipping. Rounds are interleaved and the quickest of each counts.
-Seconds are of the processor's time, so that other work on the machine does not count.
+The peer is ``BertForSequenceClassification``, trained as in its examples: random batches padded to their longest row by
+``DataCollatorWithPadding``, PyTorch's fused AdamW, clipping. Rounds are interleaved; the fastest of each counts.
+Times are CPU time, so other work on the machine does not count.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def _label(feature: Feature) -> int:
 
 
 def processor_time(work: Callable[[], object]) -> float:
-    """Return the seconds of processor time that `work` takes."""
+    """Return the CPU seconds that `work` takes."""
     started = time.process_time()
     work()
     return time.process_time() - started

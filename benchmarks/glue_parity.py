@@ -1,16 +1,16 @@
-"""What fine-tuning learns beside `transformers`: the same checkpoint, rows, recipe and number of seeds, on dev.
+"""Dev scores of fine-tuning beside `transformers`: the same checkpoint, rows, recipe and number of seeds.
 
     python benchmarks/glue_parity.py GLUE_FOLDER CHECKPOINT [--tasks rte mrpc sst2] [--seeds 3] [--log runs.jsonl]
         [--precision bf16]
 
-GLUE_FOLDER holds RTE, MRPC and SST-2 (of which 2,000 training sentences are taken) in the official files. The recipe is
+GLUE_FOLDER contains the official files of RTE, MRPC and SST-2 (2,000 of its training sentences are used). The recipe is
 the paper's at one learning rate: 5e-5, batches of 32, 3 epochs, warm-up over 10 % of the steps. The peer is
 ``BertForSequenceClassification`` in a plain loop, with random batches padded to their longest row and BERT's Adam
-written out here, so that nothing but the tokens comes from clozeworks. Ours is to lie within the peer's spread.
+reimplemented here, so only the tokens come from clozeworks. Our score should be within the peer's spread.
 
-A run of MiniLM (6 layers of 384) takes 100 to 600 seconds of one core, the peer's nearly twice as long; with
-``--precision bf16`` (both trainers) a third of that, where the CPU has instructions for it. Each finished run is noted
-in --log; those that stand there are not done again.
+A run of MiniLM (6 layers of 384) takes 100 to 600 seconds on one core, the peer's nearly twice as long; with
+``--precision bf16`` (both trainers) a third of that, if the CPU supports it. Finished runs are recorded in --log and
+not repeated.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def run_once(arguments: argparse.Namespace, task: str, seed: int, trainer: str) -> dict[str, Any]:
-    """Train and measure once; return the score that GLUE has for the task and the seconds of processor time."""
+    """Train and measure once; return GLUE's score for the task and the CPU seconds."""
     folder, checkpoint = arguments.data / FOLDERS[task], arguments.checkpoint
     tokenizer = TextTokenizer(checkpoint)
     train, dev = (list(GLUE[task].read(folder / f"{name}.tsv", labelled=True)) for name in ("train", "dev"))
@@ -124,7 +124,7 @@ def predict_peer(
 
 
 def collate(features: list[Feature]) -> dict[str, Tensor]:
-    """Return what a model of `transformers` takes, padded to the longest row."""
+    """Return inputs for a `transformers` model, padded to the longest row."""
     rows = [feature.rows[0] for feature in features]
     longest = max(len(row.input_ids) for row in rows)
     shape = (len(rows), longest)
@@ -138,7 +138,7 @@ def collate(features: list[Feature]) -> dict[str, Tensor]:
 
 
 class BertAdam:
-    """Adam as google-research/bert has it: no bias correction, decoupled decay but of biases and LayerNorm."""
+    """Adam as in google-research/bert: no bias correction; decoupled decay except for biases and LayerNorm."""
 
     def __init__(self, model: torch.nn.Module):
         self.parameters = dict(model.named_parameters())
@@ -146,7 +146,7 @@ class BertAdam:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Change the parameters by their gradients, and forget these."""
+        """Apply the gradients to the parameters and clear them."""
         for name, parameter in self.parameters.items():
             assert parameter.grad is not None
             mean, square = self.averages[name]

@@ -1,7 +1,7 @@
-"""google-research's ``create_pretraining_data.py``, as a peer to measure beside.
+"""google-research's ``create_pretraining_data.py``, as a peer.
 
-Ported line by line, without TensorFlow: what it spends on writing TFRecords is left out. Its tokeniser is the copy of
-it in `transformers`.
+Ported line by line without TensorFlow, so the time to write TFRecords is not included. The tokeniser is the copy in
+`transformers`.
 """
 
 import random

@@ -2,11 +2,11 @@
 
     python -m benchmarks.ingest --dump DUMP --table PARQUET [SOURCE...] [--megabytes 300]
 
-DUMP is a Wikipedia dump in .xml.bz2, PARQUET a file in the columns of `wikimedia/wikipedia`. Each is repeated, every
-copy with ids and a sentence of its own, to a tenth of `--megabytes` (of XML, or of text) and to all of it. A SOURCE is
-anything else that ingest reads: a folder of books, a .txt; it is measured as it is. Each run is a process of its own,
-from its start to its end: starting, reading and writing are in it, and so are the processes that it starts. Rates
-for a core are by CPU time; the slope, from the small run to the large one, is the rate without what a start costs.
+DUMP is a Wikipedia dump in .xml.bz2, PARQUET a file with the columns of `wikimedia/wikipedia`. Each is repeated, every
+copy with its own ids and a sentence of its own, up to a tenth of `--megabytes` (of XML or text) and up to all of it. A
+SOURCE is anything else that ingest reads, such as a folder of books or a .txt; it is measured as it is. Each run is a
+process of its own, measured end to end with its child processes: start-up, reading and writing included. Rates per core
+use CPU time; the slope from the small run to the large one is the rate without start-up costs.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """MB of input for a second of CPU time."""
+        """MB of input per second of CPU time."""
         return self.mb_in / self.usage.cpu_s
 
 
@@ -89,7 +89,7 @@ def ingest(source: Path, mb_in: float | None, work: Path, *, workers: int = 1) -
 
 
 def repeat_dump(dump: Path, path: Path, megabytes: float) -> float:
-    """Write a multistream dump of about so many MB of XML, and return how many there are."""
+    """Write a multistream dump of about `megabytes` of XML and return its actual size."""
     head, pages = read_pages(dump)
     xml = 0.0
     with path.open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -123,7 +123,7 @@ def copy_page(page: bytes, copy: int, sentence: bytes) -> bytes:
 
 
 def repeat_table(table: Path, path: Path, megabytes: float) -> float:
-    """Write a Parquet file of about so many MB of text, and return how many there are."""
+    """Write a Parquet file of about `megabytes` of text and return its actual size."""
     whole = pq.read_table(table, columns=["id", "url", "title", "text"])
     sizes = pc.call_function("binary_length", [whole["text"]]).to_pylist()
     written = copy = 0
@@ -149,7 +149,7 @@ def copy_rows(table: pa.Table, copy: int) -> pa.Table:
 
 
 def compare_with_peer(dump: Path, run: Run) -> str:
-    """Say how the rate of a run compares with mwparserfromhell's on the pages of `dump`."""
+    """Compare the rate of a run with mwparserfromhell's on the pages of `dump`."""
     _, articles, num_bytes = read_articles(dump)
     begin = time.process_time()
     done = 0

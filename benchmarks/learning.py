@@ -1,17 +1,17 @@
-"""Does our loop learn what `transformers` learns? Both train on the same rows, in the same order, by the same recipe.
+"""Does our loop learn what `transformers` learns? Both train on the same rows in the same order with the same recipe.
 
     python -m benchmarks.learning INSTANCES [--tokens 4000000] [--seeds 3] [--model tiny]
 
-For each seed one encoder is trained by `pretrain`, one as `transformers.BertForPreTraining` in a plain
-loop: padded batches, logits at every position, its own dropout, the mean losses it computes itself. The optimiser, the
-learning rate and the clipping are BERT's for both, and so are the initial weights: those of each seed are drawn once,
-cut off at two standard deviations (`transformers` does not cut; with `--own-weights` it draws its own). What counts is
-the loss on the validation split, by `clozeworks evaluate` for both; ours should lie within the spread of the seeds.
+For each seed, one encoder is trained by `pretrain` and one is `transformers.BertForPreTraining` in a plain loop: padded
+batches, logits at every position, its own dropout and its own mean losses. Both use BERT's optimiser, learning rate,
+clipping and initial weights: the weights of each seed are drawn once, truncated at two standard deviations
+(`transformers` does not truncate; with `--own-weights` it draws its own). What counts is the loss on the validation
+split, measured by `clozeworks evaluate` for both; ours should be within the spread of the seeds.
 
     python -m benchmarks.learning INSTANCES --check
 
-makes 60 steps of one seed without dropout instead. Both then compute the same, and the losses of each step must agree
-to 1e-4; else their recipes differ.
+instead runs 60 steps of one seed without dropout. Both then compute the same, and the losses of each step must agree
+within 1e-4; otherwise their recipes differ.
 """
 
 import argparse
@@ -152,7 +152,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
 
 
 def peer_batch(rows: data.InstanceRows) -> dict[str, torch.Tensor]:
-    """Lay rows out as `transformers` takes them: padded, and -100 where nothing is to be predicted."""
+    """Lay out rows for `transformers`: padded, with -100 wherever there is nothing to predict."""
     width = int(rows.lengths.max())
     ids, types, mask = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
     labels = torch.full_like(ids, -100)

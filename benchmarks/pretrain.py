@@ -2,12 +2,12 @@
 
     python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--rows 32] [--rounds 3]
 
-INSTANCES are one or more directories, for instance of length 128 and of length 512. An update is forward, backward,
-clipping and the optimiser's step on as many micro-batches as the trainer makes, with the recipe's dropout; both get
-the same ones. Rounds are interleaved and the quickest of each counts; loaders are measured in the processor's time.
+INSTANCES are one or more directories, for example of length 128 and of length 512. An update is forward, backward,
+clipping and optimiser step on as many micro-batches as the trainer makes, with the recipe's dropout; both get the same
+ones. Rounds are interleaved and the fastest of each counts; loaders are measured in CPU time.
 
 On a GPU (models base and large) all run in bf16, eager and compiled (with dynamic shapes: once for all lengths). The
-model-FLOPs utilisation is of the device's dense bf16 peak, for real tokens and the head at masked positions only.
+model-FLOPs utilisation is relative to the device's dense bf16 peak, for real tokens and the head at masked positions.
 """
 
 import argparse
@@ -175,7 +175,7 @@ def update(trainer: Trainer, work: Work) -> None:
 
 
 def measure(trainer: Trainer, work: Work) -> float:
-    """Return the seconds of an update; on a GPU, the mean of as many as last `MEASURED_SECONDS`."""
+    """Return the seconds per update; on a GPU, the mean over `MEASURED_SECONDS` of updates."""
     once = seconds_of(trainer, work, 1)
     return seconds_of(trainer, work, max(3, round(MEASURED_SECONDS / once))) if ON_GPU else once
 
@@ -195,7 +195,7 @@ def synchronise() -> None:
 
 
 def peak_memory(trainer: Trainer, work: Work) -> float:
-    """Return the GiB that an update needs, without the other trainers' that lie beside it."""
+    """Return the GiB that an update needs, without those of the other trainers in memory."""
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     update(trainer, work)

@@ -1,4 +1,4 @@
-"""A command of clozeworks as a process of its own, and what it took."""
+"""A clozeworks command in its own process, and its cost."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import NamedTuple
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 CLOZEWORKS = [sys.executable, "-c", "from clozeworks.cli.main import main; main()"]
-# Between the two stands a small process, for Linux counts the memory of the one that starts a process as its own.
+# A small process in between: Linux counts the memory of a parent towards the child it starts.
 MEASURE = [
     *(sys.executable, "-c"),
     "import json, resource, subprocess, sys\n"
@@ -22,7 +22,7 @@ MEASURE = [
 
 
 class Usage(NamedTuple):
-    """What a process took, with those that it started."""
+    """The cost of a process and its children."""
 
     wall_s: float
     cpu_s: float
@@ -30,7 +30,7 @@ class Usage(NamedTuple):
 
 
 def run_command(*arguments: object) -> Usage:
-    """Run a command of clozeworks, from its imports to its end, and measure it."""
+    """Run a clozeworks command, imports included, and measure it."""
     begin = time.monotonic()
     command = [*MEASURE, *CLOZEWORKS, *map(str, arguments)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=True)

@@ -1,10 +1,10 @@
-"""Tokenise documents: the dictionary of their chunks, against `tokenizers` on every sentence, both on one core.
+"""Tokenise documents by the dictionary of their chunks, against `tokenizers` on every sentence, both on one core.
 
     python -m benchmarks.tokenizing VOCABULARY PARQUET...
 
-VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text`` (its lines are taken).
+VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line).
 The peer runs on an evenly spaced sample of the sentences (its time is linear), and its ids are compared with ours.
-Seconds are of the processor's time, so that other work on the machine does not count.
+Times are CPU time, so other work on the machine does not count.
 """
 
 import os

@@ -2,13 +2,13 @@
 
     python -m benchmarks.vocab PARQUET [HELD_OUT_PARQUET]
 
-PARQUET files have a column ``sentences`` (documents) or ``text`` (whose lines are taken). The fertility of the two
+PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line). The fertility of the two
 vocabularies (tokens per word) is measured on the held-out file, or else on the same.
-Seconds are of the processor's time, so that other work on the machine does not count.
+Times are CPU time, so other work on the machine does not count.
 
     python -m benchmarks.vocab --words 10000000 [--seed 0]
 
-learns instead from so many distinct words that are made up, with counts after Zipf's law, and prints time and memory.
+instead learns from that many distinct made-up words, with counts by Zipf's law, and prints time and memory.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def learn_made_up(num_words: int, seed: int) -> None:
 
 
 def make_words(num_words: int, seed: int) -> tuple[pa.ChunkedArray, np.ndarray]:
-    """Return distinct words of 3 to 14 Latin letters of uneven frequency, and their counts, the highest first."""
+    """Return distinct words of 3 to 14 Latin letters of uneven frequency, and their counts, highest first."""
     rng = np.random.default_rng(seed)
     shares = 1 / np.arange(1, 27)
     distinct: list[pa.Array] = []

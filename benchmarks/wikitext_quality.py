@@ -4,11 +4,11 @@
 
 Prints, for each dump:
 
-- residue: sentences with markup left in them, in 2,000 sentences. The test is strict: a pipe, a brace or the word
-  "thumb" that belongs to the text counts too. Sentences with a gap are left out of documents, and counted apart;
-- coverage: of the words that mwparserfromhell keeps in paragraphs outside tables, lists, headings and templates, the
-  share that the cleaner keeps too, page by page;
-- speed: articles cleaned in MB of dump XML a second on one core, and the ratio to ``Wikicode.strip_code``.
+- residue: sentences with leftover markup, per 2,000 sentences. The test is strict: a pipe, a brace or the word "thumb"
+  in the text proper counts too. Sentences with a gap are dropped from documents and counted separately;
+- coverage: the share of the words that mwparserfromhell keeps in paragraphs outside tables, lists, headings and
+  templates that the cleaner keeps too, page by page;
+- speed: MB of dump XML cleaned per second on one core, and the ratio to ``Wikicode.strip_code``.
 """
 
 import argparse
