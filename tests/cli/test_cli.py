@@ -64,7 +64,7 @@ def test_mistakes_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert "--mask-rate" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rate", "0.9")
     assert "nowhere" in fails(capsys, "ingest", str(tmp_path / "nowhere.xml"), *output)
     assert "clozeworks ingest" in fails(capsys, "vocab", str(tmp_path), *output)
-    assert "no option of Apache Beam" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
+    assert "Apache Beam has no option --projekt=x" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
     assert "three percentages that sum to 100" in fails(
         capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20"
     )
