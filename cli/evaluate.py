@@ -1,7 +1,5 @@
 """``clozeworks evaluate``."""
 
-from pathlib import Path
-
 import click
 
 from ..pipeline.errors import UserError
@@ -22,11 +20,13 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
     instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A fine-tuned model is measured on labelled
     examples with the metrics of its task.
     """
-    if (Path(model) / "task.json").exists():
+    from ..pipeline.execution import storage
+
+    if storage.exists(storage.join(model, "task.json")):
         from ..model.finetuning.predict import evaluate_task
 
         measured = evaluate_task(model, data, device)
-    elif Path(data).is_file():
+    elif storage.exists(data):
         raise UserError(
             f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): fine-tune it with "
             "`clozeworks finetune`, or give a directory of instances."

@@ -1,6 +1,5 @@
 """``clozeworks features``."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,9 +24,10 @@ def features(checkpoint: str, data: str, output: str, overwrite: bool, **values:
     word, token or text, with a vector from each layer.
     """
     from ..model.features.features import extract_features
+    from ..pipeline.execution import storage
 
     config = make_config(FeaturesConfig, values)
     with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]
-    return CommandSummary("features", output, [*rows, ("size", megabytes(Path(output).stat().st_size))])
+    return CommandSummary("features", output, [*rows, ("size", megabytes(storage.find_files(output)[output]))])

@@ -8,7 +8,7 @@ import click
 from ..model.finetuning.config import FinetuneConfig
 from .options import config_options, make_config
 from .summary import CommandSummary, figure
-from .training_progress import training_progress
+from .training_progress import report_upload, training_progress
 
 # SQuAD 2.0 has many figures; summary.json has these.
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
@@ -31,6 +31,7 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
     from ..model.finetuning.finetune import finetune as run_finetune
 
     config = make_config(FinetuneConfig, values)
+    report_upload(output)
     with training_progress() as report:
         summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
     if summary["status"] == "interrupted":

@@ -7,7 +7,7 @@ import click
 from ..model.config import PretrainConfig
 from .options import config_options, make_config
 from .summary import CommandSummary
-from .training_progress import training_progress
+from .training_progress import report_upload, training_progress
 
 
 @click.command()
@@ -27,6 +27,7 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
     from ..model.training.curve import can_draw
 
     config = make_config(PretrainConfig, values)
+    report_upload(output)
     with training_progress() as report:
         summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
     if summary["status"] == "interrupted":

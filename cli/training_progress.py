@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pipeline.execution.storage import is_remote
 from .summary import duration
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ SHOWN = {
     "peak_memory_gb": "{:.1f} GB",
 }
 Report = Callable[[Mapping[str, Any]], None]
+
+
+def report_upload(output: str) -> None:
+    """Say where a run with a remote output works."""
+    if is_remote(output) and os.environ.get("RANK", "0") == "0":
+        click.echo(f"Working in a local folder; every checkpoint is uploaded to {output}.", err=True)
 
 
 @contextmanager

@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-import fsspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
+from ..pipeline.execution import storage
 from ..pipeline.seeding import stable_hash
 from .config import ModelConfig
 from .heads import BertForPreTraining
+from .remote import local_copy
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
@@ -37,13 +38,13 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 def model_digest(directory: str | Path) -> str:
     """Return the digest of a model directory: of its weights, configuration and tokenizer."""
-    paths = [Path(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
+    paths = [local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
     return files_digest([path for path in paths if path.is_file()])
 
 
 def read_config(directory: str | Path) -> ModelConfig:
     """Return the shape of the model in `directory`; raises `UserError` where there is none."""
-    path = Path(directory) / CONFIG
+    path = local_copy(directory) / CONFIG
     if not path.is_file():
         raise UserError(f"{directory} holds no model: {CONFIG} is missing.")
     try:
@@ -58,7 +59,7 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and
     ``beta``), the copies of tied weights, and models saved without the prefix ``bert.`` are mended.
     """
-    new, old = Path(directory) / WEIGHTS, Path(directory) / OLD_WEIGHTS
+    new, old = (local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS))
     try:
         if new.is_file():
             weights = load_file(new)
@@ -113,12 +114,11 @@ def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) 
 
 
 def read_tokenizer(directory: str) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` (a folder or any fsspec URL) by their names."""
+    """Return the tokenizer's files in `directory` by their names."""
     files = {}
     for name in TOKENIZER_FILES:
         try:
-            with fsspec.open(f"{str(directory).rstrip('/')}/{name}", "rb") as file:
-                files[name] = cast(BinaryIO, file).read()
+            files[name] = storage.read_bytes(storage.join(str(directory), name))
         except FileNotFoundError:
             raise UserError(f"{directory} lacks {name}; give a directory that holds its tokenizer's files.") from None
     return files

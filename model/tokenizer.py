@@ -10,6 +10,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from ..pipeline.errors import UserError
 from .checkpoint import TOKENIZER_FILES
+from .remote import local_copy
 
 
 class TextTokenizer:
@@ -19,7 +20,7 @@ class TextTokenizer:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self._tokenizer = read_tokenizer(Path(directory))
+        self._tokenizer = read_tokenizer(directory)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -89,14 +90,14 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is created."""
-    paths = [Path(directory) / name for name in TOKENIZER_FILES]
+    paths = [local_copy(directory) / name for name in TOKENIZER_FILES]
     files = {path.name: path.read_bytes() for path in paths if path.is_file()}
     return {"tokenizer.json": TextTokenizer(directory).to_json()} | files
 
 
-def read_tokenizer(directory: Path) -> Tokenizer:
+def read_tokenizer(directory: str | Path) -> Tokenizer:
     """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; raises `UserError`."""
-    fast, vocabulary = directory / "tokenizer.json", directory / "vocab.txt"
+    fast, vocabulary = (local_copy(directory) / name for name in ("tokenizer.json", "vocab.txt"))
     try:
         if fast.is_file():
             return Tokenizer.from_file(str(fast))

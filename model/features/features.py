@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from ...pipeline.errors import UserError
 from ..checkpoint import files_digest, model_digest
 from ..pretraining.run import claim
+from ..remote import local_copy, local_file
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample
@@ -64,8 +65,19 @@ def extract_features(
     ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
     `output` holds something else.
     """
-    checkpoint, output = Path(checkpoint), Path(output)
-    data, digest = _opened(Path(data))
+    with local_file(output) as local:
+        return _extract_features(checkpoint, local_copy(data), local, config, progress, overwrite)
+
+
+def _extract_features(
+    checkpoint: str | Path,
+    data: Path,
+    output: Path,
+    config: FeaturesConfig,
+    progress: Progress | None,
+    overwrite: bool,
+) -> dict[str, int]:
+    data, digest = _opened(data)
     if output.resolve() == data.resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
     num_texts = sum(1 for _ in read_texts(data, config))
@@ -126,7 +138,7 @@ def _kind(data: Path) -> str:
     return "text" if data.suffix == ".txt" else "columns"
 
 
-def _identity(checkpoint: Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
+def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written; where it is computed is no part of it."""
     options = {name: value for name, value in asdict(config).items() if name != "device"}
     digests = {"data": digest, "checkpoint": model_digest(checkpoint)}

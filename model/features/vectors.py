@@ -100,7 +100,7 @@ class VectorUnits:
     """For each row, the positions read from it; [CLS] is 0."""
 
 
-def make_extractor(checkpoint: Path, config: FeaturesConfig) -> Extractor:
+def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     """Load the encoder and its tokenizer onto the device; raises `UserError` for layers it does not have."""
     shape, tokenizer = read_config(checkpoint), TextTokenizer(checkpoint)
     max_length = config.max_length or shape.max_position_embeddings

@@ -37,6 +37,7 @@ from ..checkpoint import (
 )
 from ..config import ModelConfig
 from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
+from ..remote import mirrored, upload
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import RunLog
@@ -66,7 +67,7 @@ class Job:
     data: TaskData
     train: list[Feature]
     dev: dict[str, list[Feature]]
-    checkpoint: Path
+    checkpoint: str
     config: FinetuneConfig
     recipe: Recipe
     """The task's own, with what the user chose."""
@@ -102,10 +103,15 @@ def finetune(
 
     Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that is not finite.
     """
-    output, checkpoint = Path(output), Path(checkpoint)
-    if output.resolve() == checkpoint.resolve():
+    if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
-    job = _prepare(read_data(task_name, data, config), checkpoint, output, config)
+    data_read = read_data(task_name, data, config)
+    with mirrored(output) as directory:
+        return _finetune(_prepare(data_read, str(checkpoint), directory, config), progress, overwrite)
+
+
+def _finetune(job: Job, progress: Progress | None, overwrite: bool) -> dict[str, Any]:
+    config, output = job.config, job.output
     with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_as_user_error(output):
         if ranks.rank == 0:
             claim(output, _identity(job), overwrite, OWN_FILES)
@@ -122,7 +128,7 @@ def finetune(
     return summary or {"status": "interrupted"}
 
 
-def _prepare(data: TaskData, checkpoint: Path, output: Path, config: FinetuneConfig) -> Job:
+def _prepare(data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
@@ -154,6 +160,7 @@ def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
         if ranks.rank == 0:
             _keep_best(job)
             _write_results(job.output / RESULTS, _records(job))
+            upload(job.output)
     return True
 
 
@@ -196,7 +203,7 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     scores = _scores(job, task, outputs)
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
-    values = (task.name, _variant(task, model.bert.config), str(job.checkpoint), seed, rate)
+    values = (task.name, _variant(task, model.bert.config), job.checkpoint, seed, rate)
     found = {"tuned": _tuned(job.data.task, task), "scores": scores, LAST_COLUMN: round(seconds, 3)}
     record = dict(zip(RUN_COLUMNS, values, strict=True)) | found
     if _best([*_records(job), record]) is record:
@@ -281,7 +288,7 @@ def _finish(job: Job, device: torch.device) -> None:
     write_json(job.output / SUMMARY, _summary(job, _records(job)))
 
 
-def make_model(task: Task, checkpoint: Path, config: FinetuneConfig, seed: int) -> TaskModel:
+def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
     """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is new too."""
     rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
     shape = replace(read_config(checkpoint), **rates)

@@ -17,6 +17,7 @@ import torch
 from ...pipeline.errors import UserError
 from ..checkpoint import load_weights, read_config, write_file
 from ..config import ModelConfig
+from ..remote import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
 from ..tasks.tables import text_lines
@@ -40,7 +41,7 @@ class Finetuned(NamedTuple):
 
 def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     """Load the model that `finetune` wrote; raises `UserError` if `directory` holds none."""
-    path = Path(directory) / TASK
+    path = local_copy(directory) / TASK
     if not path.is_file():
         raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing. Run clozeworks finetune first.")
     task, config = read_task(path), read_config(directory)
@@ -106,7 +107,7 @@ def predict(
     `official`, `output` is a folder for the files that the task's server or script expects. Raises `UserError` for bad
     input, and then writes nothing.
     """
-    finetuned = load_finetuned(directory, find_device(device))
+    finetuned, data = load_finetuned(directory, find_device(device)), _local(data)
     if official:
         return _predict_official(finetuned, Path(data), Path(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
@@ -161,7 +162,7 @@ def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto")
     """
     finetuned = load_finetuned(directory, find_device(device))
     scores: dict[str, Any] = {}
-    for prefix, files in _dev_files(Path(data), TASKS[finetuned.task.name].suffixes).items():
+    for prefix, files in _dev_files(local_copy(data), TASKS[finetuned.task.name].suffixes).items():
         examples = [example for file in files for example in finetuned.task.read(file, labelled=True)]
         if not examples:
             raise UserError(f"{files[0]} holds no rows.")
@@ -194,6 +195,10 @@ def _examples(task: Task, data: str) -> Iterator[Any]:
                 yield task.parse_line(line, where)
     else:
         yield from task.read(Path(data), labelled=False)
+
+
+def _local(data: str | Path) -> str:
+    return "-" if str(data) == "-" else str(local_copy(data))
 
 
 def _name(data: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...pipeline.errors import UserError
+from ..remote import local_copies
 
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
@@ -105,10 +106,11 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
     Raises `UserError` if there is none, or if a file of results is damaged.
     """
-    files = sorted(path for path in Path(folder).rglob(RESULTS) if path.is_file())
+    root = local_copies(folder, RESULTS, SUMMARY)
+    files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(f"{folder} holds no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
-    lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(folder)))]
+    lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(root)))]
     return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
 
 

@@ -22,6 +22,7 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for, stable_hash
+from ..remote import upload
 from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import MICRO_BATCH_TOKENS, oom_as_user_error, trim_memory, uses_bf16
 from ..training.logs import Clock, RunLog
@@ -275,6 +276,7 @@ def _save(state: State, training: Training, clock: Clock, log: RunLog | None) ->
     try:
         torch.save(weights | place, partial)
         partial.replace(path)
+        upload(path)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         partial.unlink(missing_ok=True)
         reason = str(error).splitlines()[0]

@@ -24,7 +24,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     the model has positions.
     """
     model = read_model(run).eval()
-    tokenizer = read_tokenizer(Path(run))
+    tokenizer = read_tokenizer(run)
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
     places = (ids[0] == tokenizer.token_to_id("[MASK]")).nonzero().squeeze(1)

@@ -21,10 +21,12 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
+from ...pipeline.execution import storage
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import write_file
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
+from ..remote import mirrored, upload
 from ..training.curve import draw_curve
 from ..training.device import oom_as_user_error, peak_flops, trim_memory
 from ..training.flops import update_flops
@@ -35,7 +37,7 @@ from ..training.ranks import join_ranks
 from ..training.signals import stop_signals
 from .batches import PretrainBatch, by_length, make_batches
 from .card import CARD, model_card
-from .data import select
+from .data import InstanceDirectory, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .run import (
     SUMMARY,
@@ -116,15 +118,28 @@ def pretrain(
     Raises `UserError` for instances that do not fit together or the model, another run's directory, a loss that is
     not finite, a batch that does not fit, and a full disk.
     """
-    if "://" in str(output):
-        raise UserError(
-            f"--output is {output}, but a run is written to a local directory; copy it when it is finished."
-        )
-    output = Path(output)
-    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(output.resolve()):
+    if config.checkpoint and _lies_in(config.checkpoint, str(output)):
         # With `overwrite` the model would be thrown away before it is read.
         raise UserError(f"--checkpoint {config.checkpoint} lies in the --output {output}; give another --output.")
     directories = open_directories(config, instances)
+    with mirrored(output) as directory:
+        return _pretrain(config, directories, directory, progress, overwrite, resume)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    if storage.is_remote(folder):
+        return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+    return Path(path).resolve().is_relative_to(Path(folder).resolve())
+
+
+def _pretrain(
+    config: PretrainConfig,
+    directories: list[InstanceDirectory],
+    output: Path,
+    progress: Progress | None,
+    overwrite: bool,
+    resume: bool,
+) -> dict[str, Any]:
     with full_disk_as_user_error(output), join_ranks(config.device, config.batch_size) as ranks:
         if ranks.rank == 0:
             begun = overwrite or read_summary(output) or latest_checkpoint(output)
@@ -283,6 +298,7 @@ def _save(run: Run) -> None:
         run.log.flush()
         config = run.setup.config
         save_checkpoint(run.setup.output, _model_files(run), run.optimizer.state_dict(), asdict(run.state), config.keep)
+        upload(run.setup.output)
 
 
 def _model_files(run: Run) -> dict[str, Any]:

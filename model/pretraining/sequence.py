@@ -11,6 +11,7 @@ in it: they too depend on nothing else.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from math import gcd
 
 import numpy as np
@@ -21,6 +22,7 @@ from .data import InstanceDirectory, InstanceRows, RowGroup, concatenate, read_g
 from .dynamic_masks import DynamicMasks
 
 BLOCK_ROWS = 65_536
+NUM_READERS = 8  # requests under way at once, as an object store answers each after tens of milliseconds
 # So few that no batch waits long for them.
 MASKED_TOGETHER = 2048
 
@@ -30,7 +32,8 @@ class RowSequence:
 
     An epoch goes over `duplicates_per_epoch` of the passes over the documents that are stored (the next epoch over
     the next ones), by default over all. Masks are those stored, or drawn anew for each epoch by `masks`.
-    It keeps in memory the two blocks last read, which is all that batches of ascending positions need.
+    It keeps in memory the two blocks last used, which is all that batches of ascending positions need, and reads the
+    next one meanwhile.
     """
 
     def __init__(
@@ -50,6 +53,9 @@ class RowSequence:
         """Indices of the row groups of the first epochs; then the same ones come again."""
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
         self._blocks: dict[tuple[int, int], tuple[InstanceRows, np.ndarray]] = {}
+        self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
+        """Row groups of the next block, which are read while the current one is used."""
+        self._readers = ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
         self._block_ends: dict[int, np.ndarray] = {}
         self._masked: dict[tuple[int, int, int], InstanceRows] = {}
 
@@ -112,9 +118,16 @@ class RowSequence:
         key = (epoch, block)
         if key not in self._blocks:
             self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
-            rows = concatenate([read_group(self.directory, group) for group in self._block_groups(epoch, block)])
+            groups = self._coming.pop(key, None) or self._read(key)
+            rows = concatenate([group.result() for group in groups])
             self._blocks[key] = rows, self._row_order(epoch, block)
+            is_last = block + 1 == len(self._ends_of_blocks(epoch))
+            following = (epoch + 1, 0) if is_last else (epoch, block + 1)
+            self._coming = {following: self._read(following)}
         return self._blocks[key]
+
+    def _read(self, block: tuple[int, int]) -> "list[Future[InstanceRows]]":
+        return [self._readers.submit(read_group, self.directory, group) for group in self._block_groups(*block)]
 
     def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:
         rows, order = self._block(epoch, block)

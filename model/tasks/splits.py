@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
+from ..remote import local_copy
 from .tables import SUFFIXES, hub_split, is_hub
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     """
     if is_hub(Path(data)):
         return _hub_splits(str(data), suffixes)
-    path = Path(data)
+    path = local_copy(data)
     if path.is_file():
         return {"train": [path]}
     if not path.is_dir():

@@ -318,6 +318,29 @@ def _write_remote(path: str) -> Iterator[BinaryIO]:
             pool.submit(_upload, cast(BinaryIO, file), path).result()
 
 
+def upload(local: str, path: str) -> None:
+    """Copy a local file to a remote path, where it appears when it is complete."""
+    with open(local, "rb") as file:
+        _upload(file, path)
+
+
+def download(path: str, local: str) -> None:
+    """Copy a remote file to a local path; do nothing if a copy of the same size and time is there."""
+    from pyarrow import fs
+
+    filesystem, name = _connect(path)
+    with _as_user_error(path):
+        found = filesystem.get_file_info(name)
+        if not found.is_file:
+            raise FileNotFoundError(path)
+        stamp = (found.size, found.mtime_ns or 0)
+        if os.path.isfile(local) and stamp == ((status := os.stat(local)).st_size, status.st_mtime_ns):
+            return
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        fs.copy_files(name, local, filesystem, fs.LocalFileSystem(), chunk_size=MAX_READ_AHEAD_BYTES)
+    os.utime(local, ns=(stamp[1], stamp[1]))
+
+
 def _upload(file: BinaryIO, path: str) -> None:
     filesystem, name = _connect(path)
     try:

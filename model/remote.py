@@ -1,0 +1,155 @@
+"""Local copies of what lies in an object store, for libraries that open paths and for runs that rewrite their files.
+
+Reading: `local_copy`. Writing: a run works in a local folder and uploads it at each checkpoint (`mirrored`, `upload`).
+Files are uploaded first, then an index of them, and only then is deleted what the run no longer has; a run is resumed
+from the files of the last index. So a kill at any time leaves a complete checkpoint.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from ..pipeline.errors import UserError
+from ..pipeline.execution import storage
+from ..pipeline.seeding import stable_hash
+
+INDEX = ".files.json"
+NUM_THREADS = 8
+
+
+@cache
+def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
+    """Return the folder of this process's copies; it is deleted when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="clozeworks-")
+
+
+def local_copy(path: str | Path) -> Path:
+    """Return a local path as it is; of a remote file, or of the files directly in a remote folder, a local copy.
+
+    A copy that is still up to date is not fetched again. If there is nothing at `path`, nothing is at the copy either.
+    """
+    if not storage.is_remote(str(path)):
+        return Path(path)
+    remote = str(path).rstrip("/")
+    local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
+    names = storage.file_names(remote)
+    _download(remote, local, names)
+    if not names and storage.exists(remote):
+        storage.download(remote, str(local))
+    return local
+
+
+def local_copies(folder: str | Path, *names: str) -> Path:
+    """Return a local path as it is; of a remote folder, a local copy of the files with these names anywhere in it."""
+    if not storage.is_remote(str(folder)):
+        return Path(folder)
+    remote = str(folder).rstrip("/")
+    local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
+    found = (path.removeprefix(f"{remote}/") for path in storage.find_files(remote))
+    _download(remote, local, [name for name in found if name.rsplit("/", 1)[-1] in names])
+    return local
+
+
+def _download(remote: str, local: Path, names: list[str]) -> None:
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        list(pool.map(lambda name: storage.download(storage.join(remote, name), str(local / name)), names))
+
+
+@dataclass
+class _Mirror:
+    """A local folder, the remote one that it is uploaded to, and what was uploaded: size and time of each file."""
+
+    local: Path
+    remote: str
+    uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def download(self) -> None:
+        """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything else."""
+        names = []
+        if storage.exists(index := storage.join(self.remote, INDEX)):
+            names = json.loads(storage.read_bytes(index))
+        elif found := storage.find_files(self.remote):
+            raise UserError(f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output.")
+        _download(self.remote, self.local, names)
+        self.uploaded = self._files()
+
+    def upload(self) -> None:
+        """Make the remote folder hold what the local one holds now."""
+        files = self._files()
+        changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            list(pool.map(lambda name: storage.upload(str(self.local / name), self._path(name)), changed))
+            with storage.write_atomically(self._path(INDEX), "") as file:
+                file.write(json.dumps(sorted(files)).encode())
+            list(pool.map(lambda name: storage.remove(self._path(name)), self.uploaded.keys() - files.keys()))
+        self.uploaded = files
+
+    def _path(self, name: str) -> str:
+        return storage.join(self.remote, name)
+
+    def _files(self) -> dict[str, tuple[int, int]]:
+        found = {path.relative_to(self.local).as_posix(): path.stat() for path in self.local.rglob("*")}
+        hidden = {name for name in found if any(part.startswith(".") for part in name.split("/"))}
+        names = (name for name in found if name not in hidden and (self.local / name).is_file())
+        return {name: (found[name].st_size, found[name].st_mtime_ns) for name in names}
+
+
+_mirrors: list[_Mirror] = []
+
+
+@contextmanager
+def mirrored(output: str | Path) -> Iterator[Path]:
+    """Yield `output`, or a local folder for a remote one: with its files at first, uploaded to it at the end.
+
+    Under `torchrun` all processes of a machine share that folder, and the first one transfers.
+    """
+    if not storage.is_remote(str(output)):
+        yield Path(output)
+        return
+    is_first = os.environ.get("RANK", "0") == "0"
+    # The processes that torchrun started have the same parent.
+    key = f"{stable_hash(str(output), os.getppid() if 'RANK' in os.environ else os.getpid()):016x}"
+    mirror = _Mirror(Path(tempfile.gettempdir(), f"clozeworks-{key}", "run"), str(output).rstrip("/"))
+    if not is_first:
+        yield mirror.local
+        return
+    shutil.rmtree(mirror.local.parent, ignore_errors=True)
+    mirror.local.parent.mkdir(mode=0o700)
+    mirror.download()
+    _mirrors.append(mirror)
+    try:
+        yield mirror.local
+        mirror.upload()
+    except UserError as error:
+        raise UserError(str(error).replace(str(mirror.local), mirror.remote)) from None
+    finally:
+        _mirrors.remove(mirror)
+        shutil.rmtree(mirror.local.parent, ignore_errors=True)
+
+
+@contextmanager
+def local_file(output: str | Path) -> Iterator[Path]:
+    """Yield `output`, or a local file for a remote one: with its content at first, uploaded to it at the end."""
+    if not storage.is_remote(str(output)):
+        yield Path(output)
+        return
+    with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder:
+        local = Path(folder, str(output).rsplit("/", 1)[1])
+        with suppress(FileNotFoundError):
+            storage.download(str(output), str(local))
+        yield local
+        storage.upload(str(local), str(output))
+
+
+def upload(path: Path) -> None:
+    """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do nothing."""
+    for mirror in _mirrors:
+        if path.is_relative_to(mirror.local):
+            mirror.upload()
