@@ -34,7 +34,6 @@ EXTRAS = {
     "rensa": "data",
     "sentencex": "data",
     "torch": "train",
-    "fsspec": "train",
     "safetensors": "train",
     "tensorboard": "train",
     "sklearn": "train",

@@ -19,7 +19,7 @@ from ..pipeline.execution import storage
 from ..pipeline.seeding import stable_hash
 from .config import ModelConfig
 from .heads import BertForPreTraining
-from .remote import local_copy
+from .mirror import local_copy
 
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"

@@ -10,7 +10,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from ..pipeline.errors import UserError
 from .checkpoint import TOKENIZER_FILES
-from .remote import local_copy
+from .mirror import local_copy
 
 
 class TextTokenizer:

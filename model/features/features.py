@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
 from ..checkpoint import files_digest, model_digest
+from ..mirror import local_copy, local_file
 from ..pretraining.run import claim
-from ..remote import local_copy, local_file
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample

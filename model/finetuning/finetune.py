@@ -36,8 +36,8 @@ from ..checkpoint import (
     write_file,
 )
 from ..config import ModelConfig
+from ..mirror import mirrored, upload
 from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
-from ..remote import mirrored, upload
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import RunLog

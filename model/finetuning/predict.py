@@ -17,7 +17,7 @@ import torch
 from ...pipeline.errors import UserError
 from ..checkpoint import load_weights, read_config, write_file
 from ..config import ModelConfig
-from ..remote import local_copy
+from ..mirror import local_copy, local_file
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
 from ..tasks.tables import text_lines
@@ -111,7 +111,7 @@ def predict(
     if official:
         return _predict_official(finetuned, Path(data), Path(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
-    with _open_output(str(output)) as file:
+    with local_file(output) as local, _open_output(str(local)) as file:
         return _WRITERS.get(Path(output).suffix, _write_table)(file, answers)
 
 

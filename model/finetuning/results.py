@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...pipeline.errors import UserError
-from ..remote import local_copies
+from ..mirror import local_copies
 
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch

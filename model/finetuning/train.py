@@ -22,7 +22,7 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for, stable_hash
-from ..remote import upload
+from ..mirror import upload
 from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import MICRO_BATCH_TOKENS, oom_as_user_error, trim_memory, uses_bf16
 from ..training.logs import Clock, RunLog

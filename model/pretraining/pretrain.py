@@ -26,7 +26,7 @@ from ...pipeline.seeding import stable_hash
 from ..checkpoint import write_file
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
-from ..remote import mirrored, upload
+from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
 from ..training.device import oom_as_user_error, peak_flops, trim_memory
 from ..training.flops import update_flops

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
-from ..remote import local_copy
+from ..mirror import local_copy
 from .tables import SUFFIXES, hub_split, is_hub
 
 T = TypeVar("T")

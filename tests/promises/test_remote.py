@@ -11,7 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
+from clozeworks.cli.main import commands
+from clozeworks.model.mirror import INDEX
+from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
@@ -19,10 +25,13 @@ from clozeworks.pipeline.execution import storage
 from clozeworks.pipeline.execution.runner import RunError, prepare
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from instances_fixture import write_instances
 from object_stores import object_store
 
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 TIME_LIMIT_S = 120
+PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --steps 24 --checkpoint-every 10"
+FINETUNE = "--learning-rates 1e-3 --epochs 1 --batch-size 4 --max-length 16 --device cpu"
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +136,56 @@ def strings_in(value: object) -> Iterator[str]:
             yield from strings_in(inner)
     elif isinstance(value, str):
         yield value
+
+
+def run(*command: str) -> str:
+    """Run a command and return what it prints."""
+    ended = CliRunner().invoke(commands, command)
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def figures(table: str) -> list[str]:
+    return [word for word in table.split() if word[0].isdigit()]
+
+
+def upload_folder(folder: Path, target: str) -> str:
+    for path in folder.iterdir():
+        storage.upload(str(path), f"{target}/{path.name}")
+    return target
+
+
+def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
+    local = tmp_path / "run"
+    options = (*PRETRAIN.split(), "--evaluate-every", "20", "--device", "cpu")
+    with object_store("s3") as bucket:
+        instances = upload_folder(write_instances(tmp_path / "instances"), f"{bucket}/instances")
+        remote, tuned = f"{bucket}/run", f"{bucket}/tuned"
+        process = subprocess.Popen([*CLI, "pretrain", instances, "--output", remote, *options], stderr=subprocess.PIPE)
+        give_up = time.monotonic() + TIME_LIMIT_S
+        while not storage.exists(index := f"{remote}/{INDEX}") or b"step-" not in storage.read_bytes(index):
+            assert process.poll() is None and time.monotonic() < give_up
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        assert f"every checkpoint is uploaded to {remote}" in errors.decode()
+        assert not storage.exists(f"{remote}/summary.json")
+        run("pretrain", instances, "--output", remote, "--resume", *options)
+        run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
+        for name in ("model.safetensors", "metrics.csv", "summary.json", "checkpoints/best/model.safetensors"):
+            assert storage.read_bytes(f"{remote}/{name}") == (local / name).read_bytes(), name
+        assert figures(run("evaluate", remote, instances)) == figures(run("evaluate", str(local), instances))
+        assert fill(remote, "w7 [MASK]") == fill(str(local), "w7 [MASK]")
+
+        rows = "text\tlabel\n" + "".join(f"w{7 + i % 9} w8\t{'ab'[i % 2]}\n" for i in range(20))
+        for name in ("train.tsv", "dev.tsv"):
+            (tmp_path / name).write_text(rows)
+            storage.upload(str(tmp_path / name), f"{bucket}/task/{name}")
+        for _ in range(2):  # the second time it is finished
+            run("finetune", "classify", f"{bucket}/task", "--checkpoint", remote, "--output", tuned, *FINETUNE.split())
+        run("predict", tuned, f"{bucket}/task/dev.tsv", "--output", f"{bucket}/predictions.tsv")
+        assert storage.read_bytes(f"{bucket}/predictions.tsv").count(b"\n") == 21
+        assert "examples" in run("evaluate", tuned, f"{bucket}/task/dev.tsv")
+        assert remote in run("results", bucket, "--json")
+        vectors = f"{bucket}/vectors.parquet"
+        run("features", remote, f"{bucket}/task/dev.tsv", "--output", vectors, "--per", "text")
+        assert pq.read_table(pa.BufferReader(storage.read_bytes(vectors))).num_rows == 20

@@ -72,12 +72,12 @@ class _Mirror:
 
     def download(self) -> None:
         """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything else."""
-        names = []
-        if storage.exists(index := storage.join(self.remote, INDEX)):
-            names = json.loads(storage.read_bytes(index))
+        if storage.exists(self._path(INDEX)):
+            _download(self.remote, self.local, json.loads(storage.read_bytes(self._path(INDEX))))
         elif found := storage.find_files(self.remote):
             raise UserError(f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output.")
-        _download(self.remote, self.local, names)
+        else:
+            self._write_index([])  # so that what a killed upload leaves is known to be a run's
         self.uploaded = self._files()
 
     def upload(self) -> None:
@@ -86,10 +86,13 @@ class _Mirror:
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             list(pool.map(lambda name: storage.upload(str(self.local / name), self._path(name)), changed))
-            with storage.write_atomically(self._path(INDEX), "") as file:
-                file.write(json.dumps(sorted(files)).encode())
+            self._write_index(sorted(files))
             list(pool.map(lambda name: storage.remove(self._path(name)), self.uploaded.keys() - files.keys()))
         self.uploaded = files
+
+    def _write_index(self, names: list[str]) -> None:
+        with storage.write_atomically(self._path(INDEX), "") as file:
+            file.write(json.dumps(names).encode())
 
     def _path(self, name: str) -> str:
         return storage.join(self.remote, name)
