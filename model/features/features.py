@@ -102,7 +102,7 @@ def _opened(data: Path) -> tuple[Path, str]:
     """Return what to read and a digest of it; of a data set of the hub the revision and the split as they are now."""
     if is_hub(data):
         # Imported here, for it needs `datasets`.
-        from ...pipeline.sources.hub import open_set
+        from ...pipeline.execution.hub import open_set
 
         found = open_set(str(data))
         return Path(found.address), found.digest

@@ -46,7 +46,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
 
 def _hub_splits(name: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import splits
+    from ...pipeline.execution.hub import splits
 
     if suffixes != SUFFIXES:
         raise UserError(f"{name} is a table, but this task reads files of another format; give a folder of those.")

@@ -126,7 +126,7 @@ def hub_split(name: str, split: str) -> Path:
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import open_rows
+    from ...pipeline.execution.hub import open_rows
 
     name, _, split = str(path).partition("#")
     for number, values in enumerate(open_rows(name, split or None), 1):

@@ -15,9 +15,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..config import IngestConfig
 from ..errors import UserError
-from ..execution import storage
+from ..execution import hub, storage
 from ..execution.counters import Counters
-from . import hub
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book

@@ -4,12 +4,12 @@ If a table has only the text column, and each row is a sentence (``bookcorpus/bo
 document, see `rows.joined_documents`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from operator import attrgetter
 from statistics import median
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from . import hub
+from ..execution.hub import DataSet
 from .compression import is_failure
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, joined_documents, row_document
@@ -30,6 +30,16 @@ SENTENCE_CHARACTERS = 200
 
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
+
+
+class _RowBatch(NamedTuple):
+    """Consecutive rows of a data set."""
+
+    part: str
+    """What they are part of: ``20231101.en/train``, and the shard's number if the data set is streamed."""
+    first_row: int
+    """The number of the first of them in that part."""
+    rows: pa.RecordBatch
 
 
 def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -78,39 +88,77 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
 
 
 def plan_data_set(
-    entry: Input, open_set: Callable[[str], AbstractContextManager[hub.DataSet]], range_bytes: int, config: IngestConfig
+    entry: Input, open_set: Callable[[str], AbstractContextManager[DataSet]], range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Return the ranges of a data set that `hub` opens; raise `UserError` if it has no text in the text column.
 
     If the data set does not declare its columns, a few of its first rows are read.
     """
     with open_set(entry.path) as found:
-        ranges = entry.cut(hub.range_starts(found))
+        ranges = entry.cut(_data_set_starts(found))
         schema = found.schema
         if schema is None and ranges:
-            head = next(hub.range_batches(found, ranges[0], None, Counters()), None)
+            head = next(_data_set_batches(found, ranges[0], None, Counters()), None)
             schema = head.rows.schema if head else None
     if schema is not None:
         _text_columns(schema, entry.name, config.text_column)
     return ranges
 
 
-def read_data_set(
-    found: hub.DataSet, part: InputRange, config: IngestConfig, counters: Counters
-) -> Iterator[RawDocument]:
+def read_data_set(found: DataSet, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
     The source of rows of no wiki is the data set's name; ``--documents`` is as in `read_table`. Raise `UserError` if
     there is no text in the text column.
     """
     columns = _text_columns(found.schema, part.name, config.text_column) if found.schema else None
-    for name, batches in groupby(hub.range_batches(found, part, columns, counters), attrgetter("part")):
+    for name, batches in groupby(_data_set_batches(found, part, columns, counters), attrgetter("part")):
         head = next(batches)
         columns = columns or _text_columns(head.rows.schema, part.name, config.text_column)
         joined = _is_joined(found.schema or head.rows.schema, config.documents)
         table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=config.text_column)
         run = ((batch.first_row, batch.rows.select(columns)) for batch in chain([head], batches))
         yield from _documents(run, table, counters, joined)
+
+
+def _data_set_starts(found: DataSet) -> list[int]:
+    """Return where the ranges of a data set begin: at rows if it was saved to disk, else at its shards, one each."""
+    if not found.is_on_disk:
+        return list(range(found.rows.num_shards))
+    num_rows = len(found.rows)
+    num_ranges = min(num_rows, found.rows.data.nbytes // RANGE_BYTES + 1)
+    return [num_rows * index // num_ranges for index in range(num_ranges)]
+
+
+def _data_set_batches(
+    found: DataSet, part: InputRange, columns: Sequence[str] | None, counters: Counters
+) -> Iterator[_RowBatch]:
+    """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
+
+    `counters` gets ``unreadable_shard``: a shard that is left out from a damaged row on.
+    """
+    rows = found.rows.select_columns(list(columns)) if columns else found.rows
+    rows = rows.with_format("arrow")
+    if found.is_on_disk:
+        stop = len(rows) if part.stop is None else part.stop
+        yield from _batches(rows.select(range(part.start, stop)), found.part, part.start)
+        return
+    for index in range(part.start, rows.num_shards if part.stop is None else part.stop):
+        shard = rows.shard(num_shards=rows.num_shards, index=index)
+        try:
+            yield from _batches(shard, f"{found.part}/{index}", 0)
+        except (ValueError, pa.ArrowException, OSError) as error:
+            # An error number or one of these classes means that the disk or the network failed, not the data.
+            if isinstance(error, OSError) and (error.errno or isinstance(error, ConnectionError | TimeoutError)):
+                raise
+            counters.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
+
+
+def _batches(rows: Any, part: str, first_row: int) -> Iterator[_RowBatch]:
+    for table in rows.iter(batch_size=BATCH_ROWS):
+        for batch in table.to_batches():
+            yield _RowBatch(part, first_row, batch)
+            first_row += batch.num_rows
 
 
 def _is_joined(schema: pa.Schema, documents: str) -> bool | None:

@@ -22,7 +22,7 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.features.vectors import resolve_layers
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.execution import hub
 from hub_server import served
 
 TEXTS = ["the films was very-good", "", "b", "bad dull . ! unknownword", "a book is not [SEP] good"] * 3

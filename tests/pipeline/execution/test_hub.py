@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution import hub
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
 from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from hub_server import served
@@ -32,7 +33,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def documents(name: str, counters: Counters | None = None, text_column: str = "text") -> list[RawDocument]:
     found, counters, config = hub.open_set(name), counters or Counters(), IngestConfig(text_column=text_column)
-    ranges = entry(found).cut(hub.range_starts(found))
+    ranges = plan_data_set(entry(found), hub.opened_set, 1 << 20, config)
     return [document for part in ranges for document in read_data_set(found, part, config, counters)]
 
 
@@ -74,9 +75,8 @@ def test_what_save_to_disk_wrote(saved: str):
 
 def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):
     whole = documents(saved)
-    monkeypatch.setattr(hub, "RANGE_BYTES", 100)
-    found = hub.open_set(saved)
-    assert len(hub.range_starts(found)) > 3
+    monkeypatch.setattr(tables, "RANGE_BYTES", 100)
+    assert len(plan(hub.open_set(saved))) > 3
     assert documents(saved) == whole
 
 
@@ -99,7 +99,7 @@ def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
     write_lines(tmp_path / "set" / "part.jsonl", rows(4))  # whose columns only rows show
     for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
         found = hub.open_set(name)
-        assert [part.start for part in plan(found)] == hub.range_starts(found)
+        assert [part.start for part in plan(found)] == [0]
         with pytest.raises(UserError, match=f"{source} has no column 'body' but text, id: give --text-column"):
             plan(found, "body")
         with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
@@ -152,16 +152,17 @@ def test_a_saved_set_that_is_damaged_is_refused(saved: str):
 ASK = """
 import json, sys
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.sources import hub
+from clozeworks.pipeline.execution import hub
 from clozeworks.pipeline.sources.records import Input
-from clozeworks.pipeline.sources.tables import read_data_set
+from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
 from clozeworks.pipeline.execution.counters import Counters
 
 def answer(name):
     try:
         found = hub.open_set(name)
-        ranges = Input(found.address, found.name, "hf", found.num_bytes).cut(hub.range_starts(found))
-        rows = [row for part in ranges for row in read_data_set(found, part, IngestConfig(), Counters())]
+        entry, config = Input(found.address, found.name, "hf", found.num_bytes), IngestConfig()
+        ranges = plan_data_set(entry, hub.opened_set, 1 << 20, config)
+        rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
         read = [f"{row.source}:{row.id}" for row in rows]
         return [found.address, found.num_bytes, hub.splits(name), read]
     except hub.UserError as error:
@@ -219,7 +220,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
 def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
-        "import sys; from clozeworks.pipeline.sources import hub\n"
+        "import sys; from clozeworks.pipeline.execution import hub\n"
         "print(len(list(hub.open_rows(sys.argv[1]))), {'torch', 'apache_beam'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "set")]
@@ -229,6 +230,6 @@ def test_streaming_loads_no_torch(tmp_path: Path):
 
 def test_importing_it_loads_neither_beam_nor_datasets():
     heavy = "{'apache_beam', 'datasets', 'sentencex'}"
-    script = f"import sys, clozeworks.pipeline.sources.hub; print({heavy} & set(sys.modules))"
+    script = f"import sys, clozeworks.pipeline.execution.hub; print({heavy} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "set()"

@@ -18,14 +18,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..errors import UserError
-from ..execution.counters import Counters
-from ..execution.directory import digest_of
-from .records import InputRange
+from .directory import digest_of
 
 PREFIX = "hf:"
 DEFAULT_SPLIT = "train"
-RANGE_BYTES = 1 << 24
-BATCH_ROWS = 128
 REACH_TIMEOUT_S = 15.0
 
 _SAVED_FILES = (("dataset_dict.json",), ("state.json", "dataset_info.json"))
@@ -57,19 +53,14 @@ class DataSet:
         return f"{self.source}:{self.part}"
 
     @property
+    def is_on_disk(self) -> bool:
+        """Whether it was saved to disk, so that any row can be read."""
+        return hasattr(self.rows, "select")
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The types of the columns; None if they are known only after reading."""
         return self.rows.features.arrow_schema if self.rows.features else None
-
-
-class RowBatch(NamedTuple):
-    """Consecutive rows of a data set."""
-
-    part: str
-    """What they are part of: ``20231101.en/train``, and the shard's number if the data set is streamed."""
-    first_row: int
-    """The number of the first of them in that part."""
-    rows: pa.RecordBatch
 
 
 class _Name(NamedTuple):
@@ -119,50 +110,6 @@ def open_set(name: str) -> DataSet:
 def opened_set(name: str) -> AbstractContextManager[DataSet]:
     """Open a data set like a file that is read in a ``with`` block."""
     return nullcontext(open_set(name))
-
-
-def range_starts(found: DataSet) -> list[int]:
-    """Return where the ranges of a data set begin: at rows if it was saved to disk, else at its shards, one each."""
-    if not _is_on_disk(found.rows):
-        return list(range(found.rows.num_shards))
-    num_rows = len(found.rows)
-    num_ranges = min(num_rows, found.rows.data.nbytes // RANGE_BYTES + 1)
-    return [num_rows * index // num_ranges for index in range(num_ranges)]
-
-
-def range_batches(
-    found: DataSet, part: InputRange, columns: Sequence[str] | None, counters: Counters
-) -> Iterator[RowBatch]:
-    """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
-
-    `counters` gets ``unreadable_shard``: a shard that is left out from a damaged row on.
-    """
-    rows = found.rows.select_columns(list(columns)) if columns else found.rows
-    rows = rows.with_format("arrow")
-    if _is_on_disk(rows):
-        stop = len(rows) if part.stop is None else part.stop
-        yield from _batches(rows.select(range(part.start, stop)), found.part, part.start)
-        return
-    for index in range(part.start, rows.num_shards if part.stop is None else part.stop):
-        shard = rows.shard(num_shards=rows.num_shards, index=index)
-        try:
-            yield from _batches(shard, f"{found.part}/{index}", 0)
-        except (ValueError, pa.ArrowException, OSError) as error:
-            # An error number or one of these classes means that the disk or the network failed, not the data.
-            if isinstance(error, OSError) and (error.errno or isinstance(error, ConnectionError | TimeoutError)):
-                raise
-            counters.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
-
-
-def _batches(rows: Any, part: str, first_row: int) -> Iterator[RowBatch]:
-    for table in rows.iter(batch_size=BATCH_ROWS):
-        for batch in table.to_batches():
-            yield RowBatch(part, first_row, batch)
-            first_row += batch.num_rows
-
-
-def _is_on_disk(rows: Any) -> bool:
-    return hasattr(rows, "select")
 
 
 def _parse(name: str) -> _Name:
