@@ -159,7 +159,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
     name, output = Path(f"hf:{tmp_path / 'set'}:validation"), tmp_path / "set.parquet"
     assert extract(checkpoint, name, output, per="word").equals(expected)
     assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")["token"].to_pylist() == ["bad"]
-    with pytest.raises(UserError, match=r"has no split .validations.; there is validation"):
+    with pytest.raises(UserError, match=r"has no split .validations.; it has validation"):
         extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
     with pytest.raises(UserError, match=r"validation, row 1: there is no column text, only sentence, label"):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
