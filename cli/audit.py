@@ -29,7 +29,9 @@ def audit(
 
     OTHER, a second directory of instances, is shown beside the first.
     """
-    audits = {directory: _measure(directory) for directory in (instances, other) if directory}
+    from ..pipeline.audit.stage import audit as measure
+
+    audits = {directory: measure(directory) for directory in (instances, other) if directory}
     if as_json:
         click.echo(json.dumps({directory: measured.to_json() for directory, measured in audits.items()}, indent=1))
     else:
@@ -43,15 +45,6 @@ def audit(
     num_checks = sum(check.verdict == "ok" for check in audits[instances].checks)
     rows = [("checks", f"{num_checks} of {num_checks} within tolerance"), *([("report", report)] if report else [])]
     return None if as_json else CommandSummary("audit", instances, rows)
-
-
-def _measure(directory: str) -> "Audit":
-    from ..pipeline.audit.checks import audit_instances
-    from ..pipeline.execution.directory import read_manifest
-    from ..pipeline.manifests import InstancesManifest
-    from ..pipeline.vocab.vocabulary import read_vocabulary
-
-    return audit_instances(directory, read_manifest(directory, InstancesManifest), read_vocabulary(directory))
 
 
 def _print(audits: dict[str, Any]) -> None:

@@ -11,4 +11,84 @@ The data move through the folders::
 Each stage's ``pipeline.py`` wires it together; the other files are rules. ``execution/`` runs units of work on this
 machine or on Apache Beam, and owns files and output directories. Below everything are the contracts: ``config`` (the
 options), ``schemas`` (the columns), ``seeding`` (all randomness) and ``errors``. Nothing here imports torch.
+
+The names below are the public API (see docs/api.md). They load on first use, so importing this package is cheap.
 """
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .audit.checks import Audit
+    from .audit.stage import audit
+    from .build.pipeline import build
+    from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+    from .errors import UserError
+    from .execution.counters import Counters
+    from .ingest.pipeline import ingest
+    from .sources.documents import read_documents, read_documents_transform
+    from .sources.records import RawDocument
+    from .vocab.pipeline import learn_vocabulary
+    from .vocab.vocabulary import Vocabulary, read_vocabulary
+
+__all__ = [
+    "Audit",
+    "BuildConfig",
+    "Counters",
+    "IngestConfig",
+    "RawDocument",
+    "RunOptions",
+    "UserError",
+    "VocabConfig",
+    "Vocabulary",
+    "audit",
+    "build",
+    "ingest",
+    "learn_vocabulary",
+    "read_documents",
+    "read_documents_transform",
+    "read_vocabulary",
+]
+
+_MODULES = {
+    "Audit": "audit.checks",
+    "BuildConfig": "config",
+    "Counters": "execution.counters",
+    "IngestConfig": "config",
+    "RawDocument": "sources.records",
+    "RunOptions": "config",
+    "UserError": "errors",
+    "VocabConfig": "config",
+    "Vocabulary": "vocab.vocabulary",
+    "audit": "audit.stage",
+    "build": "build.pipeline",
+    "ingest": "ingest.pipeline",
+    "learn_vocabulary": "vocab.pipeline",
+    "read_documents": "sources.documents",
+    "read_documents_transform": "sources.documents",
+    "read_vocabulary": "vocab.vocabulary",
+}
+
+
+class _Package(ModuleType):
+    """This package, in which `ingest`, `build` and `audit` are functions although subpackages have the same names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing a subpackage binds it to its parent, which would hide the function from `__getattr__`.
+        if not (name in _MODULES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

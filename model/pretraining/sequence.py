@@ -63,6 +63,11 @@ class RowSequence:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
         return concatenate([self._piece(*piece) for piece in self._pieces(start, stop)])
 
+    def epoch_start(self, epoch: int) -> int:
+        """Return the position of the first row of an epoch."""
+        rounds, rest = divmod(epoch, len(self._epochs))
+        return rounds * int(self._epoch_ends[-1]) + (int(self._epoch_ends[rest - 1]) if rest else 0)
+
     def locate(self, position: int) -> str:
         """Return the shard and the row in it that stand at `position`, for messages."""
         epoch, block, first, _ = next(self._pieces(position, position + 1))

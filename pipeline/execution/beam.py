@@ -23,7 +23,7 @@ import shutil
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -33,10 +33,12 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 
 from ..config import RunOptions
 from ..errors import UserError
+from .counters import Counters
 from .directory import StageDirectory
 from .phases import Phase, do_unit, plan_phase
 from .storage import is_remote
@@ -48,6 +50,7 @@ NO_UNIT = -1
 
 Deal = Callable[[list[int]], list[int]]
 Work = Callable[[int], Iterator[int]]
+METRICS = "clozeworks"
 
 
 def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions) -> None:
@@ -222,3 +225,31 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
+        raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
+
+
+def read_transform(parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]) -> beam.PTransform:
+    """Return a transform from a pipeline to the elements that `read` yields for each of `parts`, in parallel.
+
+    What `read` counts in its `Counters` becomes Beam metrics in the namespace `METRICS`.
+    """
+    return _ReadParts(parts, read)
+
+
+class _ReadParts(beam.PTransform):
+    def __init__(self, parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]) -> None:
+        super().__init__()
+        self.parts, self.read = parts, read
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        # A GroupByKey redistributes the parts on every runner; Dask's makes Reshuffle the identity.
+        parts = input_or_inputs | "Parts" >> beam.Create(list(enumerate(self.parts)))
+        return parts | "Redistribute" >> beam.GroupByKey() | "Read" >> beam.FlatMap(_read_part, self.read)
+
+
+def _read_part(keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]) -> Iterator[Any]:
+    for part in keyed[1]:
+        counters = Counters()
+        yield from read(part, counters)
+        for name, amount in {**counters.counts, **counters.bad}.items():
+            Metrics.counter(METRICS, name).inc(amount)

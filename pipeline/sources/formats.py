@@ -45,7 +45,7 @@ class PlannedUnit(NamedTuple):
     num_bytes: int
 
 
-def find_inputs(sources: Sequence[str], output: str, config: IngestConfig) -> tuple[list[Input], list[str]]:
+def find_inputs(sources: Sequence[str], output: str | None, config: IngestConfig) -> tuple[list[Input], list[str]]:
     """Return every file and data set of the `sources`, in the order given, and the names of the files left out.
 
     A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that are in no known format
@@ -68,7 +68,7 @@ def find_inputs(sources: Sequence[str], output: str, config: IngestConfig) -> tu
     return inputs, left_out
 
 
-def _find_files(source: str, output: str, config: IngestConfig) -> tuple[list[Input], list[str]]:
+def _find_files(source: str, output: str | None, config: IngestConfig) -> tuple[list[Input], list[str]]:
     found = storage.find_files(source)
     _refuse_output_within(source, output, found)
     if not found:
@@ -141,8 +141,10 @@ def _absolute(path: str) -> str:
     return path.rstrip("/") if storage.is_remote(path) else os.path.abspath(path)
 
 
-def _refuse_output_within(source: str, output: str, found: Iterable[str]) -> None:
+def _refuse_output_within(source: str, output: str | None, found: Iterable[str]) -> None:
     """Raise `UserError` if a run would read its own output: the next one would see other input, and not resume."""
+    if output is None:  # nothing is written
+        return
     folder = f"{_absolute(output)}/"
     in_folder = not storage.has_wildcard(source) and folder.startswith(f"{_absolute(source)}/")
     if in_folder or any(_absolute(path).startswith(folder) for path in found):

@@ -83,3 +83,8 @@ def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
     script = f"import sys, {modules}; print({foreign!r} in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "False"
+
+
+def test_the_packages_are_marked_as_typed(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"clozeworks/{name}/py.typed" for name in ("pipeline", "model", "cli")} <= set(names)

@@ -1,0 +1,57 @@
+"""Read sources as documents without writing anything: as an iterator, or in a Beam pipeline of one's own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..config import IngestConfig
+from ..execution.counters import Counters
+from .formats import find_inputs, plan_units, read_range
+from .records import InputRange, RawDocument
+
+if TYPE_CHECKING:
+    from apache_beam import PTransform
+
+
+def read_documents(
+    sources: str | Sequence[str], config: IngestConfig | None = None, counters: Counters | None = None
+) -> Iterator[RawDocument]:
+    """Return an iterator over the documents in `sources`, as `ingest` reads them before it selects any.
+
+    Sources and formats are those of ``clozeworks ingest``; of `config`, only ``format``, ``documents`` and
+    ``text_column`` matter. Bad input is counted by reason in `counters` and skipped. Raises `UserError` if a source
+    does not exist or its format is unknown.
+    """
+    config, counters = config or IngestConfig(), counters or Counters()
+    ranges = _plan(sources, config, counters)
+    return (document for part in ranges for document in read_range(part, config, counters))
+
+
+def read_documents_transform(sources: str | Sequence[str], config: IngestConfig | None = None) -> "PTransform":
+    """Return a Beam transform from the pipeline to the documents in `sources`, a dictionary each.
+
+    Their fields are those of `RawDocument`. The files are listed at once, and read in parallel by the workers, which
+    must reach them. What `read_documents` counts in its ``Counters`` are Beam metrics in the namespace ``clozeworks``.
+    Raises `UserError` as `read_documents` does.
+    """
+    from ..execution.beam import read_transform
+
+    config = config or IngestConfig()
+    return read_transform(_plan(sources, config, Counters()), _Reader(config))
+
+
+class _Reader:
+    """Reads the documents of a range, on a worker."""
+
+    def __init__(self, config: IngestConfig) -> None:
+        self.config = config
+
+    def __call__(self, part: InputRange, counters: Counters) -> Iterator[dict[str, Any]]:
+        return map(asdict, read_range(part, self.config, counters))
+
+
+def _plan(sources: str | Sequence[str], config: IngestConfig, counters: Counters) -> list[InputRange]:
+    inputs, unknown = find_inputs([sources] if isinstance(sources, str) else sources, None, config)
+    for name in unknown:
+        counters.note("files_of_unknown_format", name)
+    return [part for unit in plan_units(inputs, config) for part in unit.ranges]

@@ -1,0 +1,119 @@
+"""The data set for other training loops: the order of `pretrain`, exact resume, and the losses of `transformers`."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from clozeworks.model.bert import initialise
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.pretraining.data import open_instances, read_split
+from clozeworks.model.pretraining.dataset import InstanceDataset, collate
+from clozeworks.model.pretraining.evaluate import evaluation_batches, metrics, sum_losses
+from clozeworks.model.pretraining.sequence import RowSequence
+from clozeworks.pipeline.errors import UserError
+from instances_fixture import as_lists, write_instances
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
+
+
+def loader(dataset: InstanceDataset, num_workers: int = 0) -> DataLoader:
+    return DataLoader(dataset, batch_size=dataset.batch_size, collate_fn=collate, num_workers=num_workers)
+
+
+def batches(dataset: InstanceDataset, num_batches: int | None = None, num_workers: int = 0) -> list[dict[str, Tensor]]:
+    return list(islice(loader(dataset, num_workers), num_batches))
+
+
+def same(ours: list[dict[str, Tensor]], theirs: list[dict[str, Tensor]]) -> bool:
+    return [{name: values.tolist() for name, values in batch.items()} for batch in ours] == [
+        {name: values.tolist() for name, values in batch.items()} for batch in theirs
+    ]
+
+
+def plain(row: Any) -> tuple:
+    """Return a row as `as_lists` does."""
+    predicted = row["labels"] != -100
+    ids = torch.where(predicted, row["labels"], row["input_ids"]).tolist()
+    starts = row["token_type_ids"].nonzero()[0].item()
+    return (*ids, -1, *predicted.nonzero().squeeze(1).tolist(), -1, row["next_sentence_label"], starts)
+
+
+def test_rows_come_in_the_order_of_pretrain_epoch_after_epoch(instances):
+    dataset = InstanceDataset(instances, batch_size=8, seed=3)
+    num_rows = 2 * dataset.rows_per_epoch + 5
+    expected = as_lists(RowSequence(open_instances(instances), 3).rows(0, num_rows))
+    assert [plain(row) for row in islice(dataset, num_rows)] == expected
+    assert len(list(InstanceDataset(instances, batch_size=8, epochs=2))) == 2 * dataset.rows_per_epoch
+    halves = InstanceDataset(instances, batch_size=8, duplicates_per_epoch=1)
+    assert 2 * halves.rows_per_epoch == dataset.rows_per_epoch
+
+
+def test_the_number_of_workers_does_not_change_the_batches(instances):
+    alone = batches(InstanceDataset(instances, batch_size=8, epochs=1))
+    assert len(alone) == 11  # the last one is partial
+    assert same(batches(InstanceDataset(instances, batch_size=8, epochs=1), num_workers=2), alone)
+
+
+def test_ranks_share_each_batch(instances):
+    whole = islice(InstanceDataset(instances, batch_size=8), 32)
+    parts = [list(islice(InstanceDataset(instances, batch_size=4, rank=rank, num_ranks=2), 16)) for rank in range(2)]
+    assert [plain(row) for row in whole] == [plain(row) for pair in zip(*parts, strict=True) for row in pair]
+
+
+def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
+    first = InstanceDataset(instances, batch_size=8, seed=1)
+    expected = batches(first, 16)  # an epoch is 10.25 batches
+    assert same(batches(first, 5, num_workers=2), expected[:5])
+    state = json.loads(json.dumps(first.state_dict(num_batches=5)))
+    resumed = InstanceDataset(instances, batch_size=8, seed=1)
+    resumed.load_state_dict(state)
+    assert same(batches(resumed, 11, num_workers=2), expected[5:])
+    resumed.load_state_dict(resumed.state_dict(num_batches=8))
+    assert same(batches(resumed, 3), expected[13:])
+
+
+def test_one_process_resumes_after_any_row(instances):
+    dataset = InstanceDataset(instances, batch_size=8)
+    expected = [plain(row) for row in islice(dataset, 40)]
+    rows = iter(dataset)
+    assert [plain(next(rows)) for _ in range(13)] == expected[:13]
+    resumed = InstanceDataset(instances, batch_size=8)
+    resumed.load_state_dict(dataset.state_dict())
+    assert [plain(row) for row in islice(resumed, 27)] == expected[13:]
+
+
+def test_a_state_of_another_order_is_refused(instances):
+    state = InstanceDataset(instances, batch_size=8).state_dict()
+    with pytest.raises(UserError, match="The state has seed 0, but the data set has 1"):
+        InstanceDataset(instances, batch_size=8, seed=1).load_state_dict(state)
+    with pytest.raises(UserError, match="rank is 2, but must be at least 0 and less than num_ranks"):
+        InstanceDataset(instances, batch_size=8, rank=2, num_ranks=2)
+    with pytest.raises(UserError, match="batch_size is 0, but must be at least 1"):
+        InstanceDataset(instances, batch_size=0)
+
+
+def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(instances: str, tmp_path: Path):
+    config = ModelConfig(
+        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+    )
+    ours = BertForPreTraining(config)
+    initialise(ours, config, torch.Generator().manual_seed(0))
+    shape: dict[str, Any] = {**config.to_hf(), "attn_implementation": "eager"}
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape)).eval()
+    theirs.load_state_dict(ours.state_dict(), strict=False)
+    evaluated = evaluation_batches(read_split(open_instances(instances, "validation")), "mlm+nsp")
+    expected = metrics(sum_losses(ours, evaluated, torch.device("cpu")))
+    (batch,) = batches(InstanceDataset(instances, "validation", batch_size=16, epochs=1))
+    with torch.no_grad():
+        loss = theirs(**batch).loss
+    torch.testing.assert_close(loss.item(), expected["loss"], rtol=0, atol=1e-5)

@@ -1,0 +1,105 @@
+"""The Python API: its names and signatures are frozen, importing it is cheap, and the examples in docs/api.md run."""
+
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import clozeworks.model
+import clozeworks.pipeline
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "api.md"
+QUICKSTART = ROOT / "examples" / "quickstart"
+
+CLASS = None
+"""Not frozen here: the fields of a config are the options of its command; the others are results."""
+PIPELINE = {
+    "Audit": CLASS,
+    "BuildConfig": CLASS,
+    "Counters": "",
+    "IngestConfig": CLASS,
+    "RawDocument": "*, id, source, title, language, paragraphs",
+    "RunOptions": CLASS,
+    "UserError": CLASS,
+    "VocabConfig": CLASS,
+    "Vocabulary": CLASS,
+    "audit": "instances",
+    "build": "documents, vocab, output, config, options",
+    "ingest": "sources, output, config, options",
+    "learn_vocabulary": "documents, output, config, options",
+    "read_documents": "sources, config=None, counters=None",
+    "read_documents_transform": "sources, config=None",
+    "read_vocabulary": "path",
+}
+MODEL = {
+    "BertForPreTraining": "config",
+    "FinetuneConfig": CLASS,
+    "InstanceDataset": (
+        "path, split='train', *, batch_size, seed=0, epochs=None, duplicates_per_epoch=None, rank=0, num_ranks=1"
+    ),
+    "ModelConfig": CLASS,
+    "PretrainConfig": CLASS,
+    "collate": "rows",
+    "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
+    "evaluate_task": "directory, data, device='auto'",
+    "finetune": "task_name, data, checkpoint, output, config, progress=None, *, overwrite=False",
+    "predict": "directory, data, output, device='auto', *, official=False",
+    "pretrain": "config, instances, output, progress=None, *, overwrite=False, resume=False",
+    "read_model": "directory, changes=None",
+}
+
+
+def parameters(exported: Any) -> str:
+    """Return the parameters of a function or class, without types."""
+    signature = inspect.signature(exported)
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    return str(inspect.Signature(bare))[1:-1]
+
+
+@pytest.mark.parametrize("package, names", [(clozeworks.pipeline, PIPELINE), (clozeworks.model, MODEL)])
+def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, str | None]):
+    assert package.__all__ == list(names)
+    assert set(names) <= set(dir(package))
+    for name, expected in names.items():
+        exported = getattr(package, name)
+        assert exported.__name__ == name
+        assert exported.__doc__, name
+        if expected is not CLASS:
+            assert parameters(exported) == expected, name
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+def test_subpackages_do_not_hide_the_stages_of_the_same_name():
+    for name in ("ingest", "build", "audit"):
+        assert isinstance(sys.modules[f"clozeworks.pipeline.{name}"], ModuleType)
+        assert inspect.isfunction(getattr(clozeworks.pipeline, name))
+
+
+def test_importing_the_packages_is_cheap():
+    script = (
+        "import sys, clozeworks.pipeline, clozeworks.model; from clozeworks.pipeline import BuildConfig, UserError\n"
+        "print(sorted({'apache_beam', 'torch', 'numpy', 'pyarrow'}.intersection(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path):
+    (tmp_path / "corpus").mkdir()
+    for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:4]:
+        shutil.copy(book, tmp_path / "corpus")
+    shutil.copytree(QUICKSTART / "authors", tmp_path / "authors")
+    blocks = re.findall(r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(code for not_run, code in blocks if not not_run))
+    ended = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert len(blocks) == 6
+    assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400
