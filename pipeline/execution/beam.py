@@ -228,20 +228,18 @@ def _refuse_unknown(flags: Sequence[str]) -> None:
         raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
 
 
-def read_transform(parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]) -> beam.PTransform:
-    """Return a transform from a pipeline to the elements that `read` yields for each of `parts`, in parallel.
+class ReadParts(beam.PTransform):
+    """Transform a pipeline into the elements that `read` yields for each of `parts`, in parallel.
 
     What `read` counts in its `Counters` becomes Beam metrics in the namespace `METRICS`.
     """
-    return _ReadParts(parts, read)
 
-
-class _ReadParts(beam.PTransform):
     def __init__(self, parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]) -> None:
         super().__init__()
         self.parts, self.read = parts, read
 
     def expand(self, input_or_inputs: Any) -> Any:
+        """Wire the transform."""
         # A GroupByKey redistributes the parts on every runner; Dask's makes Reshuffle the identity.
         parts = input_or_inputs | "Parts" >> beam.Create(list(enumerate(self.parts)))
         return parts | "Redistribute" >> beam.GroupByKey() | "Read" >> beam.FlatMap(_read_part, self.read)

@@ -10,7 +10,7 @@ from .formats import find_inputs, plan_units, read_range
 from .records import InputRange, RawDocument
 
 if TYPE_CHECKING:
-    from apache_beam import PTransform
+    from ..execution.beam import ReadParts
 
 
 def read_documents(
@@ -27,17 +27,17 @@ def read_documents(
     return (document for part in ranges for document in read_range(part, config, counters))
 
 
-def read_documents_transform(sources: str | Sequence[str], config: IngestConfig | None = None) -> "PTransform":
+def read_documents_transform(sources: str | Sequence[str], config: IngestConfig | None = None) -> "ReadParts":
     """Return a Beam transform from the pipeline to the documents in `sources`, a dictionary each.
 
     Their fields are those of `RawDocument`. The files are listed at once, and read in parallel by the workers, which
     must reach them. What `read_documents` counts in its ``Counters`` are Beam metrics in the namespace ``clozeworks``.
     Raises `UserError` as `read_documents` does.
     """
-    from ..execution.beam import read_transform
+    from ..execution.beam import ReadParts
 
     config = config or IngestConfig()
-    return read_transform(_plan(sources, config, Counters()), _Reader(config))
+    return ReadParts(_plan(sources, config, Counters()), _Reader(config))
 
 
 class _Reader:
