@@ -1,8 +1,8 @@
 """Temporary Arrow files between the phases of a stage: rows by a hash, written part by part.
 
-A file consists of parts, each the size of what a worker holds at a time, so that a unit of any size is written in
-bounded memory. A part has one record batch for each *partition*, a range of a 64-bit hash; a reader takes the batches
-of its partitions from every part and reads none of the others.
+A file consists of parts of about `PART_BYTES`, so that a unit of any size is written in bounded memory. A part has one
+record batch for each *partition*, a range of a 64-bit hash; a reader takes the batches of its partitions from every part
+and reads none of the others.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,6 +17,8 @@ from .directory import StageDirectory
 
 # Batches are small: to share out the columns of each costs more than to compress them.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+PART_BYTES = 32 << 20  # in memory
+
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
@@ -50,16 +52,33 @@ class PartWriter:
 
     def __init__(self, writer: Any, schema: pa.Schema, num_partitions: int) -> None:
         self._writer, self._schema, self._num_partitions = writer, schema, num_partitions
+        self._held: list[tuple[pa.Table, np.ndarray]] = []
+        self._num_bytes = 0
 
     def write(self, table: pa.Table, partitions: np.ndarray) -> None:
-        """Add a part: row i of `table` goes to partition ``partitions[i]``, in order within a partition."""
+        """Add row i of `table` to partition ``partitions[i]``, behind the rows that are there."""
+        self._held.append((table, partitions))
+        self._num_bytes += table.nbytes
+        if self._num_bytes >= PART_BYTES:
+            self.flush()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether there are rows that are not written yet."""
+        return bool(self._held)
+
+    def flush(self) -> None:
+        """Write the rows held as a part."""
+        tables, partitions = zip(*self._held, strict=True)
         nothing = pa.RecordBatch.from_pylist([], self._schema)
-        rows = next(iter(table.combine_chunks().to_batches()), nothing)
-        order = np.argsort(partitions, kind="stable")
-        ends = np.searchsorted(partitions[order], np.arange(self._num_partitions), side="right")
+        rows = next(iter(pa.concat_tables(tables).combine_chunks().to_batches()), nothing)
+        partition_of = np.concatenate(partitions)
+        order = np.argsort(partition_of, kind="stable")
+        ends = np.searchsorted(partition_of[order], np.arange(self._num_partitions), side="right")
         for start, stop in zip([0, *ends[:-1]], ends, strict=True):
             # A slice would be written with all the values of its lists, not only its own.
             self._writer.write_batch(rows.take(pa.array(order[start:stop])) if stop > start else nothing)
+        self._held, self._num_bytes = [], 0
 
 
 @contextmanager
@@ -68,7 +87,10 @@ def write_partitions(
 ) -> Iterator[PartWriter]:
     """Open a partitioned file; it appears when it is complete."""
     with directory.write(name) as file, pa.ipc.new_file(file, schema, options=_WRITE_OPTIONS) as writer:
-        yield PartWriter(writer, schema, num_partitions)
+        parts = PartWriter(writer, schema, num_partitions)
+        yield parts
+        if parts.is_holding:
+            parts.flush()
 
 
 def read_partitions(path: str, wanted: Iterable[int], num_partitions: int) -> Iterator[pa.RecordBatch]:

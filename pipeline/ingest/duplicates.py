@@ -103,14 +103,14 @@ class Deduplicated:
 
 def plan_dedup(num_documents: int, layout: Layout) -> list[Unit[DedupUnit]]:
     """Return the units that decide which documents stay."""
-    num_units = min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_partitions)
+    num_units = min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_key_partitions)
     return [
         Unit(
             name,
-            num_documents * len(part) // layout.num_partitions,
+            num_documents * len(part) // layout.num_key_partitions,
             DedupUnit(name=name, start=part.start, stop=part.stop),
         )
-        for index, part in enumerate(cut_evenly(layout.num_partitions, num_units))
+        for index, part in enumerate(cut_evenly(layout.num_key_partitions, num_units))
         for name in [f"texts-{index:05d}"]
     ]
 
@@ -146,7 +146,7 @@ def deduplicate(directory: StageDirectory, unit: DedupUnit, layout: Layout, near
 def _read(
     directory: StageDirectory, names: Sequence[str], partitions: range, layout: Layout, schema: pa.Schema
 ) -> pa.Table:
-    read = (read_partitions(directory.file(name), partitions, layout.num_partitions) for name in names)
+    read = (read_partitions(directory.file(name), partitions, layout.num_key_partitions) for name in names)
     return pa.Table.from_batches((batch for batches in read for batch in batches), schema)
 
 

@@ -17,7 +17,9 @@ from ..execution.partitions import range_of
 ALL_HASHES = 1 << 64
 NUM_BUCKETS = 4096
 PARTITION_INPUT_BYTES = 16 << 20
-MIN_PARTITIONS, MAX_PARTITIONS = 4, 1024
+MIN_PARTITIONS, MAX_PARTITIONS, MAX_KEY_PARTITIONS = 4, 512, 1024
+# Who opens a file reads the index of all its partitions: from here on, more of them would cost more than they save.
+HUGE_INPUT_BYTES, HUGE_PARTITIONS = 32 << 30, 256
 BORDER_BITS = 32
 
 
@@ -28,7 +30,7 @@ class Layout:
     num_buckets: int
     """Equal ranges of the hash over which text is counted."""
     num_partitions: int
-    """Of the training documents, and of the keys of all documents."""
+    """Of the training documents."""
     num_validation_partitions: int
     validation_below: int
     """Documents with a validation hash below are held out."""
@@ -39,9 +41,9 @@ class Layout:
         return self.num_validation_partitions + self.num_partitions
 
     @property
-    def num_band_partitions(self) -> int:
-        """Partitions in a file of MinHash bands: a document has many bands, and they are small."""
-        return 4 * self.num_partitions
+    def num_key_partitions(self) -> int:
+        """Partitions in a file of small rows: keys of documents, or bands of their signatures."""
+        return min(4 * self.num_partitions, MAX_KEY_PARTITIONS)
 
     def bucket_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
         """Return 0 for each document that is held out, else 1 + its bucket."""
@@ -63,7 +65,8 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
     The number of partitions grows up to `MAX_PARTITIONS`; in a corpus beyond that, a partition holds several shards.
     """
     wanted = max(1 << (input_bytes // PARTITION_INPUT_BYTES).bit_length(), config.shards or 1)
-    num_partitions = min(max(1 << (wanted - 1).bit_length(), MIN_PARTITIONS), MAX_PARTITIONS)
+    most = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
+    num_partitions = min(max(1 << (wanted - 1).bit_length(), MIN_PARTITIONS), most)
     return Layout(
         num_buckets=config.shards or NUM_BUCKETS,
         num_partitions=num_partitions,

@@ -93,7 +93,7 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> Inges
 
 
 def _near_duplicate_phases(share: float, layout: Layout, read_scattered: Any) -> list[Phase[Any, Any]]:
-    bands = layout.num_band_partitions
+    bands = layout.num_key_partitions
     return [
         Phase(
             "candidates",
@@ -105,7 +105,7 @@ def _near_duplicate_phases(share: float, layout: Layout, read_scattered: Any) ->
         Phase(
             "clusters",
             _plan_clusters,
-            partial(find_clusters, share=share, num_partitions=layout.num_partitions),
+            partial(find_clusters, share=share, num_partitions=layout.num_key_partitions),
             str,
             Clusters,
         ),

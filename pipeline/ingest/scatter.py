@@ -87,10 +87,10 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
 
 def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
     """Return the kinds of files that a unit writes, and the number of partitions in each."""
-    partitions = {"documents": layout.num_document_partitions, "keys": layout.num_partitions}
+    partitions = {"documents": layout.num_document_partitions, "keys": layout.num_key_partitions}
     if config.near_duplicates is None:
         return partitions
-    return {**partitions, "bands": layout.num_band_partitions, "sketches": 1}
+    return {**partitions, "bands": layout.num_key_partitions, "sketches": 1}
 
 
 def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Counters) -> Iterator[Row]:
@@ -146,10 +146,10 @@ def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestCo
     """Write a part of each file of the unit."""
     writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.partition_of(*_hashes(rows)))
     keys = pa.Table.from_pylist(rows, KEYS)
-    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_partitions))
+    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_key_partitions))
     if config.near_duplicates is not None:
         bands, sketches = sketch_tables(rows, config.near_duplicates)
-        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_band_partitions))
+        writers["bands"].write(bands, range_of(bands["band_hash"].to_numpy(), layout.num_key_partitions))
         writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
 
 

@@ -29,7 +29,8 @@ from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump, read_dump
 
 MIN_RANGE_BYTES = 1 << 18
-MAX_RANGE_BYTES = 1 << 24
+MAX_RANGE_BYTES = 640 << 20
+LARGE_RANGE_BYTES = 64 << 20
 KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .parquet, WikiExtractor's wiki_00"
 
 _SNIFFED_BYTES = 1 << 16
@@ -166,14 +167,22 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
             raise UserError(f"{other} and {path} have one name, {entry.name}: give the folder that contains both.")
 
 
+def choose_range_bytes(total_bytes: int) -> int:
+    """Return how much of the sources a unit reads: 1/64 of a small corpus, 64 MB of a large one, more of a huge one.
+
+    The number of units stays below 4,096 up to 2.7 TB: every later unit opens a file of each.
+    """
+    wanted = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
+    return min(max(wanted, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
+
+
 def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUnit]:
     """Cut large files into ranges and group small ones: units of work of similar size.
 
     They depend on the files alone, so that every run has the same units. Raise `UserError` if the `config` does not fit
     a file.
     """
-    total = sum(entry.num_bytes for entry in inputs)
-    range_bytes = min(max(total // 64, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
+    range_bytes = choose_range_bytes(sum(entry.num_bytes for entry in inputs))
     units: list[PlannedUnit] = []
     room = 0
     for entry in map(_marked_if_empty, inputs):

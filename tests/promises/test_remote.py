@@ -113,7 +113,7 @@ DATAFLOW = (
 
 def test_a_remote_runner_needs_remote_folders(texts: Path, tmp_path: Path):
     options = RunOptions(beam_options=DATAFLOW)
-    with pytest.raises(UserError, match=r"DataflowRunner works on other machines, .* give a gs:// one"):
+    with pytest.raises(UserError, match=r"DataflowRunner runs on other machines, .* give a gs:// path"):
         ingest([str(texts)], str(tmp_path / "documents"), IngestConfig(), options)
 
 
