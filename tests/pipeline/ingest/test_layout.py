@@ -78,6 +78,6 @@ def test_validation_shards_stay_below_the_limit(num_bytes: int):
 @given(st.integers(0, 10**14), st.integers(1, 3000) | st.none())
 def test_a_layout_fits_any_size(input_bytes: int, shards: int | None):
     layout = choose_layout(input_bytes, IngestConfig(shards=shards))
-    assert 4 <= layout.num_partitions <= 1024 and 4096 % layout.num_partitions == 0
-    assert layout.num_partitions >= min(shards or 1, 1024)
+    assert 4 <= layout.num_partitions <= 512 and 4096 % layout.num_partitions == 0
+    assert layout.num_partitions >= min(shards or 1, 256)
     assert 1 <= layout.num_validation_partitions <= 6
