@@ -1,8 +1,8 @@
 """Temporary Arrow files between the phases of a stage: rows by a hash, written part by part.
 
 A file consists of parts of about `PART_BYTES`, so that a unit of any size is written in bounded memory. A part has one
-record batch for each *partition*, a range of a 64-bit hash; a reader takes the batches of its partitions from every part
-and reads none of the others.
+record batch for each *partition*, a range of a 64-bit hash; a reader takes the batches of its partitions from every
+part, and reads none of the others.
 """
 
 from collections.abc import Iterable, Iterator

@@ -190,7 +190,7 @@ def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     assert told.stderr.splitlines()[-1].endswith(
         "out cannot be written to: File too large. Mend that and run the same command again, it goes on."
     )
-    left = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert sorted(left) == [".work/plan.json", ".work/scatter/plan.json"]
+    left = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [name for name in left if name.endswith(".parquet") or name.removesuffix(".json").isdecimal()]
     manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
     assert sum(shard["rows"] for shard in manifest["shards"]) == 30
