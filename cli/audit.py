@@ -1,12 +1,10 @@
 """``clozeworks audit``."""
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..pipeline.errors import UserError
 from .summary import CommandSummary
 
 if TYPE_CHECKING:
@@ -71,8 +69,7 @@ def _print(audits: dict[str, Any]) -> None:
 def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
     from ..pipeline.audit.decode import first_rows
     from ..pipeline.audit.report import render_report
-    from ..pipeline.execution import storage
-    from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.execution.directory import read_manifest, write_file
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
@@ -82,8 +79,5 @@ def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
     page = render_report(
         audits[first], rows, read_vocabulary(first), audits[other] if other else None, names=(first, other or "")
     )
-    try:
-        with storage.write_atomically(path, os.path.dirname(path) or ".") as file:
-            file.write(page.encode())
-    except OSError as error:
-        raise UserError(f"--report {path} cannot be written: {error.strerror or error}.") from None
+    with write_file(path) as file:
+        file.write(page.encode())

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
 from ..pipeline.execution import storage
+from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
 from .config import ModelConfig
 from .heads import BertForPreTraining
@@ -43,33 +43,42 @@ def model_digest(directory: str | Path) -> str:
 
 
 def read_config(directory: str | Path) -> ModelConfig:
-    """Return the shape of the model in `directory`; raises `UserError` where there is none."""
+    """Return the shape of the model in `directory`; raises `UserError` if there is none, or it is damaged."""
     path = local_copy(directory) / CONFIG
     if not path.is_file():
-        raise UserError(f"{directory} holds no model: {CONFIG} is missing.")
-    try:
-        return ModelConfig.from_hf(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is no model configuration: {error}.") from None
+        raise UserError(f"{directory} is not a model directory: {CONFIG} is missing.")
+    config = ModelConfig.from_hf(parse_json(path.read_bytes(), dict[str, Any], path), path)
+    for weights in (path.with_name(WEIGHTS), path.with_name(OLD_WEIGHTS)):
+        # Before anything is allocated: a parameter takes a byte or more.
+        if weights.is_file() and config.num_parameters() > weights.stat().st_size:
+            raise UserError(f"{path} describes a larger model than {weights.name} holds; they do not belong together.")
+    return config
 
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
 
     Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and
-    ``beta``), the copies of tied weights, and models saved without the prefix ``bert.`` are mended.
+    ``beta``) become today's, copies of tied weights are dropped, and a missing prefix ``bert.`` is added.
     """
     new, old = (local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS))
     try:
         if new.is_file():
             weights = load_file(new)
         elif old.is_file():
-            weights = torch.load(old, map_location="cpu", weights_only=True)
+            weights = load_tensors(old, "Use another checkpoint.")
         else:
-            raise UserError(f"{directory} holds no weights: {WEIGHTS} is missing.")
-    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError):
-        raise UserError(f"The weights in {directory} are damaged or hold code; take another checkpoint.") from None
+            raise UserError(f"{directory} has no weights: {WEIGHTS} is missing.")
+    except (SafetensorError, OSError, RuntimeError, ValueError):
+        raise UserError(f"{new} is damaged. Use another checkpoint.") from None
+    for name, weight in weights.items():
+        if not isinstance(weight, Tensor) or not (name.endswith("position_ids") or _is_finite(weight)):
+            raise UserError(f"{name} in {directory} does not consist of finite numbers. Use another checkpoint.")
     return _current_names(weights)
+
+
+def _is_finite(weight: Tensor) -> bool:
+    return weight.is_floating_point() and bool(weight.isfinite().all())
 
 
 def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,7 +102,9 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
     for name, target in model.state_dict().items():
         if name not in weights:
             if not name.startswith(new or "\0"):
-                raise UserError(f"The checkpoint {directory} lacks {name}; it is no checkpoint of this kind of model.")
+                raise UserError(
+                    f"The checkpoint {directory} lacks {name}; it is a checkpoint of another kind of model."
+                )
             missing.append(name)
         elif weights[name].shape != target.shape:
             found, wanted = tuple(weights[name].shape), tuple(target.shape)
@@ -120,31 +131,52 @@ def read_tokenizer(directory: str) -> dict[str, bytes]:
         try:
             files[name] = storage.read_bytes(storage.join(str(directory), name))
         except FileNotFoundError:
-            raise UserError(f"{directory} lacks {name}; give a directory that holds its tokenizer's files.") from None
+            raise UserError(f"{directory} lacks {name}; use a directory with the files of its tokenizer.") from None
     return files
 
 
 def save_model(
     directory: str | Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Mapping[str, bytes]
 ) -> None:
-    """Write a Hugging Face model directory, each file complete or not at all.
+    """Write a Hugging Face model directory into a folder that nothing reads yet (see `OutputDirectory.write_folder`).
 
     `config` is what `ModelConfig.to_hf` gives, or more; `tokenizer` what `read_tokenizer` gives.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    write_file(directory / WEIGHTS, save(tensors, metadata={"format": "pt"}))
-    write_file(directory / CONFIG, json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+    _write(directory / WEIGHTS, save(tensors, metadata={"format": "pt"}))
+    _write(directory / CONFIG, json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
     for name, content in tokenizer.items():
-        write_file(directory / name, content)
+        _write(directory / name, content)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write `content` under another name, then rename, so that `path` is never seen half-written."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write `values` in their order, indented for people, into a folder that nothing reads yet."""
+    _write(path, json.dumps(values, indent=2).encode() + b"\n")
+
+
+def save_tensors(path: Path, values: Mapping[str, Any]) -> None:
+    """Write what `torch.save` takes, into a folder that nothing reads yet."""
+    with path.open("wb") as file:
+        torch.save(values, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_tensors(path: Path, advice: str) -> dict[str, Any]:
+    """Return what `save_tensors` wrote, on the CPU; raises `UserError` with `advice` if the file is damaged."""
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # the unpickler raises whatever it meets in a damaged file
+        values = None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged. {advice}")
+    return values
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)

@@ -5,11 +5,14 @@ makes the command line of ``clozeworks pretrain``. This module imports no torch,
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
 
 from ..pipeline.config import check, option
 from ..pipeline.errors import UserError
+from ..pipeline.parsing import Count, Fraction, convert
 
 # Layers, hidden size, heads; the feed-forward part is four times as wide as the hidden size.
 SIZES = {
@@ -23,6 +26,7 @@ SIZES = {
 MASK_RATE = 0.15
 MASK_SPLIT = (80, 10, 10)
 DEFAULT_STEPS = 1_000_000
+Positive = Annotated[int, Meta(ge=1)]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 
 
@@ -30,22 +34,22 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 class ModelConfig:
     """The encoder's shape, with the names and the defaults of ``transformers.BertConfig`` (BERT-base, uncased)."""
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
+    vocab_size: Positive = 30522
+    hidden_size: Positive = 768
+    num_hidden_layers: Positive = 12
+    num_attention_heads: Positive = 12
+    intermediate_size: Positive = 3072
+    max_position_embeddings: Positive = 512
+    type_vocab_size: Positive = 2
     hidden_act: str = "gelu"
     """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    layer_norm_eps: float = 1e-12
-    initializer_range: float = 0.02
-    pad_token_id: int = 0
+    hidden_dropout_prob: Fraction = 0.1
+    attention_probs_dropout_prob: Fraction = 0.1
+    layer_norm_eps: Annotated[float, Meta(ge=0)] = 1e-12
+    initializer_range: Annotated[float, Meta(ge=0)] = 0.02
+    pad_token_id: Count = 0
     is_decoder: bool = False
-    """Each token sees only what stands to its left (the paper's left-to-right ablation)."""
+    """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads:
@@ -53,6 +57,15 @@ class ModelConfig:
             raise UserError(f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple.")
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}.")
+        if self.pad_token_id >= self.vocab_size:
+            raise UserError(f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} tokens.")
+
+    def num_parameters(self) -> int:
+        """Return the number of weights of the encoder without its pooler and heads."""
+        hidden, intermediate = self.hidden_size, self.intermediate_size
+        num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * intermediate + intermediate + 5 * hidden
+        return hidden * (num_embeddings + 2) + self.num_hidden_layers * layer
 
     @classmethod
     def named(cls, size: str, **changes: Any) -> Self:
@@ -67,17 +80,16 @@ class ModelConfig:
         return cls(**{"intermediate_size": 4 * shape["hidden_size"]} | shape)
 
     @classmethod
-    def from_hf(cls, values: dict[str, Any]) -> Self:
-        """Return the configuration that a ``config.json`` of a BERT model holds; what we do not use is left out.
+    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
+        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are ignored.
 
-        Raises `UserError` for another kind of model.
+        Raises `UserError` naming `path` for another kind of model, and for a field that does not fit.
         """
         kind = values.get("model_type", "bert")
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
             raise UserError(f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read.")
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        return convert(values, cls, path, "Use another checkpoint.")
 
     def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
         """Return what goes into ``config.json`` so that ``transformers`` builds the same model."""

@@ -4,6 +4,8 @@ The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annota
 (``Annotated[int, Meta(ge=0)]``), words (`Literal`). Unknown fields are ignored, so that newer files can be read.
 """
 
+import csv
+import io
 import re
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +18,7 @@ _FILE_NAME = r"\A(?!\.)[^/\\\x00]+\Z"
 FileName = Annotated[str, msgspec.Meta(pattern=_FILE_NAME)]
 """The name of a file in the directory at hand: no folder before it, and not hidden."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -31,6 +34,18 @@ def parse_json(content: bytes, kind: type[T], path: object, advice: str = "Delet
         return msgspec.json.decode(content, type=kind)
     except (ValueError, RecursionError, UserError) as error:
         raise _damaged(path, error, advice) from None
+
+
+def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
+    """Return the rows of a comma-separated table by column; raise as `parse_json` if it is not UTF-8 or not a table."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True))
+        for number, row in enumerate(rows, 2):
+            if None in row or None in row.values():
+                raise ValueError(f"row {number} does not have the header's number of columns")
+    except (ValueError, csv.Error) as error:
+        raise _damaged(path, error, advice) from None
+    return rows
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:

@@ -14,22 +14,30 @@ command gives the same bytes on the CPU with the same number of threads, interru
 """
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
+from ...pipeline.execution import storage
+from ...pipeline.execution.directory import (
+    TEMPORARY,
+    OutputDirectory,
+    changed_fields,
+    claimed,
+    locked,
+    other_settings,
+    unwritable_as_user_error,
+)
+from ...pipeline.parsing import parse_json
 from ..checkpoint import files_digest, model_digest
 from ..mirror import local_copy, local_file
-from ..pretraining.run import claim
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample
@@ -87,14 +95,16 @@ def _extract_features(
     work = output.with_name(f"{output.name}.work")
     if not _is_finished(output, identity, overwrite):
         extractor = make_extractor(checkpoint, config)
-        claim(work, identity, overwrite, (PARTS, IDENTITY))
-        (work / PARTS).mkdir(exist_ok=True)
-        report = _reporter(progress, num_texts)
-        with oom_as_user_error("--batch-tokens"):
-            parts = list(_write_parts(extractor, read_texts(data, config), work / PARTS, num_texts, report))
-        _join(parts, output, extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()}))
+        schema = extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()})
+        with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
+            if not _is_finished(output, identity, overwrite):  # another process may have finished it just now
+                report = _reporter(progress, num_texts)
+                with oom_as_user_error("--batch-tokens"):
+                    parts = list(_write_parts(extractor, read_texts(data, config), directory, num_texts, report))
+                _join(parts, output, directory, schema)
     if (work / IDENTITY).exists():
-        shutil.rmtree(work)
+        with locked(str(work)):
+            storage.remove(str(work))
     return {"texts": num_texts, "vectors": pq.read_metadata(output).num_rows}
 
 
@@ -146,17 +156,16 @@ def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> di
 
 
 def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:
-    """Tell whether `output` holds the features already; raises `UserError` where it holds something else."""
+    """Return whether `output` holds the features already; raises `UserError` if it holds anything else."""
     if overwrite or not output.exists():
         return False
     try:
-        stored = json.loads((pq.read_schema(output).metadata or {}).get(METADATA, b"{}"))
-    except (pa.ArrowInvalid, OSError):
-        stored = {}
-    names = [name for name, value in identity.items() if stored.get(name) != value]
-    if names:
-        changes = ", ".join(f"{name} {stored.get(name)} (now {identity[name]})" for name in names)
-        raise UserError(f"{output} was made with {changes}; give another --output, or --overwrite to start anew.")
+        content = (pq.read_schema(output).metadata or {})[METADATA]
+    except (pa.ArrowException, OSError, KeyError):
+        what_next = "Choose another --output, or start over with --overwrite."
+        raise UserError(f"{output} was not written by clozeworks features. {what_next}") from None
+    if changes := changed_fields(parse_json(content, dict[str, Any], output), identity):
+        raise other_settings(str(output), changes)
     return True
 
 
@@ -174,21 +183,31 @@ def _reporter(progress: Progress | None, num_texts: int) -> Report:
 
 
 def _write_parts(
-    extractor: Extractor, texts: Iterator[SentenceExample], folder: Path, num_texts: int, report: Report
+    extractor: Extractor, texts: Iterator[SentenceExample], directory: OutputDirectory, num_texts: int, report: Report
 ) -> Iterator[Path]:
-    """Write the parts that are not there yet, and yield the paths of all."""
+    """Write the parts that do not exist yet, and yield the paths of all."""
     first = 0
     while first < num_texts:
-        path = folder / f"part-{first:09d}.parquet"
-        if not path.exists():
+        name = f"{PARTS}/part-{first:09d}.parquet"
+        path = Path(directory.file(name))
+        if num_done := _num_texts_in(path):
+            first += sum(1 for _ in islice(texts, num_done))
+        else:
             chosen = _take(texts, _part_characters(extractor))
             table = extractor.table(chosen, first, report)
-            with _write(path, table.schema.with_metadata({NUM_TEXTS: str(len(chosen))})) as writer:
+            schema = table.schema.with_metadata({NUM_TEXTS: str(len(chosen))})
+            with directory.write(name) as file, _open_writer(file, schema) as writer:
                 writer.write_table(table)
             first += len(chosen)
-        else:
-            first += sum(1 for _ in islice(texts, int(pq.read_schema(path).metadata[NUM_TEXTS])))
         yield path
+
+
+def _num_texts_in(part: Path) -> int:
+    """Return the number of texts in a part; 0 if it does not exist or is damaged, so that it is written again."""
+    try:
+        return max(0, int((pq.read_schema(part).metadata or {})[NUM_TEXTS]))
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        return 0
 
 
 def _part_characters(extractor: Extractor) -> int:
@@ -209,24 +228,26 @@ def _take(texts: Iterator[SentenceExample], num_characters: int) -> list[Sentenc
     return taken
 
 
-def _join(parts: Sequence[Path], output: Path, schema: pa.Schema) -> None:
+def _join(parts: Sequence[Path], output: Path, directory: OutputDirectory, schema: pa.Schema) -> None:
     """Write the rows of all parts to `output`, a part at a time."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with _write(output, schema) as writer:
+    with (
+        unwritable_as_user_error(output),
+        storage.write_atomically(str(output), directory.file(TEMPORARY)) as file,
+        _open_writer(file, schema) as writer,
+    ):
         for part in parts:
-            with pq.ParquetFile(part) as file:
-                writer.write_table(file.read().cast(schema))
+            writer.write_table(_read_part(part, schema))
 
 
-@contextmanager
-def _write(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Write a Parquet file under another name, then rename, so that `path` is never seen half-written."""
-    partial = path.with_name(f"{path.name}.partial")
+def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        with pq.ParquetFile(part) as file:
+            return file.read().cast(schema)
+    except (OSError, ValueError, pa.ArrowException):
+        raise UserError(f"{part} is damaged. Delete it and rerun; it resumes.") from None
+
+
+def _open_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     # Numbers of hidden states hardly repeat, so that a dictionary of them would only cost.
     words: Any = [field.name for field in schema if pa.types.is_string(field.type)]
-    try:
-        with pq.ParquetWriter(partial, schema, compression="zstd", use_dictionary=words) as writer:
-            yield writer
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    return pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=words)

@@ -13,6 +13,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -23,6 +24,8 @@ import torch
 from torch import nn
 
 from ...pipeline.errors import UserError
+from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, claimed, unwritable_as_user_error
+from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for
 from ..bert import initialise
 from ..checkpoint import (
@@ -33,18 +36,18 @@ from ..checkpoint import (
     model_digest,
     read_config,
     save_model,
-    write_file,
+    write_json,
 )
 from ..config import ModelConfig
 from ..mirror import mirrored, upload
-from ..pretraining.run import SUMMARY, claim, full_disk_as_user_error, read_json, read_summary, write_json
+from ..pretraining.run import SUMMARY
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import RunLog
 from ..training.ranks import Ranks, join_ranks
 from .config import FinetuneConfig
-from .predict import TASK, check_fit, infer, load_finetuned, predict_files, write_files
-from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS
+from .predict import TASK, check_fit, infer, load_finetuned, predict_files
+from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS, BestRun, RunRecord, SearchSummary, read_summary
 from .task_data import TaskData, read_data
 from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
 
@@ -53,7 +56,7 @@ RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
 OFFICIAL = ("dev", "test")
-OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES, IDENTITY)
+OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES)
 # How the work is done, not what it is: these may change when it goes on.
 FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
 # Which runs there are, not what one of them is: more may be asked for.
@@ -77,6 +80,11 @@ class Job:
         """Return the learning rate and the seed of each run."""
         seeds = range(self.config.seed, self.config.seed + self.config.seeds)
         return list(product(self.recipe.learning_rates, seeds))
+
+    @property
+    def files(self) -> OutputDirectory:
+        """The output directory."""
+        return OutputDirectory(str(self.output))
 
     def directory(self, rate: float, seed: int) -> Path:
         """Return where the record and the logs of a run are."""
@@ -112,9 +120,14 @@ def finetune(
 
 def _finetune(job: Job, progress: Progress | None, overwrite: bool) -> dict[str, Any]:
     config, output = job.config, job.output
-    with join_ranks(config.device, job.recipe.batch_size) as ranks, full_disk_as_user_error(output):
+    with (
+        unwritable_as_user_error(output, NO_SPACE),
+        join_ranks(config.device, job.recipe.batch_size) as ranks,
+        claimed(str(output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
+        if ranks.rank == 0
+        else nullcontext(),
+    ):
         if ranks.rank == 0:
-            claim(output, _identity(job), overwrite, OWN_FILES)
             if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
                 (output / SUMMARY).unlink(missing_ok=True)
             _report_cut(job)
@@ -125,7 +138,7 @@ def _finetune(job: Job, progress: Progress | None, overwrite: bool) -> dict[str,
                 _finish(job, ranks.device)
             ranks.wait()
             summary = read_summary(output)
-    return summary or {"status": "interrupted"}
+    return {**summary} if summary else {"status": "interrupted"}
 
 
 def _prepare(data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
@@ -159,7 +172,7 @@ def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
             return False
         if ranks.rank == 0:
             _keep_best(job)
-            _write_results(job.output / RESULTS, _records(job))
+            job.files.write_bytes(RESULTS, _results_table(_records(job)))
             upload(job.output)
     return True
 
@@ -170,13 +183,16 @@ def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
     return bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
 
 
-def _records(job: Job) -> list[dict[str, Any]]:
+def _records(job: Job) -> list[RunRecord]:
     """Return the records of the finished runs, those of earlier calls among them, the highest learning rate first."""
     paths = (job.output / RUNS).glob(f"*/{RECORD}")
-    return sorted(map(read_json, paths), key=lambda record: (-record["learning_rate"], record["seed"]))
+    records = [
+        parse_json(path.read_bytes(), RunRecord, path, "Delete it and rerun; this run is repeated.") for path in paths
+    ]
+    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
 
 
-def _best(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _best(records: Sequence[RunRecord]) -> RunRecord:
     """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed.
 
     So the order in which they were done does not matter.
@@ -203,12 +219,19 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bo
     scores = _scores(job, task, outputs)
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
-    values = (task.name, _variant(task, model.bert.config), job.checkpoint, seed, rate)
-    found = {"tuned": _tuned(job.data.task, task), "scores": scores, LAST_COLUMN: round(seconds, 3)}
-    record = dict(zip(RUN_COLUMNS, values, strict=True)) | found
+    record = RunRecord(
+        task=task.name,
+        variant=_variant(task, model.bert.config),
+        checkpoint=job.checkpoint,
+        seed=seed,
+        learning_rate=rate,
+        tuned=_tuned(job.data.task, task),
+        scores=scores,
+        seconds=round(seconds, 3),
+    )
     if _best([*_records(job), record]) is record:
         _save(job, model, task, outputs, directory / MODEL)
-    write_json(directory / RECORD, record)
+    job.files.write_json(f"{directory.relative_to(job.output)}/{RECORD}", record)
     return True
 
 
@@ -238,18 +261,17 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
     `directory` is seen complete or not at all.
     """
-    partial = directory.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     config = model.bert.config.to_hf() | task.hf_settings()
-    save_model(partial, model.state_dict(), config, tokenizer_files(job.checkpoint))
-    write_json(partial / TASK, task.settings())
-    for prefix, features in job.dev.items():
-        examples = job.data.dev[prefix]
-        answers = task.answers(outputs[prefix], features, examples)
-        split = f"dev_{prefix}".removesuffix("_")
-        write_files(partial / "dev", task.official(answers, examples, split))
-    shutil.rmtree(directory, ignore_errors=True)
-    partial.rename(directory)
+    with job.files.write_folder(str(directory.relative_to(job.output))) as folder:
+        save_model(folder, model.state_dict(), config, tokenizer_files(job.checkpoint))
+        write_json(folder / TASK, task.settings())
+        for prefix, features in job.dev.items():
+            examples = job.data.dev[prefix]
+            answers = task.answers(outputs[prefix], features, examples)
+            split = f"dev_{prefix}".removesuffix("_")
+            for name, content in task.official(answers, examples, split).items():
+                (folder / "dev").mkdir(exist_ok=True)
+                (folder / "dev" / name).write_bytes(content)
 
 
 def _keep_best(job: Job) -> None:
@@ -284,8 +306,10 @@ def _finish(job: Job, device: torch.device) -> None:
     if tests:
         finetuned = load_finetuned(job.output, device)
         for split, files in tests.items():
-            write_files(job.output / "test", predict_files(finetuned, files, split))
-    write_json(job.output / SUMMARY, _summary(job, _records(job)))
+            for name, content in predict_files(finetuned, files, split).items():
+                job.files.write_bytes(f"test/{name}", content)
+    job.files.write_json(SUMMARY, _summary(job, _records(job)))
+    job.files.remove(WORK)
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
@@ -318,20 +342,20 @@ def _identity(job: Job) -> dict[str, Any]:
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
 
 
-def _write_results(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+def _results_table(records: Sequence[RunRecord]) -> bytes:
     lines = [{**record, **record["scores"]} for record in records]
     text = io.StringIO()
     columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
-    write_file(path, text.getvalue().encode())
+    return text.getvalue().encode()
 
 
-def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the best run, the spread of all, and what no better than always the same answer is worth.
+def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
+    """Return the best run, the spread of all, and the scores of a baseline that always gives the same answer.
 
-    A run is degenerate where its first metric is no higher than that of this answer.
+    A run is degenerate if its first metric is no higher than the baseline's.
     """
     baseline = {
         f"{prefix}{name}": value
@@ -344,7 +368,9 @@ def _summary(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "status": "finished",
         "task": job.data.task.name,
         "metric": next(iter(baseline)),
-        "best": {name: best[name] for name in ("learning_rate", "seed", "tuned", "scores")},
+        "best": BestRun(
+            learning_rate=best["learning_rate"], seed=best["seed"], tuned=best["tuned"], scores=best["scores"]
+        ),
         "runs": len(records),
         "median": statistics.median(values),
         "lowest": min(values),

@@ -3,10 +3,10 @@
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ..checkpoint import load_weights, read_config, write_file
+from ...pipeline.execution.directory import WORK, OutputDirectory, locked, write_file
+from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
-from ..mirror import local_copy, local_file
+from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
 from ..tasks.tables import text_lines
@@ -109,19 +110,23 @@ def predict(
     """
     finetuned, data = load_finetuned(directory, find_device(device)), _local(data)
     if official:
-        return _predict_official(finetuned, Path(data), Path(output))
+        return _predict_official(finetuned, Path(data), str(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
-    with local_file(output) as local, _open_output(str(local)) as file:
+    with _open_output(str(output)) as file:
         return _WRITERS.get(Path(output).suffix, _write_table)(file, answers)
 
 
-def _predict_official(finetuned: Finetuned, data: Path, output: Path) -> int:
+def _predict_official(finetuned: Finetuned, data: Path, output: str) -> int:
     examples = list(_examples(finetuned.task, str(data)))
     answers = list(_answers(finetuned, iter(examples), _name(str(data))))
     files = finetuned.task.official(answers, examples, split_of(data) or "test")
     if not files:
         raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")
-    write_files(output, files)
+    directory = OutputDirectory(output)
+    with locked(output):
+        for name, content in files.items():
+            directory.write_bytes(name, content)
+        directory.remove(WORK)
     return len(answers)
 
 
@@ -137,13 +142,6 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     table = StringIO(newline="")
     _write_table(table, answers)
     return {f"{split}.tsv": table.getvalue().encode()}
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name into `folder`, each atomically."""
-    for name, content in files.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / name, content)
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
@@ -210,15 +208,10 @@ def _open_output(output: str) -> Iterator[TextIO]:
     if output == "-":
         yield sys.stdout
         return
-    path = Path(output)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with write_file(output) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.detach()  # `write_file` closes the file
 
 
 def _write_jsonl(file: TextIO, answers: Iterable[Answer]) -> int:

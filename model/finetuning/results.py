@@ -3,15 +3,16 @@
 All numbers are in percent, as in the paper.
 """
 
-import csv
-import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+from msgspec import Meta, Struct
 
 from ...pipeline.errors import UserError
+from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
 from ..mirror import local_copies
 
 RESULTS = "results.csv"
@@ -23,6 +24,60 @@ IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
 """Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
+_ADVICE = "Move it away, or rerun `clozeworks finetune`."
+
+
+class RunRecord(TypedDict):
+    """What a run of `finetune` leaves in its ``run.json``."""
+
+    task: str
+    variant: str
+    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
+    checkpoint: str
+    seed: int
+    learning_rate: float
+    tuned: dict[str, Any]
+    """The settings chosen on the dev examples."""
+    scores: Annotated[dict[str, int | float], Meta(min_length=1)]
+    seconds: float
+
+
+class BestRun(TypedDict):
+    """The best run of a search."""
+
+    learning_rate: float
+    seed: int
+    tuned: dict[str, Any]
+    scores: Annotated[dict[str, int | float], Meta(min_length=1)]
+
+
+class SearchSummary(TypedDict):
+    """What ``summary.json`` holds after all runs of `finetune`."""
+
+    status: Literal["finished"]
+    task: str
+    metric: str
+    best: BestRun
+    runs: Count
+    median: float
+    lowest: float
+    highest: float
+    degenerate_runs: Count
+    baseline: dict[str, int | float]
+    train_examples: Count
+    dev_examples: Count
+    train_examples_cut: Count
+    dev_examples_cut: Count
+    held_out: bool
+
+
+class _ResultsRow(Struct):
+    task: str
+    checkpoint: str
+    seed: int
+    learning_rate: float
+    seconds: float
+    variant: str = ""  # version 0.1 had no such column
 
 
 class Figure(NamedTuple):
@@ -118,42 +173,43 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     rows = _read_rows(file)
     if not rows:
         return
-    summary = _summary(file.with_name(SUMMARY))
-    first, variant = rows[0], rows[0].get("variant", "")  # version 0.1 had no such column
-    metrics = [name for name in first if name not in (*RUN_COLUMNS, LAST_COLUMN) and not name.endswith(NOT_SCORES)]
+    summary = read_summary(file.parent)
+    first, first_scores = rows[0]
+    metrics = [name for name in first_scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
-        values = [_percent(float(row[metric]), first["task"]) for row in rows]
+        values = [_percent(scores[metric], first.task) for _, scores in rows]
         yield ResultLine(
-            task=first["task"],
-            variant=variant,
-            checkpoint=first["checkpoint"],
+            task=first.task,
+            variant=first.variant,
+            checkpoint=first.checkpoint,
             directory=directory,
             metric=metric,
             runs=len(rows),
-            finished=bool(summary),
+            finished=summary is not None,
             median=statistics.median(values),
             best=max(values),
             spread=max(values) - min(values),
-            degenerate_runs=summary.get("degenerate_runs") if metric == metrics[0] else None,
-            paper=PAPER.get((first["task"], variant, metric), NO_FIGURES),
+            degenerate_runs=summary["degenerate_runs"] if summary and metric == metrics[0] else None,
+            paper=PAPER.get((first.task, first.variant, metric), NO_FIGURES),
         )
 
 
-def _read_rows(file: Path) -> Sequence[Mapping[str, str]]:
-    with file.open(newline="", encoding="utf-8") as content:
-        rows = list(csv.DictReader(content))
-    needed = [name for name in (*RUN_COLUMNS, LAST_COLUMN) if name != "variant"]
-    missing = [name for name in needed if rows and rows[0].get(name) is None]
-    if missing:
-        raise UserError(f"{file} lacks the column {missing[0]}: it is not from clozeworks finetune, move it away.")
-    return rows
+def _read_rows(file: Path) -> list[tuple[_ResultsRow, dict[str, float]]]:
+    """Return the runs in a ``results.csv``, each with its scores."""
+    lines = read_csv(file.read_bytes(), file, _ADVICE)
+    rows = convert(lines, list[_ResultsRow], file, _ADVICE, strict=False)
+    own = {*RUN_COLUMNS, LAST_COLUMN}
+    named = [{name: value for name, value in line.items() if name not in own} for line in lines]
+    scores = convert(named, list[dict[str, Finite]], file, _ADVICE, strict=False)
+    return list(zip(rows, scores, strict=True))
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except ValueError:
-        raise UserError(f"{path} is damaged; delete it and rerun the same `clozeworks finetune`.") from None
+def read_summary(directory: Path) -> SearchSummary | None:
+    """Return the summary in an output directory of `finetune`; None if its runs are not all finished."""
+    path = directory / SUMMARY
+    if not path.exists():
+        return None
+    return parse_json(path.read_bytes(), SearchSummary, path, "Delete it and rerun `clozeworks finetune`; it resumes.")
 
 
 def _percent(value: float, task: str) -> float:

@@ -22,8 +22,8 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
+from ...pipeline.execution.directory import NO_SPACE, OutputDirectory, unwritable_as_user_error
 from ...pipeline.seeding import stable_hash
-from ..checkpoint import write_file
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..mirror import mirrored, upload
@@ -40,15 +40,13 @@ from .card import CARD, model_card
 from .data import InstanceDirectory, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .run import (
-    SUMMARY,
-    claim,
-    full_disk_as_user_error,
+    claimed_run,
+    finish_run,
     latest_checkpoint,
     publish,
     read_summary,
     save_best,
     save_checkpoint,
-    write_json,
 )
 from .setup import Setup, State, identity, open_directories, set_up, start
 
@@ -140,11 +138,11 @@ def _pretrain(
     overwrite: bool,
     resume: bool,
 ) -> dict[str, Any]:
-    with full_disk_as_user_error(output), join_ranks(config.device, config.batch_size) as ranks:
-        if ranks.rank == 0:
-            begun = overwrite or read_summary(output) or latest_checkpoint(output)
-            advice = f"; to go on from its weights, give --checkpoint {output} and another --output" if begun else ""
-            claim(output, identity(config, directories), overwrite or not begun, advice=advice)
+    with (
+        unwritable_as_user_error(output, NO_SPACE),
+        join_ranks(config.device, config.batch_size) as ranks,
+        claimed_run(output, identity(config, directories), overwrite, is_writer=ranks.rank == 0),
+    ):
         ranks.wait()  # for the claim
         summary = read_summary(output)
         if summary:
@@ -351,11 +349,12 @@ def _finish(run: Run, clock: Clock) -> dict[str, Any]:
         seconds = clock.seconds()
         timings = {"seconds": seconds, "steps": clock.num_steps}
         timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
-        write_json(setup.output / "timings.json", timings)
+        output = OutputDirectory(str(setup.output))
+        output.write_json("timings.json", timings)
         manifests = [phase.directory.manifest for phase in setup.phases]
         card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=setup.use_bf16)
-        write_file(setup.output / CARD, card.encode())
-        write_json(setup.output / SUMMARY, summary)
+        output.write_bytes(CARD, card.encode())
+        finish_run(setup.output, summary)
     return summary
 
 

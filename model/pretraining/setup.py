@@ -2,6 +2,7 @@
 
 import json
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,9 @@ class State:
     """Time spent training, where the budget is time; else 0, so that equal runs have equal checkpoints."""
     sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
     """As `evaluate.batch_sums` gives them, since the last line of the log."""
-    initial: dict[str, float] | None = None
-    best: dict[str, float] | None = None
-    final: dict[str, float] | None = None
+    initial: Mapping[str, int | float] | None = None
+    best: Mapping[str, int | float] | None = None
+    final: Mapping[str, int | float] | None = None
 
 
 @dataclass(frozen=True)
@@ -212,19 +213,20 @@ def start(setup: Setup, checkpoint: Path | None) -> tuple[BertForPreTraining, Ad
 
 
 def _go_on(optimizer: AdamW, checkpoint: Path) -> State:
-    averages, state = read_state(checkpoint)
+    averages, state = read_state(checkpoint, State)
     try:
         optimizer.load_state_dict(averages)
-        fits = all(
-            value.shape in (parameter.shape, ())  # the latter is the number of steps
+        fits = len(state.sums) == NUM_SUMS and all(
+            value.shape in (parameter.shape, ()) and bool(value.isfinite().all())  # () is the number of steps
             for parameter, values in optimizer.state.items()
             for value in values.values()
         )
-    except (KeyError, ValueError):
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         fits = False
     if not fits:
-        raise UserError(f"{checkpoint}/{STATE} is of another model; delete {checkpoint} to go on from the one before.")
-    return State(**state)
+        what_next = f"delete {checkpoint} to resume from the checkpoint before it"
+        raise UserError(f"{checkpoint}/{STATE} is damaged or belongs to another model; {what_next}.")
+    return state
 
 
 def _changes(config: PretrainConfig) -> dict[str, Any]:

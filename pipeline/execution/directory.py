@@ -1,9 +1,12 @@
-"""The output directory of a stage: what it was asked for, which units of work are done, and its manifest.
+"""The output of a command: claimed by one configuration, locked by one process, written atomically, finished last.
 
-A unit of work (an input range, a shard) writes its file and then its *record* (counters, digest) under
-``.work/PHASE/UNIT.json``; a unit with a record is done, and is skipped when the same command runs again. The manifest
-is written last, and ``.work/`` removed: a directory without a manifest is unfinished. All that is written goes
-through `StageDirectory.write`, so that a file under its final name is complete.
+Every command that writes uses this module. An output directory remembers its *identity*, what it was asked for: the
+same command resumes it, another configuration is refused, and files of others are never touched. A file under its
+final name is complete. What is temporary lies in ``.work/`` inside the directory; the last file, a manifest or a
+summary, marks the end.
+
+The lock is the operating system's (flock) on the directory: it ends with the process, however that ends. Object stores
+and some network file systems have no such lock; there it is up to the user to start a command only once.
 """
 
 import errno
@@ -11,10 +14,14 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, overload
 
 import msgspec
@@ -30,18 +37,21 @@ from ..manifests import (
     parse_manifest,
     parse_plan,
 )
+from ..parsing import parse_json
 from . import storage
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
-PLAN = ".work/plan.json"
 WORK = ".work"
+TEMPORARY = f"{WORK}/tmp"
+PLAN = f"{WORK}/plan.json"
 
-# What the user can mend: no room, no permission, or something else where the directory should be.
-_NOT_WRITABLE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
-}
+_STAGE_FILES = re.compile(
+    r"(train|validation)-\d+-of-\d+\.parquet|word_counts\.parquet|vocab\.txt|tokenizer(_config)?\.json|timings\.json"
+)
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+# What the user can fix: no space, no permission, or something else in the directory's stead.
+NOT_WRITABLE = NO_SPACE | {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
 def canonical_json(value: Any) -> bytes:
@@ -56,31 +66,115 @@ def digest_of(value: Any) -> str:
 
 
 @contextmanager
-def _unwritable_as_user_error(path: str) -> Iterator[None]:
+def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE) -> Iterator[None]:
+    """Turn an `OSError` with one of these numbers into a `UserError` that names `path`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NOT_WRITABLE:
+        if error.errno not in errors:
             raise
-        reason = f"{path} cannot be written to: {error.strerror}"
-        raise UserError(f"{reason}. Mend that and run the same command again, it goes on.") from None
+        raise UserError(f"Cannot write to {path}: {error.strerror}. Fix this and rerun; it resumes.") from None
+
+
+@contextmanager
+def locked(path: str, *, when: bool = True) -> Iterator[None]:
+    """Hold the lock of a directory, which is created if it does not exist; with ``when=False`` do nothing.
+
+    Raise `UserError` if another process holds it. A process that holds the lock may take it again.
+    """
+    held = not when or os.path.abspath(path) in _locks
+    if not held:
+        lock(path)
+    try:
+        yield
+    finally:
+        if not held:
+            unlock(path)
+
+
+_locks: dict[str, int] = {}
+"""The directories that this process has locked, with the descriptor that holds each lock."""
+
+
+def lock(path: str) -> None:
+    """Lock a local directory until `unlock`, or until this process ends; see `locked`."""
+    key = os.path.abspath(path)
+    if storage.is_remote(path) or key in _locks:
+        return
+    descriptor = _open_folder(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(f"Another process is writing {path}; wait until it ends.") from None
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return
+    _locks[key] = descriptor
+    if not _is_at(path, descriptor):  # its owner removed it between our open and our lock
+        unlock(path)
+        lock(path)
+
+
+def _open_folder(path: str) -> int:
+    if os.path.isfile(path):
+        raise UserError(f"{path} is a file, but --output must be a directory.")
+    with unwritable_as_user_error(path):
+        os.makedirs(path, exist_ok=True)
+        return os.open(path, os.O_RDONLY)
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def unlock(path: str) -> None:
+    """Give up the lock of a directory, if this process holds it."""
+    if (descriptor := _locks.pop(os.path.abspath(path), None)) is not None:
+        os.close(descriptor)
+
+
+@contextmanager
+def write_file(path: str) -> Iterator[BinaryIO]:
+    """Open a single output file for writing; it appears when it is complete.
+
+    Meanwhile ``PATH.work/`` holds it, locked like an output directory. Raise `UserError` if another process is writing
+    it, or if it cannot be written.
+    """
+    if not storage.is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
+        raise UserError(f"{path} is not a regular file; choose another --output.")
+    work = f"{path}.work"
+    with locked(work), unwritable_as_user_error(path):
+        try:
+            with storage.write_atomically(path, work) as file:
+                yield file
+        finally:
+            storage.remove(work)
 
 
 @dataclass(frozen=True)
-class StageDirectory:
-    """An output directory and the fingerprint of what is made in it; travels to the workers."""
+class OutputDirectory:
+    """A directory that one command writes."""
 
     path: str
-    fingerprint: str
+
+    def file(self, name: str) -> str:
+        """Return the path of the file `name` of this directory."""
+        return storage.join(self.path, name)
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file `name` (relative to the directory) for writing; it appears when it is complete.
+        """Open the file `name` for writing; it appears when it is complete.
 
-        Raise `UserError` where the disk is full or the place cannot be written to.
+        Raise `UserError` if it cannot be written, for instance because the disk is full.
         """
-        temporary = self.file(f"{WORK}/tmp")
-        with _unwritable_as_user_error(self.path), storage.write_atomically(self.file(name), temporary) as file:
+        with (
+            unwritable_as_user_error(self.path),
+            storage.write_atomically(self.file(name), self.file(TEMPORARY)) as file,
+        ):
             yield file
 
     def write_bytes(self, name: str, content: bytes) -> None:
@@ -88,16 +182,109 @@ class StageDirectory:
         with self.write(name) as file:
             file.write(content)
 
-    def file(self, name: str) -> str:
-        """Return the path of the file `name` of this directory."""
-        return storage.join(self.path, name)
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write `values` in their order, indented for people."""
+        self.write_bytes(name, json.dumps(values, indent=2).encode() + b"\n")
+
+    @contextmanager
+    def write_folder(self, name: str) -> Iterator[Path]:
+        """Yield an empty local folder that replaces the folder `name` when the block ends, complete or not at all."""
+        folder = Path(self.file(f"{TEMPORARY}/{name.replace('/', '-')}.{uuid.uuid4().hex}"))
+        target, old = Path(self.file(name)), folder.with_suffix(".old")
+        with unwritable_as_user_error(self.path):
+            try:
+                folder.mkdir(parents=True)
+                yield folder
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists():
+                    target.rename(old)
+                folder.rename(target)
+            finally:
+                for left in (folder, old):
+                    shutil.rmtree(left, ignore_errors=True)
+
+    def remove(self, *names: str) -> None:
+        """Delete files and folders of this directory, in this order; those that do not exist are skipped."""
+        for name in names:
+            storage.remove(self.file(name))
+
+
+@contextmanager
+def claimed(
+    path: str,
+    identity: Mapping[str, Any],
+    identity_file: str,
+    own_files: Iterable[str],
+    *,
+    overwrite: bool = False,
+    has_work: Callable[[], bool] = lambda: True,
+    advice: str = "",
+) -> Iterator[OutputDirectory]:
+    """Hold a local directory, locked, as the output of the work that `identity` describes.
+
+    `identity` (plain JSON) is stored in `identity_file`. The same identity resumes. Work of another identity is
+    deleted (`own_files`, no others) with `overwrite`, or unless `has_work` says that something would be lost;
+    else raise `UserError` naming the fields that differ, with `advice`. Raise it too if the directory holds files of
+    others, or if another process is writing it.
+    """
+    directory = OutputDirectory(path)
+    with locked(path):
+        stored_file = directory.file(identity_file)
+        stored = _read_identity(stored_file) if storage.exists(stored_file) and not overwrite else None
+        if stored is None and not storage.exists(stored_file):
+            _refuse_foreign(path)
+        changes = changed_fields(stored, identity) if stored is not None else []
+        if changes and has_work():
+            raise other_settings(path, changes, advice)
+        directory.remove(WORK)  # what a killed process left
+        if stored is None or changes:
+            # The identity goes last, so that what a kill leaves still has an owner.
+            directory.remove(*own_files, identity_file)
+            directory.write_json(identity_file, identity)
+        yield directory
+
+
+def _read_identity(path: str) -> dict[str, Any]:
+    advice = "Choose another --output, or start over with --overwrite."
+    return parse_json(storage.read_bytes(path), dict[str, Any], path, advice)
+
+
+def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return for people which fields of two identities differ."""
+    return [
+        f"{name} was {stored.get(name)}, now {wanted.get(name)}"
+        for name in {**stored, **wanted}
+        if stored.get(name) != wanted.get(name)
+    ]
+
+
+def other_settings(path: str, changes: Sequence[str], advice: str = "") -> UserError:
+    """Return the error that refuses an output of another identity."""
+    what_next = f"Choose another --output, or start over with --overwrite{advice}."
+    return UserError(f"{path} was written with other settings ({'; '.join(changes)}). {what_next}")
+
+
+def _refuse_foreign(path: str) -> None:
+    if storage.is_remote(path):
+        names = list(storage.file_sizes(path))
+    else:
+        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
+    if names := [name for name in names if not name.startswith(".")]:
+        raise UserError(f"{path} already contains other files ({names[0]}, …). Choose another --output.")
+
+
+@dataclass(frozen=True)
+class StageDirectory(OutputDirectory):
+    """The output directory of a data stage, with the fingerprint of its work; travels to the workers."""
+
+    fingerprint: str
 
     def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
-        """Write the manifest, the last file of a stage, clear away what was temporary, and return the manifest."""
+        """Write the manifest, the last file of a stage, delete what is temporary, and return the manifest."""
         self.write_bytes(TIMINGS, canonical_json(timings))
         self.write_bytes(MANIFEST, canonical_json(manifest))
         storage.remove(self.file(WORK))
-        _unlock(self.path)
+        unlock(self.path)
         return manifest
 
 
@@ -174,10 +361,10 @@ def manifest_head(
 
 
 def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["new", "begun", "finished"]:
-    """Tell how far the work of `head` is in the directory `path`; change nothing.
+    """Return the state of the work of `head` in the directory `path`; change nothing.
 
-    Raise `UserError` where the directory holds something else, unless it is other work to `overwrite`, or other work of
-    which nothing is done: most often the same command with a mistake that was told at once.
+    Raise `UserError` if the directory holds anything else, unless it is other work to `overwrite`, or other work of
+    which nothing is done: most often the same command with a mistake that was reported at once.
     """
     found = _read_manifest(path)
     begun = _read_plan(path, MANIFEST if found else PLAN)
@@ -185,63 +372,37 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
         _refuse_foreign(path)
     if begun is None or overwrite:
         return "new"
-    if differences := _differences(msgspec.to_builtins(begun), head, with_versions=found is None):
+    if changes := _stage_changes(msgspec.to_builtins(begun), head, with_versions=found is None):
         if found is None and not _has_records(path):
             _refuse_foreign(path)
             return "new"
-        raise UserError(f"{path} holds other work: {'; '.join(differences)}. Use another --output, or --overwrite.")
+        raise other_settings(path, changes)
     if found and (damage := _damage(path, found)):
-        raise UserError(f"{damage}: --overwrite makes all of {path} anew.")
+        raise UserError(f"{damage}: recreate all of {path} with --overwrite.")
     return "finished" if found else "begun"
 
 
 def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageDirectory, dict[str, Any] | None]:
     """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
 
-    Return the directory, and its manifest where the stage is finished already. Until then no other process can open
-    it, where it lies on this machine: raise `UserError` where one has.
+    Return the directory, and its manifest if the stage is already finished. Otherwise the directory stays locked
+    until `StageDirectory.finish`, or until this process ends; raise `UserError` if another process has locked it.
     """
     state = check_output(path, head, overwrite)
     directory = StageDirectory(path, head["fingerprint"])
     if state != "finished":
-        _lock(directory)
-        state = check_output(path, head, overwrite)  # another run may have finished it just now
+        lock(path)
+        state = check_output(path, head, overwrite)  # another process may have finished it just now
     if state == "finished":
-        storage.remove(directory.file(WORK))
-        _unlock(path)
+        directory.remove(WORK)
+        unlock(path)
         return directory, _raw_manifest(path)
     if state == "new":
-        _remove_outputs(path)
+        # The manifest goes last, so that what a kill leaves still has an owner.
+        own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
+        directory.remove(*own, WORK, MANIFEST)
         directory.write_bytes(PLAN, canonical_json(head))
     return directory, None
-
-
-_locked: dict[str, int] = {}
-"""The directories that this process works in, with the descriptor that holds the lock of each."""
-
-
-def _lock(directory: StageDirectory) -> None:
-    """Take the lock of a local directory; the system frees it when this process ends, however it ends."""
-    path = os.path.abspath(directory.path)
-    if storage.is_remote(directory.path) or path in _locked:
-        return
-    with _unwritable_as_user_error(directory.path):
-        os.makedirs(path, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UserError(f"{directory.path} is being written by another process: wait for its end.") from None
-    except OSError:  # a file system without locks
-        os.close(descriptor)
-    else:
-        _locked[path] = descriptor
-
-
-def _unlock(path: str) -> None:
-    if (descriptor := _locked.pop(os.path.abspath(path), None)) is not None:
-        os.close(descriptor)
 
 
 def _plain(value: Any) -> Any:
@@ -263,45 +424,26 @@ def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
     return parse_plan(storage.read_bytes(path), path) if storage.exists(path) else None
 
 
-def _differences(there: dict[str, Any], here: dict[str, Any], with_versions: bool) -> list[str]:
-    if there["stage"] != here["stage"]:
-        return [f"it was written by `clozeworks {there['stage']}`"]
+def _stage_changes(stored: dict[str, Any], wanted: dict[str, Any], with_versions: bool) -> list[str]:
+    if stored["stage"] != wanted["stage"]:
+        return [f"it was written by `clozeworks {stored['stage']}`"]
     parts = ["config", *(["versions"] if with_versions else [])]
-    differing = [
-        f"{name} is {there[part].get(name)} there and {here[part].get(name)} here"
-        for part in parts
-        for name in sorted({*there[part], *here[part]})
-        if there[part].get(name) != here[part].get(name)
-    ]
-    if there["inputs"] != here["inputs"]:
-        differing.append(f"the inputs are others ({_changed_input(there['inputs'], here['inputs'])})")
-    return differing
+    changes = [change for part in parts for change in changed_fields(stored[part], wanted[part])]
+    if stored["inputs"] != wanted["inputs"]:
+        changes.append(f"the inputs changed: {_changed_input(stored['inputs'], wanted['inputs'])}")
+    return changes
 
 
 def _changed_input(there: list[dict[str, Any]], here: list[dict[str, Any]]) -> str:
     by_digest = [{digest_of(entry): entry for entry in entries} for entries in (there, here)]
     changed = sorted(by_digest[0].keys() ^ by_digest[1].keys())
     if not changed:
-        return "in another order"
+        return "their order"
     entry = (by_digest[0] | by_digest[1])[changed[0]]
-    return f"for instance {entry.get('name', entry.get('stage'))}"
-
-
-def _refuse_foreign(path: str) -> None:
-    if names := [name for name in storage.file_sizes(path) if not name.startswith(".")]:
-        raise UserError(f"{path} holds files that are no work of this stage ({names[0]}, …): give another --output.")
+    return str(entry.get("name", entry.get("stage")))
 
 
 def _has_records(path: str) -> bool:
-    """Tell whether a unit of work is done in an unfinished directory."""
+    """Return whether any unit of work is done in an unfinished directory."""
     found = storage.find_files(storage.join(path, WORK))
     return any(name.rsplit("/", 1)[1].removesuffix(".json").isdecimal() for name in found)
-
-
-def _remove_outputs(path: str) -> None:
-    """Empty a directory of other work; its manifest goes last, so that a kill leaves what can be told from foreign."""
-    for name in storage.file_sizes(path):
-        if name != MANIFEST:
-            storage.remove(storage.join(path, name))
-    storage.remove(storage.join(path, WORK))
-    storage.remove(storage.join(path, MANIFEST))

@@ -141,7 +141,7 @@ def test_the_same_command_again_does_nothing(made: Path):
 
 
 def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
-    with pytest.raises(UserError, match="seed is 0 there and 1 here"):
+    with pytest.raises(UserError, match="seed was 0, now 1"):
         ingest(
             [str(CORPUS)], str(made / "documents"), IngestConfig(shards=3, validation_share=0.05, seed=1), RunOptions()
         )

@@ -167,7 +167,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
         extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
     write_parquet(file, TEXTS[:3])
     hub.open_set.cache_clear()
-    with pytest.raises(UserError, match=r"set\.parquet was made with data .* \(now "):
+    with pytest.raises(UserError, match=r"set\.parquet was written with other settings \(data was .*, now "):
         extract(checkpoint, name, output, per="word")
 
 
@@ -211,7 +211,7 @@ def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, tex
     with pytest.raises(KeyboardInterrupt):
         extract_features(checkpoint, texts, resumed, config, killed)
     assert not resumed.exists()
-    with pytest.raises(UserError, match=r"holds a run with layers \[-1, -2\] \(now \[-1\]\)"):
+    with pytest.raises(UserError, match=r"other settings \(layers was \[-1, -2\], now \[-1\]\)"):
         extract_features(checkpoint, texts, resumed, FeaturesConfig(device="cpu", per="word"))
     live.clear()
     assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
@@ -228,12 +228,12 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     extract(checkpoint, texts, output)
     stored = json.loads((pq.read_schema(output).metadata or {})[b"clozeworks"])
     assert stored["layers"] == [-1]
-    with pytest.raises(UserError, match=r"was made with per token \(now text\); give another --output"):
+    with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another --output"):
         extract(checkpoint, texts, output, per="text")
     extract_features(checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True)
     assert pq.read_metadata(output).num_rows == 15
     output.write_text("precious")
-    with pytest.raises(UserError, match=r"was made with data None"):
+    with pytest.raises(UserError, match=r"was not written by clozeworks features"):
         extract(checkpoint, texts, output)
     with pytest.raises(UserError, match="--output is DATA itself"):
         extract(checkpoint, texts, texts)

@@ -14,6 +14,12 @@ from clozeworks.model.tasks.catalogue import TASKS
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.pipeline.errors import UserError
 
+SUMMARY = {
+    **{"status": "finished", "task": "t", "metric": "m", "median": 0.5, "lowest": 0.5, "highest": 0.5},
+    **{"best": {"learning_rate": 1e-5, "seed": 0, "tuned": {}, "scores": {"m": 0.5}}, "runs": 1, "baseline": {}},
+    **dict.fromkeys(("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut"), 0),
+    "held_out": False,
+}
 HEADER = "task,variant,checkpoint,seed,learning_rate"
 
 
@@ -28,10 +34,10 @@ def write_results(folder: Path, metrics: str, lines: list[str], summary: dict[st
 def folder(tmp_path: Path) -> Path:
     rates = [(3e-5, 0.85, 0.8), (4e-5, 0.9, 0.86), (5e-5, 0.81, 0.68)]
     lines = [f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5" for seed, (rate, f1, acc) in enumerate(rates)]
-    write_results(tmp_path / "glue" / "mrpc", "f1,accuracy", lines, {"degenerate_runs": 1})
+    write_results(tmp_path / "glue" / "mrpc", "f1,accuracy", lines, SUMMARY | {"degenerate_runs": 1})
     squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,77.5,80.25,60.0,400,99.0"]
     metrics = "best_f1,best_f1_thresh,exact,f1,NoAns_f1,NoAns_total"
-    write_results(tmp_path / "squad", metrics, squad, {"degenerate_runs": 0})
+    write_results(tmp_path / "squad", metrics, squad, SUMMARY | {"degenerate_runs": 0})
     write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')  # of pretrain, which has no results.csv
@@ -103,11 +109,13 @@ def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"holds no results\.csv; `clozeworks finetune` writes it"):
         read_results(tmp_path)
     (tmp_path / "results.csv").write_text("name,value\na,1\n")
-    with pytest.raises(UserError, match=r"results\.csv lacks the column task: it is not from clozeworks finetune"):
+    with pytest.raises(
+        UserError, match=r"results\.csv is damaged or was not .*\(\[0\]: object missing required field task\)"
+    ):
         read_results(tmp_path)
 
 
 def test_a_damaged_summary_is_told(folder):
     (folder / "squad" / "summary.json").write_text("{")
-    with pytest.raises(UserError, match=r"squad/summary\.json is damaged; delete it and rerun"):
+    with pytest.raises(UserError, match=r"squad/summary\.json is damaged.*Delete it and rerun"):
         read_results(folder)

@@ -46,9 +46,9 @@ def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
     directory.finish(whole_manifest(), {})
     assert not (tmp_path / ".work").exists()
     assert open_build(tmp_path)[1] == whole_manifest()
-    with pytest.raises(UserError, match="seed is 0 there and 7 here"):
+    with pytest.raises(UserError, match="seed was 0, now 7"):
         open_build(tmp_path, BuildConfig(seed=7))
-    with pytest.raises(UserError, match=r"the inputs are others \(for instance c\)"):
+    with pytest.raises(UserError, match="the inputs changed: c"):
         open_stage(str(tmp_path), head_of(inputs=("a", "b", "c")), False)
 
 
@@ -62,14 +62,14 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     with pytest.raises(UserError, match=r"shard does not have the size recorded in manifest\.json"):
         read_manifest(str(tmp_path), "build")
     (tmp_path / "shard").unlink()
-    with pytest.raises(UserError, match="shard is missing: --overwrite"):
+    with pytest.raises(UserError, match=r"shard is missing: recreate all of .* with --overwrite"):
         open_build(tmp_path)
     assert open_build(tmp_path, overwrite=True)[1] is None
 
 
 def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
     open_build(tmp_path)[0].write_bytes(".work/build/00000.json", b"{}")
-    with pytest.raises(UserError, match="numpy is 1 there and 2 here"):
+    with pytest.raises(UserError, match="numpy was 1, now 2"):
         open_stage(str(tmp_path), head_of(numpy="2"), False)
 
 
@@ -78,7 +78,7 @@ def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
     directory, manifest = open_build(tmp_path, BuildConfig(seed=7))
     assert manifest is None
     directory.write_bytes(".work/build/00000.json", b"{}")
-    with pytest.raises(UserError, match="seed is 7 there and 0 here"):
+    with pytest.raises(UserError, match="seed was 7, now 0"):
         open_build(tmp_path)
 
 
@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: 
 
     directory, _ = open_build(tmp_path / "out")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="out cannot be written to: No space left on device"):
+    with pytest.raises(UserError, match=r"Cannot write to .*out: No space left on device"):
         directory.write_bytes("shard", b"half")
     assert not (tmp_path / "out" / "shard").exists()
 
@@ -118,9 +118,9 @@ def test_two_processes_do_not_write_one_directory(tmp_path: Path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"begun\n"
-        with pytest.raises(UserError, match="out is being written by another process"):
+        with pytest.raises(UserError, match=r"Another process is writing .*out"):
             open_build(tmp_path / "out")
-        with pytest.raises(UserError, match="being written"):
+        with pytest.raises(UserError, match="is writing"):
             open_build(tmp_path / "out", BuildConfig(seed=7), overwrite=True)
         other.kill()
     directory, _ = open_build(tmp_path / "out")  # the lock of a killed process is no lock
