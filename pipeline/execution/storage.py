@@ -345,7 +345,7 @@ def _upload(file: BinaryIO, path: str) -> None:
     filesystem, name = _connect(path)
     try:
         with _as_user_error(path):
-            stream = filesystem.open_output_stream(name)
+            stream = filesystem.open_output_stream(name, compression=None)  # None: not by the suffix
             try:
                 while content := file.read(UPLOAD_BYTES):
                     stream.write(content)

@@ -66,8 +66,8 @@ def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
 def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
     lines = [f"line {number}\n".encode() for number in range(30_000)]
     content = b"".join(lines)
-    write(f"{folder}/lines", content)
-    with storage.open_input(f"{folder}/lines") as file:
+    write(f"{folder}/lines.gz", content)  # the suffix changes nothing
+    with storage.open_input(f"{folder}/lines.gz") as file:
         assert list(file) == lines
         assert (file.read(), file.tell()) == (b"", len(content))
         for offset in (100_000, 7, len(content) - 5, len(content) + 5):
