@@ -1,20 +1,20 @@
 """Plain text and books as documents: paragraphs out of hard-wrapped lines, without headings.
 
-What a document is, in a text file, is for ``--documents`` to say:
+``--documents`` defines what a document is in a text file:
 
 - ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are joined, headings,
-  rulers and lists of page numbers are left out, and so is what Project Gutenberg puts around a book;
-- ``blank-line``: what stands between blank lines, one paragraph a line (or one in all where lines are hard-wrapped);
+  rulers, lists with page numbers and what Project Gutenberg puts around a book are left out;
+- ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are hard-wrapped);
 - ``line``: each line;
-- ``auto``: ``blank-line`` where the file has the form of google-research's ``sample_text.txt`` (blocks of several
-  lines, nearly all of which end a sentence, parted by blank lines), else ``file``. Never ``line``.
+- ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks of several lines,
+  nearly all of which end a sentence, separated by blank lines), else ``file``. Never ``line``.
 
-A Project Gutenberg file is a book unless ``blank-line`` or ``line`` is asked for.
+A Project Gutenberg file is a book unless ``blank-line`` or ``line`` is given.
 
-Files are streamed. What would be a document of more than `LONGEST_DOCUMENT` characters is no book but many (such as
-``bookcorpus/bookcorpus``: one sentence a line, and nothing between the books); it is cut between two paragraphs into
-parts of the size of a book, `BOOK_CHARACTERS`, and less than twice that. So memory is bounded, a document is never a
-single sentence, and the next sentence is nearly always of the same book.
+Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
+``bookcorpus/bookcorpus``: one sentence a line, and nothing between the books); it is cut between paragraphs into parts
+of the size of a book, `BOOK_CHARACTERS` to twice that. So memory is bounded, a document is never a single sentence, and
+the next sentence nearly always comes from the same book.
 """
 
 import codecs
@@ -34,7 +34,7 @@ from .sentences import ends_sentence
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
-"""What a book of BooksCorpus has on average: 985 million words in 11,038 books."""
+"""The average book of BooksCorpus: 985 million words in 11,038 books."""
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 24
@@ -85,9 +85,9 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
 
 
 def _documents(
-    part: InputRange, head: str, rest: Iterator[str], goes_on: bool, counters: Counters, documents: str
+    part: InputRange, head: str, rest: Iterator[str], continues: bool, counters: Counters, documents: str
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a text that comes in pieces of whole lines: its `head`, and what follows it."""
+    """Yield the documents of a text that comes in pieces of whole lines: its `head`, then the rest."""
     name = _SUFFIX.sub("", part.name)
     is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
     if is_book or part.format == "gutenberg":
@@ -98,7 +98,7 @@ def _documents(
         return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
     head_lines = head.split("\n")
     width = _width(head_lines)
-    has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, goes_on)
+    has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, continues)
     lines = _lines(chain([head], rest))
     if documents == "line":
         parts = ([line] for line in lines if line.strip())
@@ -120,7 +120,7 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 def _numbered(
     parts: Iterator[list[str]], name: str, source: str, title: str = "", language: str = ""
 ) -> Iterator[RawDocument]:
-    """Make documents of the parts of one file: it gives its name to the first, and numbers to the rest."""
+    """Make documents of the parts of one file; the first has its name, the others also a number."""
     for number, part in enumerate(parts):
         identity = f"{name}#{number}" if number else name
         yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
@@ -137,13 +137,13 @@ def _as_utf8(stream: BinaryIO) -> BinaryIO:
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the rest of a stream in pieces that end where a line ends."""
+    """Yield the rest of a stream in pieces of whole lines."""
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk + stream.readline(LONGEST_LINE_BYTES)
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text; where it holds bytes of two encodings no line is lost."""
+    """Return the lines of a chunk as text; if it mixes two encodings no line is lost."""
     if b"\r" in chunk:
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
@@ -162,23 +162,23 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
 
 
 def _width(head: list[str]) -> int:
-    """Return the length in characters that lines are wrapped at; 0 where a line is a whole paragraph or sentence."""
+    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph or sentence."""
     lines = [line.rstrip() for line in head if line.strip()]
     lengths = sorted(map(len, lines)) or [0]
     width = lengths[len(lengths) * 95 // 100]
     return 0 if width > WRAP_WIDTH or sum(map(ends_sentence, lines)) > 0.6 * len(lines) else width
 
 
-def _has_sentence_blocks(head: list[str], goes_on: bool) -> bool:
-    """Whether blocks of several lines, each of them one sentence, stand between blank lines.
+def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
+    """Return whether the file consists of blocks of several lines, each one sentence, between blank lines.
 
-    A novel with a paragraph a line and a blank line between chapters differs by the sentences within its lines. Where
-    documents are books, the first blank line comes after the head: the file `goes_on`.
+    A novel with one paragraph a line and a blank line between chapters differs: it has sentences within its lines. If
+    the documents are books, the first blank line may come after the head, in a file that `continues`.
     """
     blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
     return (
-        (len(blocks) > 1 or goes_on)
+        (len(blocks) > 1 or continues)
         and len(lines) >= 3 * len(blocks)
         and sum(map(ends_sentence, lines)) >= 0.8 * len(lines)
         and sum(1 for line in lines if _SENTENCE_WITHIN.search(line)) <= 0.2 * len(lines)
@@ -190,7 +190,7 @@ def _blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
 
 
 def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
-    """Yield the paragraphs of what stands between blank lines: its lines, or one of them all where they are wrapped."""
+    """Yield the paragraphs of the lines between blank lines: the lines, or one of all if they are wrapped."""
     if not width:
         yield from block
         return
@@ -207,9 +207,9 @@ def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
 
 
 def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
-    """Part lines into paragraphs: at blank lines, at headings, and after each line where lines are not wrapped.
+    """Split lines into paragraphs: at blank lines, at headings, and after each line if lines are not wrapped.
 
-    Some texts have no blank lines at all; there a short line that ends a sentence ends a paragraph too.
+    Some texts have no blank lines at all, so a short line that ends a sentence also ends a paragraph.
     """
     block: list[str] = []
     gap = 0
@@ -248,7 +248,7 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Whether a paragraph is prose: no heading, numeral, imprint, list with page numbers, not all in capitals."""
+    """Return whether a paragraph is prose: not a heading, numeral, imprint or list, and not all in capitals."""
     text = text.strip()
     if not _WORD.search(text) or (text.isupper() and text[-1] not in "!?\"'”’"):
         return False
@@ -263,26 +263,26 @@ def _is_prose(text: str, lines: list[str]) -> bool:
 
 def _has_page_number(line: str) -> bool:
     last = line[-12:].rstrip().rstrip(".")[-1:]
-    # Few lines get as far as the regular expression.
+    # A cheap check first: few lines reach the regular expression.
     return (last.isdigit() or last in _NUMERAL_LETTERS) and _PAGE_NUMBER.search(line[-12:]) is not None
 
 
 def _reads_like_a_title(text: str) -> bool:
-    """Whether a text without a full stop behind it is a heading, not a sentence that a stray blank line cut."""
+    """Return whether a text without a final full stop is a heading, not a sentence that a stray blank line cut."""
     words = text.split()
     capitals = sum(1 for word in words if word[0].isupper())
-    # Some scripts have neither capitals nor full stops: there only the length tells.
+    # Some scripts have neither capitals nor full stops: only the length is left to judge by.
     return len(text) < LONGEST_HEADING and (len(words) <= 6 or 3 * capitals > len(words))
 
 
 def _joined(lines: list[str]) -> str:
-    """Join the lines of a paragraph by spaces; Chinese and Japanese have none between words."""
+    """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters."""
     text = " ".join(map(str.strip, lines))
     return text if text.isascii() else _CJK_LINE_BREAK.sub("", text)
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
-    """Collect paragraphs into one document, or into parts of the size of a book where they are more than a book."""
+    """Collect paragraphs into one document, or into parts of the size of a book if they are many books."""
     part: list[str] = []
     size, longest = 0, LONGEST_DOCUMENT
     for paragraph in paragraphs:
@@ -299,7 +299,7 @@ def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _first_book(paragraphs: list[str]) -> tuple[int, int]:
-    """Return how many of the first paragraphs make a book, and their characters."""
+    """Return how many of the first paragraphs make a book, and their length in characters."""
     num_characters = 0
     for index, paragraph in enumerate(paragraphs):
         num_characters += len(paragraph)

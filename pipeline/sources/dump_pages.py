@@ -1,8 +1,8 @@
 """The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its own.
 
-A range of a ``.bz2`` file holds the streams whose header lies in it, one of a plain file its own bytes. A page belongs
-to the range in which it begins; what lies beyond the range's end is read only to complete it. So the ranges of any
-split give every page exactly once, with no index.
+A range of a ``.bz2`` file covers the streams whose header lies in it, one of a plain file its own bytes. A page belongs
+to the range in which it begins; bytes beyond the range are read only to complete it. So the ranges of any split give
+every page exactly once, without an index.
 """
 
 import bz2
@@ -61,14 +61,14 @@ def read_head(file: BinaryIO, part: InputRange) -> bytes:
     whole = replace(part, start=0, stop=None)
     for _, block in _blocks(file, whole, None, Counters()):
         head += block
-        # In a multistream dump the head is a stream by itself: the next one need not be decompressed.
+        # In a multistream dump the head is a stream of its own: stop before the next one is decompressed.
         if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
             break
     return head.partition(_PAGE_OPEN)[0]
 
 
 def sniff_encoding(head: bytes) -> str:
-    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 where neither does."""
+    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 if neither does."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if head.startswith((b"<\0", b"\0<")):
@@ -78,7 +78,7 @@ def sniff_encoding(head: bytes) -> str:
         encoding = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
     except LookupError:
         return "utf-8"
-    # The declaration was read as ASCII, so one that says otherwise was left from before a conversion.
+    # The declaration was readable as ASCII: one that names UTF-16 is left over from before a conversion.
     return encoding if is_ascii_compatible(encoding) else "utf-8"
 
 
@@ -117,7 +117,7 @@ def _compressed_blocks(file: BinaryIO, part: InputRange, counters: Counters) -> 
 
 
 def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
-    """Decompress the streams that begin in the range, and then those after it."""
+    """Yield the streams that begin in the range, decompressed, then those after it."""
     decompressor: bz2.BZ2Decompressor | None = None
     stream, num_streams = -1, 0
     for offset, piece in _bz2_pieces(file, part.start):
@@ -128,7 +128,7 @@ def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Co
             decompressor, stream = bz2.BZ2Decompressor(), offset
             num_streams += 1
             if not own:
-                # Who needs no more than the range stops here, before anything of this stream is decompressed.
+                # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
                 yield False, b""
         if decompressor is None:
             continue
@@ -152,7 +152,7 @@ def _skip_stream(part: InputRange, offset: int, reason: str, counters: Counters)
 
 
 def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
-    """Yield what a piece decompresses to, at most `READ_BYTES` at a time, however much that is in all."""
+    """Decompress a piece, at most `READ_BYTES` at a time, however much it expands."""
     while block := decompressor.decompress(piece, READ_BYTES):
         yield block
         if decompressor.eof or decompressor.needs_input:
@@ -167,7 +167,7 @@ def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
     while True:
         chunk = file.read(READ_BYTES)
         buffer += chunk
-        # A header may lie across two chunks: what could be its beginning waits for the next.
+        # A header may span two chunks: keep the last bytes, which could be its beginning, for the next one.
         usable = len(buffer) - (_STREAM_HEADER_BYTES - 1) if chunk else len(buffer)
         begin = 0
         for header in _STREAM_HEADER.finditer(buffer):
@@ -190,7 +190,7 @@ def _transcode(blocks: Blocks, encoding: str) -> Blocks:
 
 
 def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterator[tuple[bytes, str]]:
-    """Yield each page that begins in bytes of the range's own."""
+    """Yield each page that begins in the range."""
     buffer = b""
     searched = num_pages = 0
     own_end: int | None = None
@@ -203,7 +203,7 @@ def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterat
         begin = 0
         while (end := buffer.find(_PAGE_CLOSE, searched)) >= 0:
             searched = end = end + len(_PAGE_CLOSE)
-            # A page that was cut off by damage in the file is followed by the beginning of another.
+            # Damage can cut off a page: then another one opens before the first closes.
             first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
             if first < last:
                 counters.skip("cut_off_page", _location(part, num_pages + 1))
@@ -225,12 +225,12 @@ def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterat
 
 
 def _location(part: InputRange, number: int) -> str:
-    """Say where a page is, counted from 1."""
+    """Return the location of a page, counted from 1, for messages."""
     return f"{part.name}: page {number} from byte {part.start} on"
 
 
 def _unfinished(buffer: bytes) -> tuple[bytes, int]:
-    """Return the part of the buffer that may belong to a page, and from where its end may come."""
+    """Return the part of the buffer that may belong to a page, and the index to search for its end from."""
     opening = buffer.find(_PAGE_OPEN)
     if opening < 0:
         return buffer[-len(_PAGE_OPEN) :], 0

@@ -1,9 +1,9 @@
-"""Articles that another program extracted from a wiki (WikiExtractor, ``wikimedia/wikipedia``): their prose, mended.
+"""The prose of articles that another program extracted from a wiki (WikiExtractor, ``wikimedia/wikipedia``).
 
-In such text a paragraph is a line, and so is a heading or what is left of a list or a table; `is_prose_line` tells
-them apart. On 180 MB of English Wikipedia it leaves out 33 % of the lines, which hold 1.9 % of the words. `mend_line`
-repairs what the removal of templates left, as in "Apollo (; Greek: …)": the first paragraph of one English article in
-seven, and of every other Korean one.
+In such text a line is a paragraph, a heading, or what is left of a list or a table; `is_prose_line` distinguishes
+them. On 180 MB of English Wikipedia it leaves out 33 % of the lines, with 1.9 % of the words. `repair_line` closes the
+holes that removed templates leave, as in "Apollo (; Greek: …)": the first paragraph of one English article in seven,
+and of every other Korean one, has them.
 """
 
 import html
@@ -13,7 +13,7 @@ from ..execution.counters import Counters
 from .sentences import ends_sentence
 from .wikitext.repair import GAP
 
-# In bytes of UTF-8: a Chinese character or a Korean syllable counts for three letters, about what it says.
+# In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about what it is worth.
 SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
@@ -33,22 +33,22 @@ _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 
 def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
-    """Return the lines of an extracted article that are prose, mended, without the title above them.
+    """Return the lines of an extracted article that are prose, repaired, without the title above them.
 
-    A `GAP` stands where words are missing. `counters` gets the neutral counter ``lines_left_out``.
+    A `GAP` marks missing words. `counters` gets the neutral counter ``lines_left_out``.
     """
     if lines and html.unescape(lines[0]).strip() == title:
         lines = lines[1:]
     paragraphs = [line for line in lines if is_prose_line(line)]
     counters.count("lines_left_out", len(lines) - len(paragraphs))
-    return [mend_line(line) for line in paragraphs]
+    return [repair_line(line) for line in paragraphs]
 
 
 def is_prose_line(line: str) -> bool:
-    """Whether a line of extracted Wikipedia text is a paragraph: no heading, list entry, or remains of markup.
+    """Return whether a line of extracted Wikipedia text is a paragraph, not a heading, list entry or rest of markup.
 
-    Headings are short and WikiExtractor puts a full stop behind them, so a line below 40 bytes is none; one that does
-    not end a sentence must be three times as long.
+    Headings are short, and WikiExtractor ends them with a full stop: a paragraph has at least 40 bytes, and three times
+    as many if it does not end a sentence.
 
     >>> is_prose_line("History."), is_prose_line("Almonds are a rich source of oil, as studies show.")
     (False, True)
@@ -61,12 +61,12 @@ def is_prose_line(line: str) -> bool:
     return not line.startswith(_MARKUP_STARTS)
 
 
-def mend_line(line: str) -> str:
+def repair_line(line: str) -> str:
     """Return a line without what extraction leaves behind: entities, links, holes in parentheses, pages of footnotes.
 
-    A `GAP` stands where the sentence lacks words: for a formula, or in an enumeration of nothing.
+    A `GAP` marks words that the sentence lacks: a formula, or the items of an empty enumeration.
 
-    >>> mend_line("Apollo ( or ; Greek: Apollon, ) is a god.:12 He plays the lyre ().")
+    >>> repair_line("Apollo ( or ; Greek: Apollon, ) is a god.:12 He plays the lyre ().")
     'Apollo (Greek: Apollon) is a god. He plays the lyre.'
     """
     if "&" in line:
@@ -76,7 +76,7 @@ def mend_line(line: str) -> str:
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
     if _may_be_hollow(line):
-        line = _PARENTHESIS.sub(_mend_parenthesis, line)
+        line = _PARENTHESIS.sub(_repair_parenthesis, line)
     if "formula_" in line:
         line = _FORMULA.sub(GAP, line)
     if " ," in line or " ." in line:
@@ -85,14 +85,14 @@ def mend_line(line: str) -> str:
 
 
 def _may_be_hollow(line: str) -> bool:
-    """Whether `_HOLLOW` may match in a line; four times as fast, for most lines are whole."""
+    """Return whether `_HOLLOW` may match in a line; four times as fast, since most lines are whole."""
     if _HOLLOW_START.search(line) or _HOLLOW_END.search(line) or ", ," in line or "; ]" in line:
         return True
     return "（" in line and _HOLLOW.search(line) is not None
 
 
-def _mend_parenthesis(match: re.Match[str]) -> str:
-    """Leave the empty items out of a parenthesis, and a parenthesis of nothing else altogether."""
+def _repair_parenthesis(match: re.Match[str]) -> str:
+    """Drop the empty items of a parenthesis, and the parenthesis if it has no others."""
     space, opening, inside, closing = match.groups()
     if not _HOLLOW.search(match[0]):
         return match[0]

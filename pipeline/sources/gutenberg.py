@@ -1,7 +1,7 @@
-"""What Project Gutenberg puts around a book, and how to take it off again.
+"""Remove what Project Gutenberg puts around a book.
 
 Its files differ from decade to decade. The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before
-2003, ``*END*THE SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Within these stand the
+2003, ``*END*THE SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the
 credits (``Produced by``), notes of the transcriber, a table of contents, and marks for what plain text cannot show:
 ``_emphasis_``, ``[Illustration: a bear]``, ``[12]``.
 """
@@ -26,7 +26,7 @@ _START = re.compile(
 _END = re.compile(
     r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)", re.IGNORECASE
 )
-# One of these stands in the line that ends a book; most texts have none, and no line of them is looked at.
+# The line that ends a book contains one of these; in most texts the search for them is all there is to do.
 _END_WORDS = ("utenberg", "GUTENBERG", "text of")
 _FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
 
@@ -42,7 +42,7 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:", re.IGNORECASE)
-# Whatever begins so is neither a note nor a picture; this is several times as fast as to look for either.
+# A paragraph that begins like this is neither a note nor a picture; several times as fast as matching either.
 _NO_NOTE = re.compile(r"[\s\"'“‘]*[^\W_trTR]")
 _CONTENTS = re.compile(
     r"\W*(?:the )?(?:table of )?(?:contents|(?:list of )?illustrations|index)\W*(?:page\W*)?$", re.IGNORECASE
@@ -67,7 +67,7 @@ _FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTAL
 _UNDERSCORE = re.compile(r"_(?:(?<![^\W_]_)|(?![^\W_]))")
 _BOLD = re.compile(r"=(?=\S)([^=]+)(?<=\S)=")
 
-# Credits stand before the first chapter; later a paragraph may begin with the same words.
+# Credits come before the first chapter; later a paragraph may begin with the same words.
 _CREDITS_WITHIN = 20
 _NOTE_PARAGRAPHS = 30
 _PICTURE_PARAGRAPHS = 5
@@ -93,21 +93,21 @@ LANGUAGES = {
 
 
 class Block(NamedTuple):
-    """A paragraph as it stands in a book's file."""
+    """A paragraph as it is in a book's file."""
 
     lines: list[str]
     """Its lines, without ends of line."""
     gap: int
-    """Number of blank lines before it; three and more part chapters."""
+    """Number of blank lines before it; three or more separate chapters."""
 
 
 def is_gutenberg(head: str) -> bool:
-    """Whether the first lines of a file, `head`, are those of a Project Gutenberg file."""
+    """Return whether the first lines of a file, `head`, are those of a Project Gutenberg file."""
     return _MARK.search(head) is not None
 
 
 def read_header(head: str) -> dict[str, str]:
-    """Return ``title`` and ``language`` (a code) as far as the header states them.
+    """Return ``title`` and ``language`` (a code) if the header has them.
 
     >>> read_header("Title: Cape Cod\\r\\n\\r\\nLanguage: English\\r\\n")
     {'title': 'Cape Cod', 'language': 'en'}
@@ -126,7 +126,7 @@ def after_header(head: str, longest: int) -> str:
 
 
 def before_footer(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines up to the one that says that the book is at its end, of texts of whole lines."""
+    """Yield the lines of texts of whole lines, up to the one that marks the end of the book."""
     for text in texts:
         ends = [start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)]
         if ends:
@@ -136,23 +136,23 @@ def before_footer(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _lines_with(text: str, word: str) -> Iterator[int]:
-    """Yield where the lines begin in which a word stands, each once."""
-    place = text.find(word)
-    while place >= 0:
-        yield text.rfind("\n", 0, place) + 1
-        end = text.find("\n", place)
-        place = text.find(word, end) if end >= 0 else -1
+    """Yield the offsets of the lines that contain a word, each once."""
+    offset = text.find(word)
+    while offset >= 0:
+        yield text.rfind("\n", 0, offset) + 1
+        end = text.find("\n", offset)
+        offset = text.find(word, end) if end >= 0 else -1
 
 
 def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out the title page, credits, the transcriber's notes, tables of contents, captions of pictures, and the
-    publisher's advertisements behind the end.
+    """Leave out title page, credits, transcriber's notes, tables of contents, captions and the advertisements after
+    the end.
     """
     return _without_advertisements(_without_front(_without_lists(_without_notes(blocks))))
 
 
 def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out the credits, and notes up to where a chapter begins (three blank lines)."""
+    """Leave out the credits, and notes up to the next chapter (three blank lines)."""
     left = 0
     for index, block in enumerate(blocks):
         if not left and index >= _CREDITS_WITHIN and _NO_NOTE.match(block.lines[0]):
@@ -172,7 +172,7 @@ def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out the title page: what comes before the first paragraph that reads like prose, if there soon is one."""
+    """Leave out the title page: what comes before the first paragraph of prose, if there soon is one."""
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
@@ -185,7 +185,7 @@ def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def is_imprint(text: str) -> bool:
-    """Whether a paragraph says who printed the book, and whose it is; many books that are not of Gutenberg have one.
+    """Return whether a paragraph names the book's printer or owner; many books outside Gutenberg have one, too.
 
     >>> is_imprint("[All Rights Reserved.]"), is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
     (True, True)
@@ -213,23 +213,23 @@ def _without_lists(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _without_advertisements(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out what follows the last line "The End", where it states prices and is no longer than such lists are.
+    """Leave out what follows the last line "The End" if it states prices and is not longer than such lists.
 
     Of 78 real books three have paragraphs there, all of them advertisements.
     """
-    behind_end: list[Block] = []
+    after_end: list[Block] = []
     for block in blocks:
         is_end = len(block.lines) == 1 and _THE_END.match(block.lines[0]) is not None
-        if is_end or len(behind_end) > _ADVERTISED_PARAGRAPHS:
-            yield from behind_end
-            behind_end = []
-        if is_end or behind_end:
-            behind_end.append(block)
+        if is_end or len(after_end) > _ADVERTISED_PARAGRAPHS:
+            yield from after_end
+            after_end = []
+        if is_end or after_end:
+            after_end.append(block)
         else:
             yield block
-    prices = sum(1 for block in behind_end if _PRICE.search(" ".join(block.lines)))
-    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(behind_end)):
-        yield from behind_end
+    prices = sum(1 for block in after_end if _PRICE.search(" ".join(block.lines)))
+    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(after_end)):
+        yield from after_end
 
 
 def plain(text: str) -> str:

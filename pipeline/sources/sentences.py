@@ -1,9 +1,9 @@
 """From paragraphs to sentences: normalised text, split by sentencex in the document's language.
 
-sentencex (MIT, by Wikimedia) cuts too often at a few places that are frequent in real text. Two small tables, `JOINS`
-and `ABBREVIATIONS`, say what belongs together there; and Chinese and Japanese are cut where it misses the end of a
-sentence before a number. Nothing is lost. Measured on one core of an AMD EPYC: English 50 MB/s, Korean 44 MB/s from
-paragraphs to sentences (sentencex alone: 95 and 69).
+sentencex (MIT, by Wikimedia) splits a few constructions that are frequent in real text too eagerly. Two small tables,
+`JOINS` and `ABBREVIATIONS`, rejoin them; and Chinese and Japanese are split before a number, which sentencex misses. No
+text is lost. Measured on one core of an AMD EPYC: English 50 MB/s, Korean 44 MB/s from paragraphs to sentences
+(sentencex alone: 95 and 69).
 """
 
 import re
@@ -13,7 +13,7 @@ import sentencex
 
 from ..schemas import SENTENCE_ENDS
 
-# One call costs more than linear time where quotes are opened and never closed, so no call gets more than this.
+# A call takes more than linear time if quotes are opened and never closed, so no call gets more than this.
 LONGEST_CALL = 20_000
 
 # Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow refuses them), soft
@@ -43,14 +43,14 @@ _LANGUAGE_OF_CODE = {
 
 
 class Join(NamedTuple):
-    """Two pieces are one sentence where the end of the first matches `before` and the start of the next `after`."""
+    """Two pieces are one sentence if the end of the first matches `before` and the start of the next `after`."""
 
     languages: str
-    """Codes of the languages that the rule is for, or ``*`` for all."""
+    """Codes of the languages of the rule, or ``*`` for all."""
     before: str
     after: str
     example: str
-    """Real text; ``|`` marks where sentencex cuts."""
+    """Real text; ``|`` marks where sentencex splits."""
 
 
 _QUOTE_END = r"[\"'”’」』》)）]"
@@ -107,9 +107,9 @@ ABBREVIATIONS = {
         "uk": "акад вип вул ген ім ін кн оз ок пл пос прот проф рис св см стор табл",
     }.items()
 }  # fmt: skip
-"""Words of Wikipedia text, in lower case, whose full stop ends no sentence, where sentencex cuts behind them."""
+"""Words of Wikipedia text, in lower case, whose full stop does not end a sentence although sentencex splits there."""
 
-# It cuts behind 。 only where no digit follows: "…がある。2003年には…" stays one piece.
+# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece.
 _UNCUT = re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")
 _UNCUT_LANGUAGES = ("ja", "zh")
 _OPENERS = "「『（(“"
@@ -131,7 +131,7 @@ def normalise(text: str) -> str:
 
 
 def ends_sentence(line: str) -> bool:
-    """Whether `line` ends with the punctuation of a sentence, in any script, closing quotes and brackets aside.
+    """Return whether `line` ends with the punctuation of a sentence, in any script, closing quotes and brackets aside.
 
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)
@@ -142,9 +142,9 @@ def ends_sentence(line: str) -> bool:
 def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     """Return the sentences of `paragraphs` in order, normalised; a sentence never spans two paragraphs.
 
-    `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``, ``simple``); an unknown one
-    is split by English rules without English abbreviations. No sentence is empty, long ones are kept, and all
-    characters but whitespace and what `normalise` removes are there, in order.
+    `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``, ``simple``); text in an unknown
+    one is split by English rules without English abbreviations. No sentence is empty, long ones are kept, and all
+    characters except whitespace and what `normalise` removes are there, in order.
 
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
@@ -165,7 +165,7 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
 
 
 def language_code(language: str) -> str:
-    """Return the code under which sentencex knows `language`: lower case, without region or script.
+    """Return sentencex's code of `language`: lower case, without region or script.
 
     >>> [language_code(code) for code in ("en_GB", "simple", "zh-yue", "ko")]
     ['en', 'en', 'zh', 'ko']
@@ -175,7 +175,7 @@ def language_code(language: str) -> str:
 
 
 def _calls(text: str) -> list[str]:
-    """Cut a very long paragraph at ends of sentences (at a space, where none comes) into what one call may get."""
+    """Cut a very long paragraph at ends of sentences (or else at a space) into what one call may get."""
     parts = []
     start = 0
     while len(text) - start > LONGEST_CALL:
@@ -203,7 +203,7 @@ def _cut(piece: str) -> list[str]:
 
 
 def _join(pieces: list[str], pattern: re.Pattern[str], abbreviations: frozenset[str]) -> list[str]:
-    """Put together the neighbours that `pattern` says are one sentence, and give an opening quote to what it opens."""
+    """Join neighbours that `pattern` or an abbreviation makes one sentence; move an opening quote to what it opens."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
@@ -230,14 +230,14 @@ def _ends_abbreviated(before: str, abbreviations: frozenset[str]) -> bool:
 
 
 def _is_plain(before: str, first: str) -> bool:
-    """Return whether no rule can apply between two pieces, as nearly always: letters, a full stop, a capital letter."""
+    """Return whether no rule can apply between two pieces, as is nearly always so: "... word. Next ..."."""
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
     return first.isupper() or (first > _LAST_CASED and first.isalpha() and before[-3].isalpha())
 
 
 def _pattern(language: str, uncased: bool) -> re.Pattern[str]:
-    """Compile the rules of a language; in text without capitals a small letter says nothing."""
+    """Compile the rules of a language; in text without capitals those about small letters do not apply."""
     found = [rule for rule in JOINS if rule.languages == "*" or language in rule.languages.split()]
     rules = [rule for rule in found if not (uncased and rule.after == _SMALL_LETTER)]
     return re.compile("|".join(f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules))

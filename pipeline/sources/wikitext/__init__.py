@@ -1,1 +1,1 @@
-"""Wikitext to paragraphs of prose: markup, templates, names and numbers, and how the text is repaired."""
+"""Wikitext to paragraphs of prose: markup, templates, names and numbers, and the repair of the text."""

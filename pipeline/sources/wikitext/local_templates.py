@@ -1,29 +1,28 @@
-"""Inline templates that mean in one language's Wikipedia what they do not mean elsewhere.
+"""Inline templates whose meaning depends on the language of the wiki.
 
-French ``{{citation|...}}`` is a quotation and English ``{{citation|...}}`` a footnote, so these names are kept by
-language; those that many wikis share are in `wikitext_templates`.
+French ``{{citation|...}}`` is a quotation and English ``{{citation|...}}`` a footnote, so these names are listed by
+language; those that many wikis share are in `templates`.
 """
 
 import re
 from collections.abc import Callable
 
 from .names import LANGUAGES, LOCAL_FIRST_ARGUMENT, LOCAL_LITERALS, LOCAL_SECOND_ARGUMENT, LOCAL_SILENT
-from .numbers import format_date, format_number
+from .numbers import SUPERSCRIPTS, format_date, format_number
 from .repair import PARAGRAPH_BREAK
 
 Arguments = dict[str, str]
 """Arguments of one template by name; those without a name are called "1", "2", ..."""
 Renderer = Callable[[Arguments, str], str | None]
-"""Makes words of arguments and the wiki's language; "" where there is nothing to show, None where it cannot tell."""
+"""Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does not know."""
 
-_SUPERSCRIPTS = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
 _LABELS = ("texte", "text", "fr", "1")
 
 
 def local_renderer(name: str, language: str) -> Renderer | None:
-    """Return what renders the template in this language's Wikipedia alone; None where nothing does.
+    """Return the renderer of a template of this language's Wikipedia alone; None if there is none.
 
-    `name` is normalised, see `wikitext_templates.template_name`.
+    `name` is normalised, see `templates.template_name`.
     """
     if renderer := _LOCAL.get(language, {}).get(name):
         return renderer
@@ -79,7 +78,7 @@ def _french_unit(arguments: Arguments, language: str) -> str | None:
         exponent = arguments.get(str(position + 1), "")
         if not re.fullmatch(r"[-−]?\d*", exponent):
             return None
-        words += f" {unit}{exponent.translate(_SUPERSCRIPTS)}"
+        words += f" {unit}{exponent.translate(SUPERSCRIPTS)}"
         position += 2
     return words
 
@@ -98,7 +97,7 @@ _FRENCH_NUMERAL = re.compile(r"([ivx\d][ivxl\d]{0,6})(er|re|e|nd|nde)( siècle)?
 
 
 def _french_numeral(match: re.Match[str]) -> str:
-    """Words of ``XIXe siècle``, ``Ier``, ``IIe siècle av. J.-C.``, where the name is all."""
+    """Words of ``XIXe siècle``, ``Ier``, ``IIe siècle av. J.-C.``, which have no arguments."""
     numeral, suffix, century, before_christ = match.groups()
     return f"{numeral.upper()}{suffix}{century or ''}{' av. J.-C.' if before_christ else ''}"
 
@@ -121,7 +120,7 @@ def _french_span(after: str) -> Renderer:
     """Return the renderer of ``sp|XVIII|e|ou|XIX|e``."""
 
     def render(arguments: Arguments, language: str) -> str | None:
-        first, ending, word, last, last_ending = (arguments.get(str(place), "") for place in range(1, 6))
+        first, ending, word, last, last_ending = (arguments.get(str(key), "") for key in range(1, 6))
         return f"{first}{ending} {word} {last}{last_ending or 'e'} siècles{after}" if first and last else None
 
     return render
@@ -154,7 +153,7 @@ def _chinese_link(arguments: Arguments, language: str) -> str | None:
     return arguments.get("4") or arguments.get("3") or arguments.get("2")
 
 
-_OWN: dict[str, dict[str, Renderer]] = {
+_RENDERERS: dict[str, dict[str, Renderer]] = {
     "fr": {
         **dict.fromkeys(("unité", "unite"), _french_unit),
         **dict.fromkeys(("nombre", "nb"), _number),
@@ -214,11 +213,11 @@ def _of_language(language: str) -> dict[str, Renderer]:
         **dict.fromkeys(LOCAL_FIRST_ARGUMENT.get(language, ()), _first),
         **dict.fromkeys(LOCAL_SECOND_ARGUMENT.get(language, ()), _second),
         **{name: _literal(text) for name, text in LOCAL_LITERALS.get(language, {}).items()},
-        **_OWN.get(language, {}),
+        **_RENDERERS.get(language, {}),
     }
 
 
 _LOCAL = {
     language: _of_language(language)
-    for language in {*LOCAL_SILENT, *LOCAL_FIRST_ARGUMENT, *LOCAL_SECOND_ARGUMENT, *LOCAL_LITERALS, *_OWN}
+    for language in {*LOCAL_SILENT, *LOCAL_FIRST_ARGUMENT, *LOCAL_SECOND_ARGUMENT, *LOCAL_LITERALS, *_RENDERERS}
 }

@@ -1,6 +1,6 @@
-"""What the wikis call things: namespaces, templates, languages, units, in the spelling that `template_name` gives.
+"""Names that wikis use: namespaces, templates, languages, units, spelled as `templates.template_name` returns them.
 
-Only data. A name that is missing here costs little: an unknown template is treated by where it stands.
+Only data. A missing name costs little: an unknown template is judged by its context.
 """
 
 
@@ -23,7 +23,7 @@ FILES_AND_CATEGORIES = _names("""
     thể loại, berkas, gambar, fitxer, imatge, attēls, kategorija, vaizdas, fails, kategoreja, датотека, слика,
     категорија, slika, pilt, kategooria
 """)
-"""Namespaces whose links are no text; every dump adds its own."""
+"""Namespaces whose links are not text; every dump adds its own."""
 
 DISAMBIGUATION_TEMPLATES = _names("""
     disambig, disambiguation, dab, hndis, geodis, disamb, disambig-cleanup, disambiguation cleanup, mil-unit-dis,
@@ -67,7 +67,7 @@ DISAMBIGUATION_TITLES = _names("""
     消歧义页, 消歧義頁, 消歧, nuorodinis straipsnis, nozīmju atdalīšana, täpsustus, apartigilo, nyahkekaburan,
     แก้ความกำกวม
 """)
-"""What stands in parentheses at the end of the title."""
+"""The qualifier in parentheses at the end of the title."""
 
 SILENT_TEMPLATES = _names("""
     sfn, sfnp, sfnm, sfb, efn, efn2, efn-ua, efn-lr, refn, refnest, r, rp, ref, reference, citation, cref, note,
@@ -91,7 +91,7 @@ SILENT_TEMPLATES = _names("""
     artículo principal, artigo principal, article détaillé, osobny artykuł, zie hoofdartikel, zie ook,
     основная статья, main article, 본문, 主, 注, 注释, 何时, 谁, 坐标
 """)
-"""Footnotes, notes to editors, boxes: a sentence reads on without them."""
+"""Footnotes, notes to editors, boxes: a sentence does without them."""
 SILENT_PREFIXES = (
     *("cite", "infobox", "taxobox", "harv", "pp-", "stub", "coor ", "reflist"),
     *("cita ", "citar ", "citer ", "citeer ", "cytuj", "ref-", "internetquelle", "literatur"),
@@ -107,7 +107,7 @@ AUDIO_LABELS = _names("""
     ascolta, pronuncia, ouvir, pronúncia, uitspraak, beluister, posłuchaj, wymowa, слушать, произношение, слухати,
     вимова, uttal, lyssna, kuuntele, výslovnost, 発音, 聞く, 发音, 發音, 듣기
 """)
-"""What ``audio`` says where it shows no word of the text."""
+"""What ``audio`` shows when it is not a word of the text."""
 
 FIRST_ARGUMENT_TEMPLATES = _names("""
     nowrap, nobr, nobreak, no wrap, lnobr, small, smaller, smaller2, big, large, larger, huge, sup, sub, em, strong,
@@ -217,7 +217,7 @@ LOCAL_LITERALS = {
     "ru": {"рубль": "₽", "—": " —", "тире": " —", "км²": "км²", "евро": "€"},
     "de": {"euro": "€", "nbsp": " "},
 }
-"""What single wikis name otherwise than the rest, by language; see `wikitext_local`."""
+"""Templates of single wikis, by language; see `local_templates`."""
 
 SHIP_PREFIXES = _names("uss, hms, ss, ms, rms, hmas, hmcs, ins, mv, rv, usns, uscgc, sms, css, hmt, ps, usat")
 
@@ -257,7 +257,7 @@ UNITS = _pairs("""
     pd/sqmi inhabitants per square mile; pd/km2 inhabitants per square kilometre;
     pd/sqkm inhabitants per square kilometre
 """)
-"""Units of ``convert`` that are not shown as they are written."""
+"""Units of ``convert`` that are shown otherwise than written."""
 
 RANGE_WORDS = {
     **{"-": "–", "–": "–", "to": " to ", "to-": " to ", "to about": " to about ", "and": " and ", "or": " or "},
@@ -270,7 +270,7 @@ DIGIT_GROUPING = {
     **dict.fromkeys(("de", "es", "it", "pt", "nl", "tr", "id", "el", "da", "ro"), "."),
     **dict.fromkeys(("fr", "ru", "uk", "pl", "cs", "sv", "fi", "nb", "no", "hu", "bg"), " "),
 }
-"""What stands between groups of three digits, by language."""
+"""The separator of groups of three digits, by language."""
 
 MONTHS = {
     language: names.split()
@@ -287,7 +287,7 @@ MONTHS = {
         "bg": "януари февруари март април май юни юли август септември октомври ноември декември",
     }.items()
 }
-"""Names of the months as they stand in a date."""
+"""Names of the months as in a date."""
 DATE_FORMATS = {
     **dict.fromkeys(("fr", "it", "nl", "pl", "ru", "bg"), ("{day} {month} {year}", "{month} {year}")),
     **dict.fromkeys(("es", "pt"), ("{day} de {month} de {year}", "{month} de {year}")),

@@ -4,6 +4,7 @@ import re
 
 from .names import DATE_FORMATS, DIGIT_GROUPING, MONTHS
 
+SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 
 
@@ -20,9 +21,9 @@ def format_number(value: str, language: str) -> str:
 
 
 def format_date(first: str, month: str, last: str, language: str, *, day_first: bool = False) -> str | None:
-    """Return the words of a date of which year and day stand first and last, in whichever order.
+    """Return the words of a date whose year and day are `first` and `last`, in either order.
 
-    `day_first` is for English only. None where the month is no number of 1 to 12, or the language is not known.
+    `day_first` is for English only. None if the month is not a number from 1 to 12, or the language is unknown.
 
     >>> format_date("1900", "3", "5", "fr"), format_date("5", "3", "1900", "ja"), format_date("1900", "3", "", "en")
     ('5 mars 1900', '1900年3月5日', 'March 1900')

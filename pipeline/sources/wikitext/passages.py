@@ -4,9 +4,9 @@ The markup is read in four passes, each linear in its length whatever it holds:
 
 1. tags: comments and whole elements (references, formulas, galleries, ...) are dropped, other tags stripped;
 2. structures: ``{{...}}``, ``[[...]]`` and ``{|...|}`` are matched by one scan with a stack, then rendered from the
-   outside in, so that what is dropped is never looked into;
-3. lines: lists, headings and what is left of tables go, emphasis and external links are rendered;
-4. repair: what a removal leaves behind ("Berlin (; born") is mended at the marks that the removals left.
+   outside in, so that the inside of what is dropped is never rendered;
+3. lines: lists, headings and the rest of tables are dropped, emphasis and external links rendered;
+4. repair: removals leave marks, at which holes such as "Berlin (; born" are closed.
 
 Regular expressions here have no unbounded part that could be tried again from another start.
 """
@@ -17,6 +17,7 @@ from collections.abc import Collection
 
 from ...schemas import SENTENCE_ENDS
 from .names import FILES_AND_CATEGORIES
+from .numbers import SUPERSCRIPTS
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
 from .templates import can_render, mark_of_silent, render_template, template_name
 
@@ -24,13 +25,13 @@ from .templates import can_render, mark_of_silent, render_template, template_nam
 _MAX_DEPTH = 40
 
 _MIN_CHARACTERS = 40
-"""A paragraph without the end of a sentence is text only if it is as long as this."""
+"""A paragraph without the end of a sentence must be at least as long to be text."""
 _SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
 
 _SILENT_MARKS = (REMOVED, PRONUNCIATION)
 _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 
-# A text may not bring marks of its own, nor may an entity smuggle them in.
+# Neither the text itself nor an entity in it may contain our marks.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
 
 
@@ -45,8 +46,8 @@ def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collec
         namespaces: lower-cased names of the wiki's own file and category namespaces; those of many languages are known.
 
     Returns:
-        Paragraphs; a `GAP` stands where a template or formula was that the sentence needs. Labels without a sentence,
-        as stand above lists, are left out.
+        Paragraphs; a `GAP` marks a template or formula that the sentence needs. Labels without a sentence, as above
+        lists, are left out.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
@@ -77,14 +78,13 @@ _DROPPED_ELEMENTS = {
 _BREAKING_TAGS = {"p", "div", "center", "blockquote", "poem", "hr", "li", "dd", "dt", "tr", "td", "th"}
 _BREAKING_TAGS |= {f"h{level}" for level in range(1, 7)}
 _CLOSING_TAGS = {name: re.compile(rf"</(?i:{name})\s{{0,50}}+>") for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")}
-_SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _EXPONENT = re.compile(r"[-−+]?[0-9]+")
 _MAX_EXPONENT = 4
 _MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
 
 
 class _ClosingTags:
-    """Finds the next closing tag of each name; each part of the text is searched once for a name."""
+    """Finds the next closing tag of each name; no part of the text is searched twice for a name."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -114,7 +114,7 @@ def _resolve_tags(text: str) -> str:
             continue
         name = name.lower()
         replacement, position = _tag(text, match, name, closing_tags)
-        # A footnote that directly follows its word leaves nothing to repair.
+        # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
     out.append(text[position:])
@@ -125,13 +125,13 @@ def _comment_end(text: str, start: int) -> int:
     end = text.find("-->", start)
     if end < 0:
         return len(text)
-    # A comment that has lines for itself goes with them, as in MediaWiki.
+    # A comment alone on its line takes the line with it, as in MediaWiki.
     alone = text[start - 1] == "\n" and text[end + 3 : end + 4] == "\n"
     return end + 4 if alone else end + 3
 
 
 def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
-    """Return what stands for the tag, and where to read on."""
+    """Return the replacement of the tag, and the index of what follows it."""
     end = match.end()
     if name == "br":
         return "\n", end
@@ -151,7 +151,7 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     exponent = text[end : min(closing[0], end + _MAX_EXPONENT)]
     if closing[0] - end > _MAX_EXPONENT or not _EXPONENT.fullmatch(exponent):
         return "", end
-    return exponent.translate(_SUPERSCRIPTS), closing[1]
+    return exponent.translate(SUPERSCRIPTS), closing[1]
 
 
 # --- 2. templates, links, tables -------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class _Structures:
                 words = self._template(index, close, depth)
             else:
                 words = PARAGRAPH_BREAK
-            # As with footnotes: no mark where there is nothing to repair.
+            # As with footnotes: no mark if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
             out.append(parts[close + 1])
@@ -215,10 +215,10 @@ class _Structures:
         if mark := mark_of_silent(name, self.language):
             return mark
         if depth >= _MAX_DEPTH or not can_render(name, self.language):
-            return REMOVED if self._stands_alone(index, close) else MISSING
+            return REMOVED if self._is_alone(index, close) else MISSING
         return render_template(self._inside(index, close, depth), self.language)
 
-    def _stands_alone(self, index: int, close: int) -> bool:
+    def _is_alone(self, index: int, close: int) -> bool:
         before, after = self.parts[index - 1], self.parts[close + 1]
         return (before.endswith("\n") or (before == "" and index > 1)) and after.startswith("\n")
 
@@ -248,7 +248,7 @@ class _Structures:
         return bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
 
     def _unmatched(self, index: int) -> str:
-        """Render a token without its counterpart, and the text after it, less the line of what it opened in vain."""
+        """Render a token without its counterpart, and the text after it without the line of a broken opening."""
         token, following = self.parts[index], self.parts[index + 1]
         begins_line = self.parts[index - 1].endswith("\n")
         if token.endswith("{|") or (begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))):
@@ -300,7 +300,7 @@ _DROPPED_LINE = re.compile(r"\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# What may be an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
+# Possibly an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
@@ -309,7 +309,7 @@ _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 
 def _render_lines(text: str) -> str:
-    """Drop the lines that are no prose, and render what is marked up inside lines."""
+    """Drop the lines that are not prose, and render the markup inside lines."""
     text = _DROPPED_LINE.sub(PARAGRAPH_BREAK, text)
     if "[" in text:
         text = _EXTERNAL_LINK.sub(lambda match: match[1].strip() or REMOVED, text)
@@ -339,7 +339,7 @@ def _without_emphasis(text: str) -> str:
 
 
 def _has_elision(line: str) -> bool:
-    """Return whether both bold and italics are unbalanced, MediaWiki's sign that a bold mark is none."""
+    """Return whether both bold and italics are unbalanced: then MediaWiki does not read a bold mark as bold."""
     num_both = line.count("'''''")
     rest = line.replace("'''''", "")
     num_bold = rest.count("'''")

@@ -1,7 +1,7 @@
-"""The marks that removals leave in a text, and how the text is mended at them.
+"""Marks for what was removed from a text, and the repair of the text at these marks.
 
-Only there: punctuation that the authors wrote stays as it is. "Berlin (<removed>; born 1237)" becomes
-"Berlin (born 1237)", and where words are missing that the sentence needs, a `GAP` stands.
+Punctuation elsewhere stays as the authors wrote it. "Berlin (<removed>; born 1237)" becomes "Berlin (born 1237)", and
+a `GAP` marks missing words that the sentence needs.
 """
 
 import re
@@ -13,7 +13,7 @@ PRONUNCIATION = "\x03"
 MISSING = "\x02"
 """Mark of a removal that may have been words of the sentence: an unknown template."""
 GAP = "\ufffc"
-"""Stands in clean text where words are missing (OBJECT REPLACEMENT CHARACTER): its sentence should be left out."""
+"""Marks missing words in clean text (OBJECT REPLACEMENT CHARACTER): their sentence should be left out."""
 
 PARAGRAPH_BREAK = "\n\n"
 
@@ -42,20 +42,20 @@ def repair_paragraph(block: str) -> str:
     """Return the block as one line of clean text, which may be empty."""
     paragraph = " ".join(block.split())
     if _HOLE.search(paragraph):
-        paragraph = " ".join(_mend(paragraph).split())
+        paragraph = " ".join(_close_holes(paragraph).split())
     if _LEFTOVER.search(paragraph):
         paragraph = " ".join(_LEFTOVER.sub(" ", paragraph).split())
     return paragraph
 
 
-def _mend(text: str) -> str:
-    """Close the holes at the marks of removals, or put a `GAP` where words are missing; `text` is single-spaced."""
-    # The greatest need of adjacent marks counts.
+def _close_holes(text: str) -> str:
+    """Close the holes at the marks of removals, or put a `GAP` for missing words; `text` is single-spaced."""
+    # Of adjacent marks the one with the greatest need counts.
     text = _ADJACENT_MARKS.sub(lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), text)
     text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
-    # From the inside out; deeper nesting is not met in prose.
+    # From the inside out; prose has no deeper nesting.
     for _ in range(2):
-        text = _PARENTHESIS.sub(_mend_parenthesis, text)
+        text = _PARENTHESIS.sub(_repair_parenthesis, text)
     text = _EMPTY_START.sub(r"\1", text)
     text = _EMPTY_ITEM.sub("", text)
     text = text.replace(f".{REMOVED}.", ".")
@@ -64,8 +64,8 @@ def _mend(text: str) -> str:
     return _MISSING_MARK.sub(_gap, _SILENT_MARK.sub("", text))
 
 
-def _mend_parenthesis(match: re.Match[str]) -> str:
-    """Leave out what a removal emptied in a parenthesis: "(IPA: ; born 1950)" becomes "(born 1950)"."""
+def _repair_parenthesis(match: re.Match[str]) -> str:
+    """Drop the items of a parenthesis that a removal emptied: "(IPA: ; born 1950)" becomes "(born 1950)"."""
     before, inside, after = match.groups()
     if not _HOLE.search(inside):
         return match[0]
@@ -78,7 +78,7 @@ def _mend_parenthesis(match: re.Match[str]) -> str:
 
 
 def _is_emptied(item: str) -> bool:
-    """Return whether an item of a parenthesis lost what it was there for."""
+    """Return whether an item of a parenthesis lost its content."""
     rest = _HOLE.sub("", item).strip()
     if len(rest) == len(item.strip()):
         return not rest
@@ -90,7 +90,7 @@ def _is_emptied(item: str) -> bool:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """Return a `GAP` where the sentence cannot do without the words, else nothing.
+    """Return a `GAP` if the sentence needs the words, else nothing.
 
     A template that directly follows a word or a full stop is a footnote; one that begins the text is a box.
     """

@@ -1,9 +1,9 @@
-"""The words that stand for a template: ``{{convert|5|km}}`` reads "5 km".
+"""The words that a template shows: ``{{convert|5|km}}`` reads "5 km".
 
-What a template shows is known only to its wiki. This module holds the inline templates that many wikis share, mostly
-under English names, and a few generic rules; `wikitext_local` holds those of single wikis, which go first. A template
-that neither knows may have been part of the sentence: its place is marked, so that the sentence can be repaired or
-left out.
+Only a template's wiki knows what it shows. This module has the inline templates that many wikis share, mostly under
+English names, and a few generic rules; `local_templates` has those of single wikis, which take precedence. A template
+that neither knows may have been part of the sentence: it leaves a mark, so that the sentence can be repaired or left
+out.
 """
 
 import re
@@ -30,7 +30,6 @@ from .repair import MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED
 
 _SHOWN_ARGUMENT = {**dict.fromkeys(FIRST_ARGUMENT_TEMPLATES, "1"), **dict.fromkeys(SECOND_ARGUMENT_TEMPLATES, "2")}
 _LABEL_ARGUMENTS = ("lt", "label", "text")
-_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
@@ -40,7 +39,7 @@ _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20}
 
 
 def parse_arguments(body: str) -> tuple[str, Arguments]:
-    """Split what stands between the braces into the template's name, normalised, and its arguments.
+    """Split the text between the braces into the template's name, normalised, and its arguments.
 
     >>> parse_arguments("Convert |5|km|abbr=on")
     ('convert', {'1': '5', '2': 'km', 'abbr': 'on'})
@@ -59,13 +58,13 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
 
 
 def template_name(head: str) -> str:
-    """Return the name that stands before the first pipe, lower-cased, without the template namespace."""
+    """Return the name before the first pipe, lower-cased, without the template namespace."""
     name = head.replace("_", " ").replace(REMOVED, "").strip().lower()
     return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
 
 
 def mark_of_silent(name: str, language: str = "en") -> str | None:
-    """Return the mark for a template that a sentence reads on without, or None where it may be words.
+    """Return the mark for a template that a sentence does without, or None if it may be words.
 
     Silent are footnotes, notes to editors, boxes, and pronunciations.
     """
@@ -90,11 +89,11 @@ def can_render(name: str, language: str = "en") -> bool:
 
 
 def render_template(body: str, language: str) -> str:
-    """Return the words that stand for a template, or the mark of a removal.
+    """Return the words that a template shows, or the mark of a removal.
 
     Args:
-        body: what stands between the braces; links and templates inside are rendered already.
-        language: code of the wiki's language; dates and numbers follow it where it is known.
+        body: the text between the braces; links and templates in it are rendered already.
+        language: code of the wiki's language, for dates and numbers.
     """
     name, arguments = parse_arguments(body)
     local = local_renderer(name, language)

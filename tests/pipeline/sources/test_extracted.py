@@ -2,7 +2,7 @@
 
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.extracted import article_paragraphs, is_prose_line, mend_line
+from clozeworks.pipeline.sources.extracted import article_paragraphs, is_prose_line, repair_line
 from clozeworks.pipeline.sources.wikitext.repair import GAP
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def test_prose_lines(line: str, prose: bool) -> None:
     ],
 )
 def test_holes_are_mended(line: str, expected: str):
-    assert mend_line(line) == expected
+    assert repair_line(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_holes_are_mended(line: str, expected: str):
     ["where formula_19 is the mass.", "They are: Romans , , , and others.", "transcribed into the .", "Graham's , a"],
 )
 def test_a_gap_stands_where_words_are_missing(line: str):
-    assert GAP in mend_line(line)
+    assert GAP in repair_line(line)
 
 
 @given(st.text(alphabet="ab ()（);,；.&'\"\n–"))
 def test_mending_takes_no_words_away(line: str):
-    assert [char for char in mend_line(line) if char.isalnum()] == [char for char in line if char.isalnum()]
+    assert [char for char in repair_line(line) if char.isalnum()] == [char for char in line if char.isalnum()]
 
 
 @pytest.mark.parametrize("part", ["(", "( ", "[[a|", "(a, ", " ,", ":1", "( or ", "formula_"])
 def test_a_hostile_line_takes_linear_time(part: str):
     # Quadratic time would be minutes.
-    assert mend_line(part * 200_000)
+    assert repair_line(part * 200_000)
