@@ -43,13 +43,13 @@ from ..mirror import mirrored, upload
 from ..pretraining.run import SUMMARY
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
-from ..training.logs import RunLog
+from ..training.logs import ProgressCallback, RunLog
 from ..training.ranks import Ranks, join_ranks
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
 from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS, BestRun, RunRecord, SearchSummary, read_summary
 from .task_data import TaskData, read_data
-from .train import CHECKPOINT, METRICS, SPEED, Progress, Training, train_model
+from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
 
 IDENTITY = "finetune.json"
 RUNS = "runs"
@@ -97,7 +97,7 @@ def finetune(
     checkpoint: str | Path,
     output: str | Path,
     config: FinetuneConfig,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def finetune(
         return _finetune(_prepare(data_read, str(checkpoint), directory, config), progress, overwrite)
 
 
-def _finetune(job: Job, progress: Progress | None, overwrite: bool) -> dict[str, Any]:
+def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> dict[str, Any]:
     config, output = job.config, job.output
     with (
         unwritable_as_user_error(output, NO_SPACE),
@@ -163,7 +163,7 @@ def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
     return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
 
 
-def _search(job: Job, ranks: Ranks, progress: Progress | None) -> bool:
+def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
     """Do all runs that are not done, and keep the best; return False where one was asked to stop."""
     grid = job.grid()
     for index, (rate, seed) in enumerate(grid, 1):
@@ -200,11 +200,11 @@ def _best(records: Sequence[RunRecord]) -> RunRecord:
     return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
 
 
-def _staged(progress: Progress | None, stage: str) -> Progress:
+def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
     return lambda live: progress({"stage": stage, **live}) if progress else None
 
 
-def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: Progress) -> bool:
+def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
     """Train and evaluate once, and write what came out; return False where it was asked to stop."""
     directory = job.directory(rate, seed)
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)

@@ -1,4 +1,4 @@
-"""Where a model is computed: the device, the number format there, and its memory."""
+"""The device that a model runs on: its number format, its memory, and how fast it could be."""
 
 import ctypes
 import sys
@@ -9,34 +9,49 @@ import torch
 
 from ...pipeline.errors import UserError
 
-# Dense bf16 products a second, by what the device's name holds (NVIDIA's data sheets, SXM where there are several).
+# Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM figure if there are two).
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "GH200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
-
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
+"""Tokens computed at once unless the user sets a micro-batch size; padding counts."""
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device that is meant by ``auto``, ``cpu`` or ``cuda``; raises `UserError` where there is no GPU."""
+    """Return the device for ``auto``, ``cpu`` or ``cuda``; raises `UserError` if ``cuda`` is not available."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda, but no GPU can be used here; leave it out, or look at `nvidia-smi`.")
+        raise UserError("--device is cuda, but no GPU is available; leave it out, or check `nvidia-smi`.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Tell whether matrix products are in bf16 under ``auto``, ``fp32`` or ``bf16``."""
+    """Return whether matrix products are in bf16 under ``auto``, ``fp32`` or ``bf16``."""
     if precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return precision == "bf16"
 
 
+def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:
+    """Return the rows to compute at once: as `asked`, or as many of `row_tokens` as fit into the device's budget."""
+    return asked or max(1, MICRO_BATCH_TOKENS[device.type] // row_tokens)
+
+
+def drain_every(device: torch.device) -> int:
+    """Return the steps between two looks at the losses: a GPU waits for new work meanwhile, a CPU does not."""
+    return 10 if device.type == "cuda" else 1
+
+
 def peak_flops(device: torch.device) -> float | None:
-    """Return how many dense bf16 FLOPs a second `device` can do; None for a CPU, and where it is not known."""
+    """Return the dense bf16 FLOPs per second that `device` is capable of; None for a CPU or an unknown GPU."""
     if device.type != "cuda":
         return None
     words = torch.cuda.get_device_name(device).replace("-", " ").split()
     return next((PEAK_FLOPS[word] for word in words if word in PEAK_FLOPS), None)
+
+
+def peak_memory(device: torch.device) -> dict[str, float]:
+    """Return the most GPU memory allocated so far, as ``peak_memory_gb``; nothing for a CPU."""
+    return {"peak_memory_gb": torch.cuda.max_memory_allocated(device) / 1e9} if device.type == "cuda" else {}
 
 
 @contextmanager
@@ -51,10 +66,10 @@ def oom_as_user_error(option: str) -> Iterator[None]:
 
 
 def trim_memory(device: torch.device, step: int) -> None:
-    """Give freed memory back to the system, at every tenth step on a CPU (with glibc).
+    """Return freed memory to the system, every tenth step on a CPU (with glibc).
 
-    PyTorch keeps a kernel for each new length of a batch. On the heap these lie between the freed tensors, whose room
-    then fits no others: fine-tuning a model of 6 x 384 on SQuAD came to 8.6 GB. It costs 3 % of the time.
+    PyTorch caches a kernel for each new batch length. On the heap these lie between freed tensors and fragment it:
+    without trimming, fine-tuning a 6 x 384 model on SQuAD grew to 8.6 GB. Trimming costs 3 % of the time.
     """
     if device.type == "cpu" and step % TRIM_EVERY == 0 and MALLOC_TRIM:
         MALLOC_TRIM(0)

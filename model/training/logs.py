@@ -1,9 +1,9 @@
-"""The records of a run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and its clock."""
+"""The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and its clock."""
 
 import csv
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -11,18 +11,21 @@ from typing import Any, Self
 METRICS = ("step", "split", "learning_rate", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm")
 SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait", "mfu", "peak_memory_gb")
 
+ProgressCallback = Callable[[dict[str, Any]], None]
+"""Called now and then during training with figures by name, such as ``step``, ``steps`` and ``loss``."""
+
 
 class RunLog:
-    """Appends to the records of a run; what stands there from after `first_step` (-1: all) is cut off first.
+    """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step` (-1: everything).
 
-    ``metrics.csv`` holds only what the computation determines, so that a resumed run writes the same file as an
-    undisturbed one; what the clock determines goes to ``speed.csv``. `metrics` and `speed` are their columns.
+    ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same file as an
+    undisturbed one; whatever depends on the clock goes to ``speed.csv``. `metrics` and `speed` are their columns.
     """
 
     def __init__(
         self, directory: Path, first_step: int, metrics: tuple[str, ...] = METRICS, speed: tuple[str, ...] = SPEED
     ):
-        # Imported here: it takes a second, and only the first rank writes.
+        # Imported here because it takes a second, and only the first rank writes logs.
         from torch.utils.tensorboard import SummaryWriter
 
         self._files = []
@@ -34,7 +37,7 @@ class RunLog:
         kept = []
         if path.exists():
             with path.open(newline="", encoding="utf-8") as old:
-                # The last line of a killed run may be cut off; its missing fields are None.
+                # A killed run's last line may be truncated; its missing fields are None.
                 complete = (row for row in csv.DictReader(old) if None not in row.values())
                 kept = [row for row in complete if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
@@ -48,13 +51,13 @@ class RunLog:
         return writer
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Record losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
+        """Log losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
         known = {name: repr(values[name]) for name in self._metrics.fieldnames if name in values}
         self._metrics.writerow({"step": step, "split": split, **known})
         self._board_scalars(step, split, known)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
-        """Record tokens per second, the share of the time spent waiting for data, and on a GPU its use and memory."""
+        """Log tokens per second, the share of time spent waiting for data, and on a GPU its utilisation and memory."""
         known = {name: f"{values[name]:.6g}" for name in self._speed.fieldnames if name in values}
         self._speed.writerow({"step": step, **known})
         self._board_scalars(step, "speed", known)
@@ -64,7 +67,7 @@ class RunLog:
             self._board.add_scalar(f"{group}/{name}", float(value), step)
 
     def flush(self) -> None:
-        """Bring everything to disk, before a checkpoint that counts on it."""
+        """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it must be there."""
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
@@ -81,10 +84,10 @@ class RunLog:
 
 
 class Clock:
-    """Measures tokens per second and the share of the time spent waiting for data, since the last log line.
+    """Measures a training's speed since the last log line, and the time it takes.
 
-    With the `peak_flops` of all GPUs together, also the share of it that is made use of (``mfu``). `spent` are seconds
-    of training that came before, in the earlier part of an interrupted run.
+    `peak_flops` is that of all GPUs together, for the model-FLOPs utilisation; `spent` are the seconds of training
+    before an interruption.
     """
 
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):
@@ -93,42 +96,44 @@ class Clock:
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
-        self.begin_interval()
+        self.start_interval()
 
-    def begin_interval(self) -> None:
+    def start_interval(self) -> None:
         """Measure the rates from now on."""
-        self.interval_started, self.waited = time.perf_counter(), 0.0
-        self.interval_tokens, self.interval_padded, self.interval_flops = 0, 0, 0.0
+        self._interval_started, self._waited_s = time.perf_counter(), 0.0
+        self._rows, self._tokens, self._padded, self._flops = 0, 0, 0, 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count the time of the block as waiting for data."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         yield
-        self.waited += time.perf_counter() - began
+        self._waited_s += time.perf_counter() - started
 
-    def count(self, num_tokens: int, num_padded: int, flops: float) -> None:
-        """Count one update of `flops` FLOPs on `num_tokens` real tokens, laid out in `num_padded`."""
+    def count(self, *, num_rows: int, num_tokens: int, num_padded: int = 0, flops: float = 0.0) -> None:
+        """Count one update: rows, real tokens, tokens with padding, and FLOPs, over all ranks."""
         self.num_steps += 1
         self.num_tokens += num_tokens
-        self.interval_tokens += num_tokens
-        self.interval_padded += num_padded
-        self.interval_flops += flops
+        self._rows += num_rows
+        self._tokens += num_tokens
+        self._padded += num_padded
+        self._flops += flops
 
     def seconds(self) -> float:
         """Return the seconds since the start."""
         return time.perf_counter() - self.started
 
     def elapsed(self) -> float:
-        """Return the seconds of training, with those spent before the start."""
+        """Return the seconds of training, including those before an interruption."""
         return self.spent + self.seconds()
 
     def rates(self) -> dict[str, float]:
-        """Return tokens per second (real, and with the padding), the share of the time spent waiting, and MFU."""
-        seconds = time.perf_counter() - self.interval_started
+        """Return rows and tokens per second, the share of time spent waiting for data, and on a known GPU ``mfu``."""
+        seconds = time.perf_counter() - self._interval_started
         rates = {
-            "tokens_per_second": self.interval_tokens / seconds,
-            "padded_tokens_per_second": self.interval_padded / seconds,
-            "data_wait": self.waited / seconds,
+            "examples_per_second": self._rows / seconds,
+            "tokens_per_second": self._tokens / seconds,
+            "padded_tokens_per_second": self._padded / seconds,
+            "data_wait": self._waited_s / seconds,
         }
-        return rates | ({"mfu": self.interval_flops / seconds / self.peak_flops} if self.peak_flops else {})
+        return rates | ({"mfu": self._flops / seconds / self.peak_flops} if self.peak_flops else {})

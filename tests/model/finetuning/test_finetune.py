@@ -516,7 +516,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     weights = load_file(broken / "model.safetensors")
     weights["bert.embeddings.LayerNorm.weight"].fill_(3e38)
     save_file(weights, broken / "model.safetensors")
-    with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; take a lower one"):
+    with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; try a lower one"):
         finetune("sst2", data, broken, tmp_path / "run", quick(learning_rates=(1e-3,)))
 
 

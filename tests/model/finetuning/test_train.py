@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,13 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
-from clozeworks.model.bert import initialise
-from clozeworks.model.checkpoint import read_config
 from clozeworks.model.finetuning import train as loop
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.train import Training, batch_rows, train_model
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.ner import BertForTokenClassification
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
+from clozeworks.model.training.device import MICRO_BATCH_TOKENS
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
@@ -48,28 +45,9 @@ def sentences(num_features: int) -> list[Feature]:
     ]
 
 
-def tagged(num_features: int) -> list[Feature]:
-    """Return features with a class for some of the tokens; every fourth has none at all."""
-    rng = np.random.default_rng(1)
-    features = []
-    for feature in sentences(num_features):
-        size = feature.length
-        known = (rng.random(size) < 0.5) & (feature.example % 4 > 0)
-        target = np.where(known, rng.integers(0, 3, size), IGNORED)
-        features.append(feature._replace(target=target))
-    return features
-
-
 def make_training(features: list[Feature], directory: Path | None = None, **options: Any) -> Training:
     config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
     return Training(features, config, RECIPE, 1e-3, 3, ALONE, directory)
-
-
-def tagger(checkpoint: Path) -> TaskModel:
-    config = replace(read_config(checkpoint), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = BertForTokenClassification(config, 3)
-    initialise(model, config, torch.Generator().manual_seed(1))
-    return model
 
 
 def classifier(checkpoint: Path, dropout: float = 0.0) -> TaskModel:
@@ -87,37 +65,11 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("make, features", [(classifier, sentences(30)), (tagger, tagged(30))])
-def test_micro_batches_do_not_change_the_result(checkpoint, make, features):
-    # The tokens to be learned are not spread evenly, so that a mean of means would be another loss.
-    whole, parts = make(checkpoint), make(checkpoint)
-    losses: dict[str, list[float]] = {"whole": [], "parts": []}
-    train_model(whole, make_training(features), lambda live: losses["whole"].append(live["loss"]))
-    train_model(parts, make_training(features, micro_batch_size=3), lambda live: losses["parts"].append(live["loss"]))
-    assert losses["parts"] == pytest.approx(losses["whole"], abs=1e-5)
-    assert_same_weights(whole, parts, atol=1e-5)
-    assert not torch.equal(whole.bert.pooler.dense.weight, make(checkpoint).bert.pooler.dense.weight) or make is tagger
-
-
-def test_the_gradient_is_that_of_the_mean_over_all_targets(checkpoint):
-    model, features = tagger(checkpoint), tagged(8)
-    training = make_training(features, micro_batch_size=3)
-    parts = loop._make_parts(training, np.arange(8))
-    assert [len(part.batch.input_ids_BL) for part in parts] == [3, 3, 2]
-    assert sum(part.share for part in parts) == pytest.approx(1)
-    batch = loop.make_batch(features)
-    assert batch.target is not None
-    total = torch.nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.target.flatten(), reduction="sum")
-    mean = total.item() / num_targets(features)
-    update = loop._update(loop._start(model, training), training, parts, False)
-    assert update.loss.item() == pytest.approx(mean, abs=1e-6)
-
-
 def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpoint, monkeypatch):
     training = make_training(sentences(32))
-    assert len(loop._make_parts(training, np.arange(32))) == 1
-    monkeypatch.setitem(loop.MICRO_BATCH_TOKENS, "cpu", 100)
-    parts = loop._make_parts(training, np.arange(32))
+    assert len(loop._make_batches(training, np.arange(32))) == 1
+    monkeypatch.setitem(MICRO_BATCH_TOKENS, "cpu", 100)
+    parts = loop._make_batches(training, np.arange(32))
     assert all(part.batch.input_ids_BL.numel() <= 100 for part in parts)
     assert sum(len(part.batch.input_ids_BL) for part in parts) == 32
 
@@ -126,7 +78,7 @@ def test_ranks_without_a_row_count_nothing(checkpoint):
     features = sentences(3)
     ranks = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, Ranks(rank, 4, torch.device("cpu")))
              for rank in range(4)]  # fmt: skip
-    parts = [loop._make_parts(training, np.arange(3)) for training in ranks]
+    parts = [loop._make_batches(training, np.arange(3)) for training in ranks]
     assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
 
 
@@ -228,7 +180,7 @@ def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
 
 def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
-    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged; delete it to begin this run anew"):
+    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged; delete it to restart this run"):
         train_model(classifier(checkpoint), make_training(sentences(8), tmp_path))
 
 

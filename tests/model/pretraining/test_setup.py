@@ -1,4 +1,4 @@
-"""Before the first step: budgets, learning rates, phases, and instances that do not fit."""
+"""Before the first step: options and instances that do not match are named, and defaults are resolved."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.setup import State, number_of_steps, open_directories, set_up
+from clozeworks.model.pretraining.setup import open_directories, set_up
 from clozeworks.model.training.device import find_device
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
@@ -28,31 +28,6 @@ def make_setup(instances: str, **changes: Any):
 def test_the_mean_length_is_read_from_the_footers(instances):
     directory = open_instances(instances)
     assert directory.mean_length == read_split(directory).lengths.mean()
-
-
-def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
-    assert number_of_steps(PretrainConfig(), [100.0]) == 1_000_000
-    assert number_of_steps(PretrainConfig(steps=7), [100.0]) == 7
-    assert number_of_steps(PretrainConfig(tokens=1_000_000, batch_size=20), [100.0]) == 500
-    two = PretrainConfig(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
-    assert number_of_steps(two, [100.0, 500.0]) == 250
-    assert number_of_steps(PretrainConfig(hours=2), [100.0]) is None
-
-
-def test_a_budget_of_tokens_has_the_schedule_of_its_steps(instances):
-    setup = make_setup(instances, tokens=20_000)
-    same = make_setup(instances, steps=setup.num_steps)
-    assert [setup.rate(step, 0.0) for step in range(50)] == [same.rate(step, 0.0) for step in range(50)]
-    assert setup.num_steps == round(20_000 / 10 / setup.phases[0].directory.mean_length)
-
-
-def test_with_hours_the_rate_follows_the_clock(instances):
-    setup = make_setup(instances, hours=0.5, learning_rate=1e-3)
-    assert [setup.rate(step, 0.0) for step in (0, 9, 10**9)] == [0, 0, 0]
-    assert setup.rate(3, 90) == pytest.approx(0.5e-3)
-    assert setup.rate(3, 900) == pytest.approx(0.5e-3)
-    assert setup.rate(3, 1800) == setup.rate(3, 1801) == 0
-    assert not setup.is_over(State(step=10**9, seconds=1799.9)) and setup.is_over(State(seconds=1800))
 
 
 @pytest.mark.parametrize(
@@ -80,23 +55,14 @@ def test_options_that_do_not_go_together_are_named(options, reason):
 def test_budgets_that_do_not_fit_the_instances_are_named(instances):
     with pytest.raises(UserError, match="--hours takes one directory"):
         open_directories(PretrainConfig(hours=1.0), [instances, instances])
-    with pytest.raises(UserError, match="--warmup-steps is 900, but --tokens 5000 are only 5 steps"):
-        number_of_steps(PretrainConfig(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
+    with pytest.raises(UserError, match="but there is one directory of instances"):
+        open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
 
 
 def test_each_phase_begins_at_its_own_first_row(instances):
     setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
-    phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.stretch, range(8))]
+    phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.first_row, range(8))]
     assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
-
-
-def test_each_phase_has_a_step_or_is_refused(instances):
-    assert make_setup(instances, steps=3, phase_shares=(0.9, 0.1)).phase_ends == [2]
-    assert make_setup(instances, steps=3, phase_shares=(0.1, 0.9)).phase_ends == [1]
-    with pytest.raises(UserError, match="need two steps or more"):
-        make_setup(instances, steps=1, phase_shares=(0.9, 0.1))
-    with pytest.raises(UserError, match="but there is one directory of instances"):
-        open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
 
 
 def test_next_sentences_need_pairs(tmp_path):
@@ -104,7 +70,7 @@ def test_next_sentences_need_pairs(tmp_path):
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["config"]["pairing"] = "none"
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="was built with --pairing none: no next sentences; give --objective mlm"):
+    with pytest.raises(UserError, match="was built with --pairing none: it has no next sentences; use --objective mlm"):
         open_directories(PretrainConfig(), [str(path)])
     assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
 

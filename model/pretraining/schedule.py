@@ -1,0 +1,81 @@
+"""The schedule of a pre-training run: its length, its learning rate, and which phase a step belongs to."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from ...pipeline.errors import UserError
+from ..config import DEFAULT_STEPS, PretrainConfig
+from ..training.optim import default_warmup, learning_rate
+
+# For a budget of hours: the share of the time that is warm-up, and the steps between two lines of the log.
+WARMUP_SHARE = 0.1
+TIMED_LOG_EVERY = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Pure functions of the step and of the seconds of training, which matter only to a budget of hours."""
+
+    peak_rate: float
+    num_steps: int | None
+    """None for a budget of hours."""
+    warmup_steps: int
+    budget_s: float | None
+    """None for a budget of steps or tokens."""
+    phase_ends: tuple[int, ...]
+    """The first step of each phase but the first."""
+
+    @property
+    def log_every(self) -> int:
+        """Steps between two lines of the log: about 200 lines a run, at most 100 steps apart."""
+        return TIMED_LOG_EVERY if self.num_steps is None else max(1, min(100, self.num_steps // 200))
+
+    def learning_rate(self, step: int, seconds: float) -> float:
+        """Return the learning rate of the update with index `step`, `seconds` of training after the start."""
+        if self.budget_s is not None:
+            return max(0.0, learning_rate(seconds, self.peak_rate, WARMUP_SHARE * self.budget_s, self.budget_s))
+        assert self.num_steps is not None
+        return learning_rate(step, self.peak_rate, self.warmup_steps, self.num_steps)
+
+    def is_over(self, step: int, seconds: float) -> bool:
+        """Return whether the budget is spent after `step` updates."""
+        return seconds >= self.budget_s if self.budget_s is not None else step == self.num_steps
+
+    def phase(self, step: int) -> tuple[int, int]:
+        """Return the phase of the update with index `step`, and the update's index within the phase."""
+        phase = bisect_right(self.phase_ends, step)
+        return phase, step - (self.phase_ends[phase - 1] if phase else 0)
+
+
+def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
+    """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError` for too few steps."""
+    num_steps = number_of_steps(config, mean_lengths)
+    default = 0 if num_steps is None else default_warmup(num_steps)
+    return Schedule(
+        peak_rate=config.learning_rate,
+        num_steps=num_steps,
+        warmup_steps=default if config.warmup_steps is None else config.warmup_steps,
+        budget_s=None if config.hours is None else config.hours * 3600,
+        phase_ends=() if num_steps is None or len(mean_lengths) == 1 else (_first_phase(config, num_steps),),
+    )
+
+
+def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | None:
+    """Return how many updates the budget allows on rows of these mean lengths; None for a budget of hours."""
+    if config.hours is not None:
+        return None
+    if config.tokens is None:
+        return config.steps or DEFAULT_STEPS
+    shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
+    mean = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
+    steps = max(1, round(config.tokens / (config.batch_size * mean)))
+    if config.warmup_steps is not None and config.warmup_steps > steps:
+        budget = f"--tokens {config.tokens} allows only {steps} steps"
+        raise UserError(f"--warmup-steps is {config.warmup_steps}, but {budget}; lower it.")
+    return steps
+
+
+def _first_phase(config: PretrainConfig, num_steps: int) -> int:
+    if num_steps < 2:
+        raise UserError("Two directories of instances need at least two steps, but the budget is one; raise it.")
+    return min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)

@@ -1,0 +1,138 @@
+"""One update of the weights, shared by pre-training and fine-tuning.
+
+A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every micro-batch's loss
+is already its share of the global batch's loss, so gradients only have to be added up: neither the micro-batch size nor
+the number of ranks changes the result, except for rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a
+checkpoint needs no random state, and a resumed run ends with the same weights to the last bit (on a CPU, with the same
+number of threads).
+
+Shapes: S sums that the caller wants over the global batch, N micro-batches.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from ...pipeline.seeding import stable_hash
+from .optim import MAX_GRADIENT_NORM, set_learning_rate
+from .ranks import Ranks
+
+
+class MicroBatch(Protocol):
+    """Some rows as tensors."""
+
+    def to(self, device: torch.device) -> Self:
+        """Copy the tensors to `device`."""
+        ...
+
+
+BatchT = TypeVar("BatchT", bound=MicroBatch)
+
+
+class Loss(NamedTuple):
+    """The loss of one micro-batch."""
+
+    share: Tensor
+    """Its part of the global batch's mean loss, scalar: the sum over all micro-batches and ranks is that mean."""
+    sums_S: Tensor
+    """float64; what to add up over the global batch, to report."""
+
+
+class Update(NamedTuple):
+    """The figures of one update, on the CPU."""
+
+    step: int
+    """Index of the update: the number of updates before it."""
+    sums: list[float]
+    """`Loss.sums_S`, added up over the global batch."""
+    gradient_norm: float
+    """Before clipping."""
+    bad_micro_batches: list[int]
+    """Indices of this rank's micro-batches without a finite loss."""
+    stop_asked: bool
+    """Whether any rank was asked to stop; all ranks see the same."""
+    seconds: float
+    """What the first rank passed as `seconds`; all ranks see the same."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the global batch's sums and gradient are finite; the weights are spoiled if not."""
+        return math.isfinite(sum(self.sums)) and math.isfinite(self.gradient_norm)
+
+
+class Updater(Generic[BatchT]):
+    """Updates a model's weights, and keeps each update's figures until `drain` asks for them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: AdamW,
+        ranks: Ranks,
+        *,
+        use_bf16: bool,
+        dropout_seed: tuple[int | str, ...],
+    ):
+        self.model = model
+        self.optimizer = optimizer
+        self._ranks = ranks
+        self._use_bf16 = use_bf16
+        self._dropout_seed = dropout_seed
+        self._pending: list[tuple[int, Tensor, Tensor, Tensor]] = []
+
+    def update(
+        self,
+        step: int,
+        batches: Sequence[BatchT],
+        compute_loss: Callable[[BatchT], Loss],
+        rate: float,
+        *,
+        stop_asked: bool = False,
+        seconds: float = 0.0,
+    ) -> None:
+        """Change the weights once, by the gradient of the global batch of which `batches` are this rank's part.
+
+        Nothing here reads a result back, so on a GPU the call returns while the device is still computing.
+        """
+        rank, _, device = self._ranks
+        sums_S: Tensor | None = None
+        losses: list[Tensor] = []
+        for index, batch in enumerate(batches):
+            torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
+            with torch.autocast(device.type, torch.bfloat16, enabled=self._use_bf16):
+                loss = compute_loss(batch.to(device))
+            loss.share.backward()  # adds to the gradients of the micro-batches before
+            losses.append(loss.share.detach())
+            sums_S = loss.sums_S if sums_S is None else sums_S + loss.sums_S
+        assert sums_S is not None, "each rank computes at least one micro-batch"
+
+        parameters = list(self.model.parameters())
+        self._ranks.sum_all([parameter.grad for parameter in parameters if parameter.grad is not None])
+        # The norm is that of the whole global batch's gradient, so it is clipped only after the sum.
+        gradient_norm = nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+        set_learning_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+        # Signals and clocks differ between ranks; these two travel with the sums, so all ranks decide alike.
+        shared = torch.tensor([stop_asked, 0.0 if rank else seconds], dtype=torch.float64)
+        sums = self._ranks.sum(torch.cat([sums_S, shared.to(device, non_blocking=True)]))
+        self._pending.append((step, sums, gradient_norm, torch.stack(losses)))
+
+    def drain(self) -> list[Update]:
+        """Return the figures of the updates since the last call, oldest first.
+
+        On a GPU this waits until they are computed, and the GPU is then idle until it gets more work; so the loops call
+        it only every few steps (see `device.drain_every`). A loss that is not finite is noticed that much later, but
+        always before a checkpoint.
+        """
+        drained = []
+        for step, sums, gradient_norm, losses_N in self._pending:
+            *values, num_stops, seconds = sums.tolist()
+            bad = (~losses_N.isfinite()).nonzero().flatten().tolist()
+            drained.append(Update(step, values, gradient_norm.item(), bad, num_stops > 0, seconds))
+        self._pending.clear()
+        return drained

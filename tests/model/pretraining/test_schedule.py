@@ -1,0 +1,46 @@
+"""The schedule: numbers of steps, learning rates, and phases."""
+
+import pytest
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.pretraining.schedule import make_schedule, number_of_steps
+from clozeworks.pipeline.errors import UserError
+
+
+def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
+    assert number_of_steps(PretrainConfig(), [100.0]) == 1_000_000
+    assert number_of_steps(PretrainConfig(steps=7), [100.0]) == 7
+    assert number_of_steps(PretrainConfig(tokens=1_000_000, batch_size=20), [100.0]) == 500
+    two = PretrainConfig(tokens=1_000_000, batch_size=20, phase_shares=(0.75, 0.25))
+    assert number_of_steps(two, [100.0, 500.0]) == 250
+    assert number_of_steps(PretrainConfig(hours=2), [100.0]) is None
+
+
+def test_a_warm_up_longer_than_the_budget_is_named():
+    with pytest.raises(UserError, match="--warmup-steps is 900, but --tokens 5000 allows only 5 steps"):
+        number_of_steps(PretrainConfig(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
+
+
+def test_a_budget_of_tokens_has_the_schedule_of_its_steps():
+    schedule = make_schedule(PretrainConfig(tokens=20_000, batch_size=10), [16.0])
+    assert schedule.num_steps == 125
+    assert schedule == make_schedule(PretrainConfig(steps=125, batch_size=10), [16.0])
+
+
+def test_with_hours_the_rate_follows_the_clock():
+    schedule = make_schedule(PretrainConfig(hours=0.5, learning_rate=1e-3), [100.0])
+    assert [schedule.learning_rate(step, 0.0) for step in (0, 9, 10**9)] == [0, 0, 0]
+    assert schedule.learning_rate(3, 90) == pytest.approx(0.5e-3)
+    assert schedule.learning_rate(3, 900) == pytest.approx(0.5e-3)
+    assert schedule.learning_rate(3, 1800) == schedule.learning_rate(3, 1801) == 0
+    assert not schedule.is_over(10**9, 1799.9) and schedule.is_over(0, 1800.0)
+
+
+def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
+    def ends(steps: int, first: float, second: float) -> tuple[int, ...]:
+        return make_schedule(PretrainConfig(steps=steps, phase_shares=(first, second)), [100.0, 500.0]).phase_ends
+
+    assert (ends(3, 0.9, 0.1), ends(3, 0.1, 0.9)) == ((2,), (1,))
+    with pytest.raises(UserError, match="need at least two steps"):
+        ends(1, 0.9, 0.1)
+    schedule = make_schedule(PretrainConfig(steps=8, phase_shares=(0.75, 0.25)), [100.0, 500.0])
+    assert [schedule.phase(step) for step in range(8)] == [*((0, step) for step in range(6)), (1, 0), (1, 1)]
