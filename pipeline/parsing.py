@@ -57,10 +57,10 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
 
 
 def _damaged(path: object, error: Exception, advice: str) -> UserError:
-    return UserError(f"{path} is damaged or was not written by clozeworks ({_fault(error)}). {advice}")
+    return UserError(f"{path} is damaged or was not written by clozeworks ({describe_fault(error)}). {advice}")
 
 
-def _fault(error: Exception) -> str:
+def describe_fault(error: Exception) -> str:
     """Return ``FIELD: what is wrong`` in the words of `msgspec`, without its notation."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"

@@ -236,31 +236,43 @@ def broken(change: Any) -> dict[str, Any]:
     return content
 
 
+QA = "data[0].paragraphs[0].qas[0]"
+
+
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{"data": [', "a.json is not valid JSON: "),
-        ("[1]", "a.json is not a JSON object; use the official format of SQuAD"),
-        ({"version": "1.1"}, "a.json has no data, only version"),
-        ({"data": {}}, "a.json: data is {}, not a list"),
-        ({"data": ["x"]}, "a.json, article 1 is not a JSON object"),
-        (broken(lambda article, *_: article.pop("paragraphs")), "a.json, article 1 has no paragraphs, only title"),
-        (broken(lambda _, paragraph, __: paragraph.pop("context")), "article 1, paragraph 1 has no context, only qas"),
-        (broken(lambda _, paragraph, __: paragraph.update(context=3)), "paragraph 1: context is 3, not text"),
-        (broken(lambda *parts: parts[2][0].pop("id")), "paragraph 1, question 1 has no id, only question, answers"),
-        (broken(lambda *parts: parts[2][0].pop("question")), "a.json, question 1 has no question"),
-        (broken(lambda *parts: parts[2][0].pop("answers")), "a.json, question 1 has no answers, only"),
-        (broken(lambda *parts: parts[2][0]["answers"][0].pop("answer_start")), "question 1 has no answer_start"),
-        (squad_json(qa(start="4")), "a.json, question 1: answer_start is '4', not a whole number"),  # type: ignore
-        (squad_json(qa(start=True)), "a.json, question 1: answer_start is True, not a whole number"),
-        (squad_json({**qa(), "id": None}), "paragraph 1, question 1: id is None, not text or a whole number"),
-        (squad_json({**qa(), "id": "\ud83d"}), "paragraph 1, question 1: id holds half of a character"),
-        (broken(lambda article, *_: article.update(title="\ud83d")), "article 1: title holds half of a character"),
-        ("[" * 100_000, "a.json is not valid JSON: "),
+        ('{"data": [', "a.json is not in the official format of SQuAD (input data was truncated)"),
+        ("[1]", "a.json is not in the official format of SQuAD (expected object, got array)"),
+        ({"version": "1.1"}, "(object missing required field data)"),
+        ({"data": {}}, "(data: expected array, got object)"),
+        ({"data": ["x"]}, "(data[0]: expected object, got str)"),
+        (broken(lambda article, *_: article.pop("paragraphs")), "(data[0]: object missing required field paragraphs)"),
+        (
+            broken(lambda _, paragraph, __: paragraph.pop("context")),
+            "paragraphs[0]: object missing required field context",
+        ),
+        (
+            broken(lambda _, paragraph, __: paragraph.update(context=3)),
+            "paragraphs[0].context: expected str, got int",
+        ),
+        (broken(lambda *parts: parts[2][0].pop("id")), f"({QA}: object missing required field id)"),
+        (broken(lambda *parts: parts[2][0].pop("question")), f"({QA}: object missing required field question)"),
+        (broken(lambda *parts: parts[2][0].pop("answers")), f"({QA}: object missing required field answers)"),
+        (
+            broken(lambda *parts: parts[2][0]["answers"][0].pop("answer_start")),
+            "answers[0]: object missing required",
+        ),
+        (squad_json(qa(start="4")), f"({QA}.answers[0].answer_start: expected int, got str)"),  # type: ignore
+        (squad_json(qa(start=True)), f"({QA}.answers[0].answer_start: expected int, got bool)"),
+        (squad_json({**qa(), "id": None}), f"({QA}.id: expected int | str, got null)"),
+        (squad_json({**qa(), "id": "\ud83d"}), "unexpected end of escaped utf-16 surrogate pair"),
+        (broken(lambda article, *_: article.update(title="\ud83d")), "unexpected end of escaped utf-16 surrogate pair"),
+        ("[" * 100_000, "a.json is not in the official format of SQuAD"),
         (squad_json(qa(), qa()), "a.json, question 1 occurs twice"),
         (squad_json(qa(), qa(5, is_impossible=True)), "a.json, question 5 is marked as impossible but has answers"),
         (squad_json({**qa(6), "answers": []}), "a.json, question 6 has no answers; only SQuAD 2.0 allows that"),
-        (squad_json(qa(), context="the \ud83d film"), "paragraph 1: context holds half of a character"),
+        (squad_json(qa(), context="the \ud83d film"), "unexpected end of escaped utf-16 surrogate pair"),
         (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but the training file is SQuAD 1.1"),
     ],
 )
@@ -280,7 +292,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but the training file is SQuAD 2.0"):
         list(Squad(version="2.0").read(first, labelled=True))
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xe9"}')
-    with pytest.raises(UserError, match=r"latin\.json is not UTF-8"):
+    with pytest.raises(UserError, match=r"latin\.json is not in the official format of SQuAD"):
         read_questions(tmp_path / "latin.json", labelled=True)
     with pytest.raises(UserError, match="does not exist"):
         read_questions(tmp_path / "none.json", labelled=True)
