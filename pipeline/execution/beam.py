@@ -32,7 +32,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 
@@ -182,7 +181,6 @@ def prepare(options: RunOptions, output: str) -> None:
     runner = beam_options.view_as(StandardOptions).runner
     if runner == REMOTE_RUNNER and not is_remote(output):
         raise UserError(f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path.")
-    FileSystems.set_options(beam_options)
 
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:

@@ -94,6 +94,7 @@ def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[s
         give_up = time.monotonic() + TIME_LIMIT_S
         while not storage.find_files(f"{output}/.work/*/*.json"):
             assert process.poll() is None and time.monotonic() < give_up
+            time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not storage.exists(f"{output}/manifest.json")
@@ -165,6 +166,7 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         give_up = time.monotonic() + TIME_LIMIT_S
         while not storage.exists(index := f"{remote}/{INDEX}") or b"step-" not in storage.read_bytes(index):
             assert process.poll() is None and time.monotonic() < give_up
+            time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
         _, errors = process.communicate()
         assert f"every checkpoint is uploaded to {remote}" in errors.decode()
