@@ -1,6 +1,7 @@
 """How a stage runs, and how its files are written: the only package that knows runners, files and directories.
 
-Stages are cut into `units` of work, which run in `workers` (processes on this machine) or on Apache `beam`. `storage`
-opens local and remote paths, `directory` is the output directory (claim, lock, resume, finish), `shards` reads and
-writes Parquet, `partitions` spreads rows over files, and `counters`, `progress` and `estimates` report.
+A stage is a list of `phases` over units of work; `runner` hands the units to `workers` (processes on this machine) or
+to Apache `beam`. `storage` opens local and remote paths, `hub` opens data sets, `directory` is the output directory
+(claim, lock, resume, finish), `shards` reads and writes Parquet, and `partitions` spreads rows over files. `counters`,
+`progress` and `estimates` report.
 """
