@@ -1,7 +1,7 @@
-"""The shape of the encoder, and the configuration of pre-training: one documented field an option.
+"""The shape of the encoder, and the configuration of pre-training: one documented field per option.
 
 `ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``. `PretrainConfig`
-makes the command line of ``clozeworks pretrain``. This module imports no torch, so that ``--help`` is quick.
+makes the command line of ``clozeworks pretrain``. This module does not import torch, to keep ``--help`` fast.
 """
 
 import math
@@ -103,74 +103,76 @@ class PretrainConfig:
     model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
         "base", "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024."
     )
-    num_layers: int | None = option(None, "Number of layers, instead of the named size's.")
-    hidden_size: int | None = option(None, "Hidden size, instead of the named size's.")
-    num_heads: int | None = option(None, "Number of attention heads, instead of the named size's.")
-    intermediate_size: int | None = option(None, "Width of the feed-forward part; by default 4 x the hidden size.")
+    num_layers: int | None = option(None, "Number of layers; overrides --model.")
+    hidden_size: int | None = option(None, "Hidden size; overrides --model.")
+    num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
+    intermediate_size: int | None = option(None, "Width of the feed-forward layers; by default 4 x the hidden size.")
     initializer_range: float = option(
         0.02,
-        "Standard deviation of the initial weights; encoders narrower than 256 learn much sooner from about 0.08.",
+        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08.",
     )
     checkpoint: str | None = option(
-        None, "Model directory to go on from; the encoder's size is then its own, and the optimiser starts anew."
+        None, "Model directory to start from, which sets the encoder's size; the optimiser starts fresh."
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
         "mlm+nsp",
-        "What is learned: masked tokens and next sentences, masked tokens alone, or every token from its left.",
+        "Training objective: masked tokens and next sentences, masked tokens only, or left to right.",
     )
     steps: int | None = option(
-        None, "Number of updates of the weights: 1,000,000, where neither --tokens nor --hours is given instead."
+        None, "Number of optimiser steps; by default 1,000,000, unless --tokens or --hours is given."
     )
     tokens: int | None = option(
-        None, "Number of tokens to train on, padding not counted; gives the steps by the mean length of the rows."
+        None, "Number of tokens to train on, excluding padding; converted to steps by the mean row length."
     )
     hours: float | None = option(
         None,
-        "Time to train for; the learning rate follows the clock, and the time of earlier parts of an interrupted run "
-        "counts. As the clock differs from run to run, so do the weights, and a resumed run's too.",
+        "Training time, including the parts of an interrupted run. The learning rate follows the clock, so the weights "
+        "differ from run to run, and after a resume.",
     )
     phase_shares: tuple[float, float] = option(
-        (0.9, 0.1), "Shares of the steps on the first and on the second directory, where two are given."
+        (0.9, 0.1), "Shares of the steps for the first and the second directory, if two are given."
     )
     dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
-        "none", "Draw masks anew for each epoch, of single tokens, whole words, or spans; none takes those stored."
+        "none", "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks."
     )
     mask_rate: float = option(MASK_RATE, "Share of each row's tokens to predict, with --dynamic-masking.")
     mask_split: tuple[int, int, int] = option(
         MASK_SPLIT,
-        "Percentages of predicted tokens that become [MASK], become a random token, or are kept, with "
+        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept, with "
         "--dynamic-masking.",
     )
     duplicates_per_epoch: int | None = option(
-        None, "Go in each epoch over so many of the stored passes over the documents, in turn; by default over all."
+        None, "Number of stored passes over the documents that each epoch uses, in rotation; by default all."
     )
-    batch_size: int = option(256, "Rows in each update, over all GPUs and micro-batches together.")
+    batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
     micro_batch_size: int | None = option(
-        None, "Rows computed at once on each GPU or CPU; by default as many as hold 4,096 tokens (GPU: 32,768)."
+        None, "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: 32,768)."
     )
-    learning_rate: float = option(1e-4, "Highest learning rate, reached after the warm-up; it then falls to 0.")
+    learning_rate: float = option(1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0.")
     warmup_steps: int | None = option(
-        None, "Steps over which the learning rate rises; by default a tenth of all, and at most 10,000."
+        None, "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000."
     )
-    weight_decay: float = option(0.01, "Decay of the weights in each update (not of biases and LayerNorm).")
-    bias_correction: bool = option(False, "Correct Adam's averages for their start at 0, which BERT does not.")
-    dropout: float = option(0.1, "Share of values dropped, in hidden states and in attention.")
-    evaluate_every: int = option(1000, "Steps between evaluations on the validation split; also at start and end.")
+    weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
+    bias_correction: bool = option(False, "Correct the initial bias of Adam's moments, which BERT does not.")
+    dropout: float = option(0.1, "Dropout rate, in hidden states and attention.")
+    evaluate_every: int = option(
+        1000, "Steps between evaluations on the validation split; it is also evaluated at the start and the end."
+    )
     evaluation_rows: int = option(
-        10_000, "Rows that each evaluation measures: the first ones of the validation split, which is shuffled."
+        10_000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
     )
-    checkpoint_every: int = option(1000, "Steps between checkpoints from which an interrupted run goes on.")
-    keep: int = option(1, "Number of latest checkpoints to keep, besides the best.")
-    seed: int = option(0, "Seed of the initial weights, the order of the rows, and dropout.")
+    checkpoint_every: int = option(1000, "Steps between checkpoints, from which an interrupted run resumes.")
+    keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
+    seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of the matrix products; auto is bf16 on a GPU that has it, else fp32. On a CPU with AVX-512 "
-        "BF16 or AMX, bf16 is quicker too, but not equal on every machine.",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, else fp32. On a CPU with AVX-512 "
+        "BF16 or AMX, bf16 is faster too, but results differ between machines.",
     )
     compile: bool | None = option(
-        None, "Compile the model with torch.compile; by default on a GPU only.", "--compile/--no-compile"
+        None, "Compile the model with torch.compile; by default only on a GPU.", "--compile/--no-compile"
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where to train; auto takes a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
 
     def __post_init__(self) -> None:
         self._check_budget()
@@ -186,30 +188,35 @@ class PretrainConfig:
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
         free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
-        check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; leave out the shape options")
+        check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; drop the shape options")
 
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         for name in given:
             check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
-            raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; leave one out.")
+            raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one.")
         steps = self.steps or DEFAULT_STEPS
         warmup_ok = self.warmup_steps is None or 0 <= self.warmup_steps <= steps or self.tokens
-        check(bool(warmup_ok), "warmup_steps", self.warmup_steps, f"must lie between 0 and --steps ({steps})")
+        check(bool(warmup_ok), "warmup_steps", self.warmup_steps, f"must be between 0 and --steps ({steps})")
         no_warmup = self.hours is None or self.warmup_steps is None
-        check(no_warmup, "warmup_steps", self.warmup_steps, "with --hours a tenth of the time is the warm-up")
+        check(no_warmup, "warmup_steps", self.warmup_steps, "with --hours the warm-up is a tenth of the time")
         shares_ok = len(self.phase_shares) == 2 and all(share > 0 for share in self.phase_shares)
         shares_ok = shares_ok and abs(sum(self.phase_shares) - 1) < 1e-6
-        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that add up to 1")
+        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that sum to 1")
 
     def _check_masking(self) -> None:
-        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must lie above 0 and up to 0.4")
+        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must be above 0 and at most 0.4")
         parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
-        check(parts_ok and sum(self.mask_split) == 100, "mask_split", self.mask_split, "must be three parts of 100")
+        check(
+            parts_ok and sum(self.mask_split) == 100,
+            "mask_split",
+            self.mask_split,
+            "must be three percentages that sum to 100",
+        )
         draws = self.dynamic_masking != "none"
         for name, default in (("mask_rate", MASK_RATE), ("mask_split", MASK_SPLIT)):
             value = getattr(self, name)
-            check(draws or value == default, name, value, "the stored masks stay without --dynamic-masking")
+            check(draws or value == default, name, value, "it has no effect without --dynamic-masking")
         possible = not (draws and self.objective == "ltr")
-        check(possible, "dynamic_masking", self.dynamic_masking, "--objective ltr reads no masks; leave it out")
+        check(possible, "dynamic_masking", self.dynamic_masking, "--objective ltr uses no masks; drop it")

@@ -61,7 +61,7 @@ def test_the_field_is_named():
         "shards[0].bytes: expected int >= 0": {**build, "shards": [{**shard, "bytes": -1}]},
         "shards[0].split: invalid enum value 'test'": {**build, "shards": [{**shard, "split": "test"}]},
         "shards[0].name: expected a plain file name": {**build, "shards": [{**shard, "name": "../secret"}]},
-        "--duplicates is 0, but must lie between 1 and 255": {**build, "config": {"duplicates": 0}},
+        "--duplicates is 0, but must be between 1 and 255": {**build, "config": {"duplicates": 0}},
         "counts[...]: expected int, got float": {**build, "counts": {"rows": 0.5}},
         "expected object, got array": [],
     }
