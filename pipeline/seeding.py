@@ -27,5 +27,5 @@ def stable_hash(*ids: Id) -> int:
 
 
 def rng_for(seed: int, stage: str, *ids: Id) -> np.random.Generator:
-    """Return the generator of one unit of work, for instance ``rng_for(0, "masks", "train", 12, duplicate)``."""
+    """Return the generator of one unit of work, for example ``rng_for(0, "masks", "train", 12, duplicate)``."""
     return np.random.Generator(np.random.PCG64(int.from_bytes(_digest((seed, stage, *ids), 16), "big")))

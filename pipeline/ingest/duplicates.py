@@ -1,16 +1,15 @@
-"""Exact duplicates: of the documents with one text, the one with the lowest hash stays, whatever source it is from.
+"""Exact duplicates: of all documents with the same text, the one with the lowest hash stays, whatever its source.
 
-Two texts are one where they have the same characters in the same order, it does not matter how lines were wrapped or
-sentences cut. Letter case, punctuation and accents count. What is compared are the first 128 bits of SHA-256 (which
-processors have in hardware: it takes half as long as BLAKE2).
+Two texts are duplicates if their characters match, however lines were wrapped or sentences split. Letter case,
+punctuation and accents count. Texts are compared by the first 128 bits of SHA-256 (which processors implement in
+hardware: it takes half as long as BLAKE2).
 
-`scatter` leaves a small row for each document, its *key*, beside the documents, by the hash of the text. A unit of this
-phase (`deduplicate`) reads the keys of a range of text hashes from all files, so that all copies of a text meet,
-and writes which documents are to be left out, by the documents' hash, for `gather` to do. It also takes the
-near-duplicates that `near_duplicates` found, so that what stays is known in one place: it says how many documents
-stay, and which of them come first for validation.
+For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of this phase
+(`deduplicate`) reads the keys of a range of text hashes from all files, so all copies of a text meet. It lists the
+documents to remove, by the documents' hash, for `gather` to skip, including those that `near_duplicates` found. The
+decision is thus made in one place, which also knows how many documents stay and which come first for validation.
 
-Memory: up to 450 bytes for each key of a unit, and a unit has half a million (as long as there are fewer than 64
+Memory: up to 450 bytes per key of a unit, and a unit has half a million keys (as long as there are fewer than 64
 million documents).
 """
 
@@ -31,7 +30,7 @@ DOCUMENTS_PER_UNIT = 500_000
 MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
 
-_NO_SPACE_AFTER = "。！？」』）"  # so that it does not matter whether a sentence was cut after them
+_NO_SPACE_AFTER = "。！？」』）"  # so sentence splits after these marks make no difference
 
 KEYS = pa.schema(
     [
@@ -64,7 +63,7 @@ class HashedText(NamedTuple):
 
 
 def hash_text(sentences: Sequence[str]) -> HashedText:
-    """Return the hash by which texts are told apart, see above, and the length in bytes.
+    """Return the hash that identifies a text, as explained above, and its length in bytes.
 
     >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
     True
@@ -80,7 +79,7 @@ def hash_text(sentences: Sequence[str]) -> HashedText:
 
 @dataclass(frozen=True, kw_only=True)
 class DedupUnit:
-    """A unit of this phase: partitions ``start`` up to ``stop`` of the keys, and the name of its file."""
+    """A unit of this phase: the partitions ``start`` to ``stop`` of the keys, and the name of its file."""
 
     name: str
     start: int
@@ -89,7 +88,7 @@ class DedupUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicated:
-    """What a unit leaves: how many documents stay, how many are left out, and the bytes of these in each bucket.
+    """The record of a unit: how many documents stay, how many are removed, and the bytes removed per bucket.
 
     `lowest_validation_hashes` are those of the documents that stay, ascending.
     """
@@ -116,12 +115,12 @@ def plan_dedup(num_documents: int, layout: Layout) -> list[Unit[DedupUnit]]:
 
 
 def left_out_file(name: str) -> str:
-    """Return the name of the file in which a unit lists the documents to leave out."""
+    """Return the name of the file in which a unit lists the documents to remove."""
     return f".work/left-out/{name}.arrow"
 
 
 def deduplicate(directory: StageDirectory, unit: DedupUnit, layout: Layout, near: str | None) -> Deduplicated:
-    """Write which documents of some text hashes are to be left out; `near` is the file of near-duplicates, if any."""
+    """List the documents of some text hashes to remove; `near` is the file of near-duplicates, if any."""
     keys = [f".work/keys/{name}.arrow" for name in unit_names(directory, "scatter")]
     partitions = range(unit.start, unit.stop)
     kept, left_out, num_bytes = decide(
@@ -153,8 +152,8 @@ def _read(
 def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarray]:
     """Return the `KEYS` of the documents that stay, the `LEFT_OUT` ones, and the lengths in bytes of the latter.
 
-    `near` are the texts that go because another, of the document `kept`, is nearly the same. A document that stands
-    there twice, with one id and one text, counts once: that is no duplicate but a repetition, which `gather` sees to.
+    `near` lists the texts to remove as near-duplicates of the document `kept`. A document that occurs twice with the
+    same id and text counts once: it is not a duplicate but a repeated id, which `gather` handles.
     """
     keys = keys.sort_by([(name, "ascending") for name in ("text_hash", "text_hash_low", "hash", "doc_id")])
     keys = keys.filter(pa.array(_differs_from_before(keys, "text_hash", "text_hash_low", "hash")))
@@ -181,7 +180,7 @@ def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarr
 
 
 def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:
-    """Tell for each row whether it differs in one of `columns` from the row before; the first does."""
+    """Return for each row whether it differs from the previous one in any of `columns`; the first does."""
     differs = np.zeros(rows.num_rows, bool)
     for column in columns:
         values = rows[column].to_numpy()

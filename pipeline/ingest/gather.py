@@ -50,7 +50,7 @@ class ShardRun:
         return [shard_name(self.split, self.first + index, self.count) for index in range(len(self.edges) - 1)]
 
     def partitions(self, layout: Layout) -> list[int]:
-        """Return the partitions of the scattered files in which the documents lie."""
+        """Return the partitions of the scattered files that contain the documents."""
         held_out, others = layout.num_validation_partitions, layout.num_partitions
         training = [held_out + part for part in partitions_between(self.edges[0], self.edges[-1], others)]
         if self.split == "train":
@@ -71,7 +71,7 @@ class ShardRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What a unit leaves."""
+    """The record of a unit."""
 
     files: tuple[str, ...]
     counters: CounterRecord
@@ -170,7 +170,7 @@ def _deal(directory: StageDirectory, run: ShardRun, layout: Layout) -> Iterator[
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put batches together into parts of `PART_TEXT_BYTES`."""
+    """Combine batches into parts of `PART_TEXT_BYTES`."""
     part: list[pa.RecordBatch] = []
     num_bytes = 0
     for batch in batches:
@@ -222,23 +222,23 @@ def _write_shard(
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
-    """Return the row numbers of the documents that make a shard, in its order: by hash, then by id.
+    """Return the row numbers of the documents of a shard in its order: by hash, then by id.
 
-    Documents that are `left_out`, and those whose id another has, are counted.
+    Count the documents that are `left_out`, and those that repeat an id.
     """
     stays = np.flatnonzero(~_is_left_out(documents, left_out, counters))
     rows = documents.take(pa.array(stays)).append_column("row", pa.array(stays)).sort_by(_ORDER)  # stable
     ids = rows["doc_id"].to_pylist()
     is_first = [doc_id != before for doc_id, before in zip(ids, [None, *ids], strict=False)]
-    counters.count("repeated_ids", 0)  # told even where there is none
+    counters.count("repeated_ids", 0)  # reported even if there are none
     for doc_id in (doc_id for doc_id, first in zip(ids, is_first, strict=True) if not first):
         counters.note("repeated_ids", doc_id)
     return rows["row"].to_numpy()[np.array(is_first, bool)]
 
 
 def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
-    """Tell which documents are `left_out`, each counted under its reason."""
-    counters.count(DUPLICATE, 0)  # told even where there is none
+    """Return which documents are `left_out`, and count each under its reason."""
+    counters.count(DUPLICATE, 0)  # reported even if there are none
     why = {(row["hash"], row["text_hash"]): row for row in left_out.to_pylist()}
     may_go = np.flatnonzero(np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy()))
     rows = documents.take(pa.array(may_go)).append_column("row", pa.array(may_go))

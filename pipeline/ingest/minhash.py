@@ -1,4 +1,4 @@
-"""MinHash signatures of texts: how alike two texts are, from 128 numbers of each.
+"""MinHash signatures: estimate how similar two texts are from 128 numbers of each.
 
 The method is that of Broder (1997), as Lee et al. (2022), "Deduplicating Training Data Makes Language Models Better",
 use it for corpora: a text is the set of its 5-grams of lower-cased words, without punctuation; its signature are the
@@ -44,7 +44,7 @@ def choose_bands(share: float) -> tuple[int, int]:
 
 
 def hash_shingles(text: str) -> np.ndarray:
-    """Return a 64-bit hash of each run of five words in `text`, in order; of all words where there are fewer.
+    """Return a 64-bit hash of each run of five words in `text`, in order; of all words if there are fewer.
 
     >>> a, b = hash_shingles("One, two. Three four five!"), hash_shingles("one two three (four) five six")
     >>> len(a), len(b), bool(a[0] == b[0])
@@ -74,7 +74,7 @@ def _hash_words(text: str) -> np.ndarray:
 
 @cache
 def _kinds() -> np.ndarray:
-    """Return what each character of Unicode's first plane is; its last entry stands for all other planes."""
+    """Return the kind of each character in Unicode's first plane; the last entry serves all other planes."""
     kinds = np.full(0x10000, _SEPARATOR, np.uint8)
     kinds[[code for code in range(0xFFFF) if chr(code).isalnum() or category(chr(code)) in ("Mn", "Mc")]] = _WORD
     kinds[[code for codes in _NO_SPACES for code in codes if kinds[code] == _WORD]] = _ALONE
@@ -110,14 +110,14 @@ def sign(shingles: np.ndarray) -> np.ndarray:
 
 
 def hash_bands(signatures: np.ndarray, num_bands: int, length: int) -> np.ndarray:
-    """Return the hash of each band, (rows, bands), of signatures (rows, hashes); only bands of one place can agree."""
+    """Return the hash of each band, (rows, bands), of signatures (rows, hashes); only bands of a column can match."""
     bands = signatures[:, : num_bands * length].reshape(-1, num_bands, length).astype(np.uint64)
     sums = (bands + np.uint64(1)) * _powers()[0][1 : length + 1]
     return _mix(_mix(sums.sum(axis=2, dtype=np.uint64)) + np.arange(num_bands, dtype=np.uint64))
 
 
 def shorten(signatures: np.ndarray) -> np.ndarray:
-    """Return a byte of each hash of signatures, which is enough to compare them by `estimate_similarity`."""
+    """Return one byte of each hash in signatures, which suffices for `estimate_similarity`."""
     return ((signatures * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
 
 

@@ -1,17 +1,17 @@
-"""Near-duplicates: of the documents with nearly one text (see `minhash`), the one with the lowest hash stays.
+"""Near-duplicates: of documents with nearly the same text (see `minhash`), the one with the lowest hash stays.
 
-1. `scatter` cuts the signature of each document into bands and leaves a row for each, by the band's hash; and beside
-   them a *sketch* of the document, the signature in short.
-2. A unit of *candidates* reads a range of the bands' hashes: texts that meet there may be alike.
-3. The one unit of *clusters* estimates the similarity of each such pair, puts together what reaches the threshold
-   (two texts may be in one cluster through a third), and keeps of each cluster the document with the lowest hash.
+1. `scatter` cuts each document's signature into bands and writes a row per band, by the band's hash, and a *sketch* of
+   the document, its shortened signature.
+2. A unit of *candidates* reads a range of the bands' hashes: texts that share a band may be similar.
+3. The single unit of *clusters* estimates the similarity of each such pair, joins pairs that reach the threshold (two
+   texts may be in one cluster through a third), and keeps the document with the lowest hash of each cluster.
 
-A pair of just the threshold's similarity becomes a candidate with a probability of at least 95 %, more alike ones
-almost surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
+A pair exactly at the threshold becomes a candidate with a probability of at least 95 %, more similar pairs almost
+surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
 
-Memory: the clusters are found in one process, which holds about 700 bytes for each document that has a candidate, 700
-MB for a million of them; other documents take nothing. A unit of candidates takes about 150 MB (as long as there are
-fewer than 50 million documents). Temporary files take about 300 bytes a document at a threshold of 0.8.
+Memory: one process finds the clusters, with about 700 bytes per document that has a candidate, 700 MB for a million of
+them; other documents take nothing. A unit of candidates takes about 150 MB (as long as there are fewer than 50 million
+documents). Temporary files take about 300 bytes per document at a threshold of 0.8.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class BandUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What a unit of candidates leaves: the number of pairs in its file."""
+    """The record of a unit of candidates: the number of pairs in its file."""
 
     files: tuple[str, ...]
     pairs: int
@@ -80,13 +80,13 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters:
-    """What the one unit of clusters leaves."""
+    """The record of the single unit of clusters."""
 
     files: tuple[str, ...]
 
 
 def plan_candidates(num_documents: int, share: float, num_partitions: int) -> list[Unit[BandUnit]]:
-    """Return the units that find the pairs of texts that may be alike."""
+    """Return the units that find pairs of texts that may be similar."""
     num_bands = choose_bands(share)[0] * num_documents
     num_units = min(num_bands // BANDS_PER_UNIT + 1, num_partitions)
     return [
@@ -97,7 +97,7 @@ def plan_candidates(num_documents: int, share: float, num_partitions: int) -> li
 
 
 def find_candidates(directory: StageDirectory, unit: BandUnit, num_partitions: int) -> Candidates:
-    """Write the pairs of texts that agree in a band of the unit's partitions."""
+    """Write the pairs of texts that share a band in the unit's partitions."""
     names = [f".work/bands/{name}.arrow" for name in unit_names(directory, "scatter")]
     wanted = range(unit.start, unit.stop)
     read = (read_partitions(directory.file(name), wanted, num_partitions) for name in names)
@@ -112,7 +112,7 @@ def find_candidates(directory: StageDirectory, unit: BandUnit, num_partitions: i
 
 
 def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Return (pairs, 2) distinct texts that have a band in common, the lower one first.
+    """Return (pairs, 2) distinct texts that share a band, the lower one first.
 
     Of texts that share a band, each is paired with the first and with the one before it, in the order of their hashes:
     what hundreds of copies of one page have in common does not make pairs without end.
@@ -136,7 +136,7 @@ def _distinct(pairs: np.ndarray) -> np.ndarray:
 
 
 def find_clusters(directory: StageDirectory, name: str, share: float, num_partitions: int) -> Clusters:
-    """Write to the file `name` the texts that go because another is nearly the same."""
+    """Write to the file `name` the texts to remove as near-duplicates."""
     pairs = _read_pairs(directory, [f".work/pairs/{unit}.arrow" for unit in unit_names(directory, "candidates")])
     sketches = [f".work/sketches/{unit}.arrow" for unit in unit_names(directory, "scatter")]
     sketches = _read_sketches(directory, sketches, np.unique(pairs))
@@ -173,7 +173,7 @@ def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.nd
 
 
 def _similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.ndarray:
-    """Return, as row numbers of the sketches, the pairs of texts that are estimated to be as similar as `share`."""
+    """Return the pairs of texts with an estimated similarity of at least `share`, as row numbers of the sketches."""
     texts = sketches["text_hash"].to_numpy()
     order = np.argsort(texts)
     rows = order[np.searchsorted(texts[order], pairs)]
@@ -191,7 +191,7 @@ def _bytes_of(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def find_first(number: int, pairs: np.ndarray) -> np.ndarray:
-    """Return for each of `number` nodes the first of those that `pairs` connect it with, by union-find."""
+    """Return for each of `number` nodes the first node of its connected component under `pairs`, by union-find."""
     parents = list(range(number))
 
     def root(node: int) -> int:

@@ -34,7 +34,7 @@ SCATTERED = pa.schema([*HASHES, *DOCUMENTS])
 SCHEMAS = {"documents": SCATTERED, "keys": KEYS, "bands": BANDS, "sketches": SKETCHES}
 
 Row = dict[str, Any]
-"""A document in memory: what the schemas above have, and its ``language`` and ``sketch``."""
+"""A document in memory: the columns of the schemas above, its ``language`` and ``sketch``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Ranges:
 
 @dataclass(frozen=True, kw_only=True)
 class Scattered:
-    """What a unit leaves: counts of its documents, and the bytes of text in each bucket, see `Layout.bucket_of`."""
+    """The record of a unit: counts of its documents, and the bytes of text per bucket, see `Layout.bucket_of`."""
 
     files: tuple[str, ...]
     counters: CounterRecord
@@ -62,7 +62,7 @@ def scattered_file(kind: str, name: str) -> str:
 
 
 def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig, layout: Layout) -> Scattered:
-    """Read, clean and split the documents of some ranges, and write them by hash."""
+    """Read, clean and split the documents of some ranges and write them by hash."""
     counters = Counters()
     languages: Counter[str] = Counter()
     bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
@@ -101,7 +101,7 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
 
 
 def make_document(raw: RawDocument, language: str, config: IngestConfig, counters: Counters) -> dict[str, Any] | None:
-    """Return a row of `schemas.DOCUMENTS`; None (and a count) where the selection leaves the document out."""
+    """Return a row of `schemas.DOCUMENTS`; None (and a count) if the document is not selected."""
     found = split_sentences(raw.paragraphs, language)
     sentences = [sentence for sentence in found if GAP not in sentence]
     counters.count("sentences_with_gaps", len(found) - len(sentences))
@@ -114,7 +114,7 @@ def make_document(raw: RawDocument, language: str, config: IngestConfig, counter
 
 
 def make_row(document: dict[str, Any], language: str, config: IngestConfig) -> Row:
-    """Return a document with its hashes, and its sketch where near-duplicates are asked for."""
+    """Return a document with its hashes, and its sketch if near-duplicates are to be removed."""
     text = hash_text(document["sentences"])
     return {
         "hash": stable_hash(config.seed, "document", document["doc_id"]),
@@ -129,7 +129,7 @@ def make_row(document: dict[str, Any], language: str, config: IngestConfig) -> R
 
 
 def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at least `part_bytes` of text, the last of them with what is left."""
+    """Yield the rows in lists of at least `part_bytes` of text, except the last, which has the rest."""
     part: list[Row] = []
     num_bytes = 0
     for row in rows:
@@ -143,7 +143,7 @@ def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
 
 
 def _write(rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestConfig, layout: Layout) -> None:
-    """Write a part of each file of the unit."""
+    """Write a part to each file of the unit."""
     writers["documents"].write(pa.Table.from_pylist(rows, SCATTERED), layout.partition_of(*_hashes(rows)))
     keys = pa.Table.from_pylist(rows, KEYS)
     writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_key_partitions))
