@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..config import BuildConfig, RunOptions
 from ..execution.counters import count_of
-from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, State, num_workers, worker_memory
+from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 
 TOKENISE_BYTES_PER_S = 40e6  # of text
 WRITE_TOKENS_PER_S = 7e6
@@ -12,7 +12,9 @@ TEXT_BYTES_PER_TOKEN = 4.7
 BYTES_PER_TOKEN = 1.9
 
 
-def estimate_instances(shard_bytes: Sequence[int], config: BuildConfig, options: RunOptions, state: State) -> Estimate:
+def estimate_instances(
+    shard_bytes: Sequence[int], config: BuildConfig, options: RunOptions, state: OutputState
+) -> Estimate:
     """Return what `build` takes for shards of documents of these sizes on disk."""
     text = sum(shard_bytes) / STORED_SHARE
     tokens = config.duplicates * text / TEXT_BYTES_PER_TOKEN

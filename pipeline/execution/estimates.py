@@ -5,13 +5,13 @@ rates were measured on an AMD EPYC server with Python 3.11 and set so that their
 stage on 86 MB of Wikipedia text. Expect errors of up to a factor of two.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Literal
 
 from ..config import RunOptions
+from .workers import available_cores
 
-State = Literal["new", "begun", "finished"]
+OutputState = Literal["new", "begun", "finished"]
 
 PHASE_START_S = 2.5  # start the workers and load their libraries
 
@@ -27,7 +27,7 @@ HELD_PER_TEXT_BYTE = 5
 class Estimate:
     """What a run will do and need: sizes in bytes, times in seconds."""
 
-    state: State
+    state: OutputState
     units: str
     workers: int
     input_bytes: int
@@ -39,7 +39,7 @@ class Estimate:
 
 def num_workers(options: RunOptions, num_units: int) -> int:
     """Return how many workers this many units keep busy."""
-    return max(1, min(options.workers or os.cpu_count() or 1, num_units))
+    return max(1, min(options.workers or available_cores(), num_units))
 
 
 def worker_memory(text_bytes: float) -> int:

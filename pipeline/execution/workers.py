@@ -38,7 +38,7 @@ class DeadWorkerError(Exception):
     def __init__(self, status: int = -signal.SIGKILL) -> None:
         what = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
         what += " (out of memory?)" if status == -signal.SIGKILL else ""
-        super().__init__(f"A worker process {what}; run the same command again to go on.")
+        super().__init__(f"A worker process {what}; rerun the same command to resume.")
 
 
 def available_cores() -> int:

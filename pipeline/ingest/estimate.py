@@ -19,7 +19,7 @@ from ..execution.estimates import (
     SHARD_TEXT_BYTES,
     STORED_SHARE,
     Estimate,
-    State,
+    OutputState,
     num_workers,
     worker_memory,
 )
@@ -44,7 +44,7 @@ GATHER_BYTES_PER_S = 60e6  # of text
 
 
 def estimate_documents(
-    inputs: Sequence[Input], num_ranges: int, shards: int | None, options: RunOptions, state: State
+    inputs: Sequence[Input], num_ranges: int, shards: int | None, options: RunOptions, state: OutputState
 ) -> Estimate:
     """Return what `ingest` takes for these files, cut into `num_ranges` units; `shards` is the option of that name."""
     rates = [_rate_of(entry) for entry in inputs]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..config import RunOptions
 from ..execution.counters import count_of
-from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, State, num_workers, worker_memory
+from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 
 COUNT_BYTES_PER_S = 40e6  # of text
 LEARN_BYTES_PER_S = 10e6  # of text, as long as most words are new
@@ -13,7 +13,7 @@ COUNTS_SHARE = 0.08  # bytes of word counts in a unit's file per byte of text
 WORD_COUNTS_BYTES = 4_000_000  # at most, including the vocabulary's files
 
 
-def estimate_vocabulary(shard_bytes: Sequence[int], options: RunOptions, state: State) -> Estimate:
+def estimate_vocabulary(shard_bytes: Sequence[int], options: RunOptions, state: OutputState) -> Estimate:
     """Return what `vocab` takes for shards of documents of these sizes on disk."""
     text = sum(shard_bytes) / STORED_SHARE
     workers = num_workers(options, len(shard_bytes))
