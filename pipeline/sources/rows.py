@@ -117,7 +117,7 @@ def joined_documents(texts: Iterable[tuple[int, str | None]], table: Table) -> I
 
 
 def _is_wrapped(lines: list[str]) -> bool:
-    """Whether the lines of a text are cut at some width."""
+    """Return whether the lines of a text are cut at some width."""
     if len(lines) < _MIN_WRAPPED_LINES:
         return False
     lengths = sorted(map(len, lines))

@@ -26,7 +26,7 @@ _END = b"</doc>"
 _HEADER = re.compile(r'<doc id="([^"]*)"(?: revid="[^"]*")?(?: url="([^"]*)")?(?: title="(.*)")?[^>"]*>\s*$')
 
 
-class _Article(NamedTuple):
+class _DocElement(NamedTuple):
     offset: int
     header: bytes
     lines: list[bytes]
@@ -54,9 +54,9 @@ def read_extracted(file: BinaryIO, part: InputRange, config: IngestConfig, count
             yield document
 
 
-def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[_Article]:
+def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[_DocElement]:
     """Yield the articles whose header begins in the range."""
-    article: _Article | None = None
+    article: _DocElement | None = None
     outside = part.start == 0
     for offset, line in read_lines(stream, part, counters, beyond=True):
         own = part.stop is None or offset < part.stop
@@ -64,7 +64,7 @@ def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterato
             if article:
                 counters.skip("cut_off_article", f"{part.name}, byte {article.offset}")
                 yield article
-            article, outside = _Article(offset, line, []) if own else None, False
+            article, outside = _DocElement(offset, line, []) if own else None, False
         elif line.strip() == _END:
             if article:
                 yield article
@@ -84,7 +84,7 @@ def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterato
         yield article
 
 
-def _row(article: _Article, table: Table, counters: Counters) -> dict[str, str] | None:
+def _row(article: _DocElement, table: Table, counters: Counters) -> dict[str, str] | None:
     """Return an article in the columns of a table; None, and a count, if its header cannot be read."""
     header, text = (_decoded(raw, table.location(article.offset), counters) for raw in (article.header, article.text()))
     match = _HEADER.match(header)
