@@ -2,8 +2,7 @@
 
 import errno
 import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,14 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import storage
 from clozeworks.pipeline.execution.directory import (
+    OutputDirectory,
     StageDirectory,
+    claimed,
+    locked,
     manifest_head,
     open_stage,
     read_manifest,
+    write_file,
 )
 from manifest_fixture import make_manifest, write_manifest
 
@@ -108,31 +111,54 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "out" / "shard").exists()
 
 
-def test_two_processes_do_not_write_one_directory(tmp_path: Path):
-    script = "import sys, test_directory; test_directory.hold(sys.argv[1])"
-    command = [sys.executable, "-c", script, str(tmp_path / "out")]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"begun\n"
-        with pytest.raises(UserError, match=r"Another process is writing .*out"):
-            open_build(tmp_path / "out")
-        with pytest.raises(UserError, match="is writing"):
-            open_build(tmp_path / "out", BuildConfig(seed=7), overwrite=True)
-        other.kill()
-    directory, _ = open_build(tmp_path / "out")  # the lock of a killed process is no lock
-    assert open_build(tmp_path / "out")[1] is None  # nor is a process's own
+def test_a_process_may_take_its_own_lock_again(tmp_path: Path):
+    directory, _ = open_build(tmp_path / "out")
+    assert open_build(tmp_path / "out")[1] is None
     directory.finish(whole_manifest(), {})
     assert open_build(tmp_path / "out")[1] == whole_manifest()
 
 
-def hold(path: str) -> None:
-    open_build(Path(path))
-    print("begun", flush=True)
-    sys.stdin.read()
+def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):
+    path = tmp_path / "out"
+    with locked(str(path)):
+        path.rmdir()
+        with locked(str(path)):  # held already, under its name
+            assert not path.exists()
+    with locked(str(path)):
+        assert path.is_dir()
+
+
+def test_only_files_of_ones_own_are_deleted(tmp_path: Path):
+    claim = partial(claimed, str(tmp_path / "out"), identity_file="run.json", own_files=("weights",))
+    with claim({"seed": 0}) as directory:
+        directory.write_bytes("weights", b"0")
+        (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="seed was 0, now 1"), claim({"seed": 1}):
+        pass
+    with claim({"seed": 0}):
+        assert (tmp_path / "out" / "weights").exists()
+    with claim({"seed": 1}, overwrite=True):
+        assert sorted(path.name for path in (tmp_path / "out").glob("[!.]*")) == ["notes.txt", "run.json"]
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path):
+    directory = OutputDirectory(str(tmp_path))
+    for content in ("old", "new"):
+        with directory.write_folder("checkpoints/best") as folder:
+            (folder / "weights").write_text(content)
+    with pytest.raises(ZeroDivisionError), directory.write_folder("checkpoints/best") as folder:
+        (folder / "weights").write_text(str(1 / 0))
+    assert (tmp_path / "checkpoints" / "best" / "weights").read_text() == "new"
+    assert not list((tmp_path / ".work" / "tmp").iterdir())
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe is not a regular file"), write_file(str(tmp_path / "pipe")):
+        pass
+    with write_file(str(tmp_path / "new" / "a.txt")) as file:
+        file.write(b"a")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
 def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
