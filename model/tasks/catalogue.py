@@ -1,12 +1,14 @@
 """The tasks by their names on the command line."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Required, TypedDict
+
+from msgspec import Meta
 
 from ...pipeline.errors import UserError
+from ...pipeline.parsing import parse_json
 from ..finetuning.config import FinetuneConfig
 from . import tables
 from .choice import Choice, read_choice
@@ -46,6 +48,7 @@ TASKS = {
     "swag": TaskEntry(read_choice, Choice),
     "ner": TaskEntry(read_ner, EntityRecognition, suffixes=(), options=("features", "lstm_size")),
 }
+_Size = Annotated[int, Meta(ge=1, le=1 << 16)]
 TASK_OPTIONS = frozenset(option for entry in TASKS.values() for option in entry.options)
 
 
@@ -66,9 +69,31 @@ def restore_task(settings: dict[str, Any]) -> Task:
     return TASKS[str(fields.pop("task"))].restore(**fields)
 
 
+class _Settings(TypedDict, total=False):
+    """What a ``task.json`` may hold; which of it, the task decides."""
+
+    task: Required[str]
+    max_length: Required[_Size]
+    text: list[str]
+    text_pair: list[str]
+    label: list[str]
+    labels: list[str]
+    types: Annotated[list[str], Meta(min_length=1)]
+    features: Literal[
+        "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all"
+    ]
+    lstm_size: _Size
+    num_choices: Annotated[int, Meta(ge=2, le=1 << 16)]
+    version: Literal["1.1", "2.0"]
+    stride: _Size
+    max_question_length: _Size
+    max_answer_length: _Size
+    tau: float
+
+
 def read_task(path: Path) -> Task:
     """Return the task in a ``task.json``; raises `UserError` if the file is damaged."""
     try:
-        return restore_task(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path} is damaged; fine-tune again.") from None
+        return restore_task({**parse_json(path.read_bytes(), _Settings, path, "Fine-tune again.")})
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is damaged or of another task. Fine-tune again.") from None

@@ -1,0 +1,169 @@
+"""Files that are read back may be damaged or hostile: reading gives a value or one `UserError`, nothing else."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from checkpoint_fixture import make_checkpoint
+from clozeworks.model.checkpoint import load_tensors, read_config, read_model, save_tensors
+from clozeworks.model.features import features as feature_files
+from clozeworks.model.features.config import FeaturesConfig
+from clozeworks.model.features.features import extract_features
+from clozeworks.model.finetuning.results import RunRecord, read_results, read_summary
+from clozeworks.model.pretraining import run
+from clozeworks.model.pretraining.setup import State
+from clozeworks.model.tasks.catalogue import read_task
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.directory import claimed, read_any_manifest
+from clozeworks.pipeline.parsing import parse_json
+from manifest_fixture import make_manifest
+
+HOSTILE = (None, True, -1, 0, 1 << 70, 1e308, "", "../x", "\0", "9", [], {}, [[]], {"a": {}}, "x" * 10_000)
+NUM_FLIPS = 24
+
+
+def mutated(content: bytes) -> Iterator[bytes]:
+    """Yield damaged forms of a file: cut off, with bytes changed, and if it is JSON with values of other kinds."""
+    rng = random.Random(0)
+    yield from (b"", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"[NaN]", b"9" * 5000)
+    yield from (content[: len(content) * part // 8] for part in range(1, 8))
+    for _ in range(NUM_FLIPS):
+        flipped = bytearray(content)
+        for _ in range(rng.choice((1, 4))):
+            flipped[rng.randrange(len(flipped))] = rng.randrange(256)
+        yield bytes(flipped)
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return
+    yield from (json.dumps(other).encode() for other in changed(value, rng))
+
+
+def changed(value: Any, rng: random.Random) -> Iterator[Any]:
+    """Yield JSON with each of its fields missing, and with each of them of a few other kinds."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for key, item in items:
+        if isinstance(value, dict):
+            yield {name: kept for name, kept in value.items() if name != key}
+        for other in (*rng.sample(HOSTILE, 4), float("nan"), *changed(item, rng)):
+            copy = value.copy()
+            copy[key] = other
+            yield copy
+
+
+def torture(path: Path, read: Callable[[], Any]) -> None:
+    """Read the file at `path` in all damaged forms."""
+    whole = path.read_bytes()
+    read()
+    num_refused = 0
+    for content in mutated(whole):
+        path.write_bytes(content)
+        try:
+            read()
+        except UserError as error:
+            num_refused += 1
+            assert "\n" not in str(error)
+    assert num_refused > 8
+    path.write_bytes(whole)
+
+
+def write(path: Path, values: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+    return path
+
+
+@pytest.mark.parametrize("stage", ["ingest", "vocab", "build"])
+def test_manifests(stage: str, tmp_path: Path):
+    shard = {"name": "train-00000-of-00001.parquet", "split": "train", "rows": 3, "bytes": 9}
+    path = write(tmp_path / "manifest.json", make_manifest(stage, [shard]))
+    torture(path, lambda: read_any_manifest(str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["run.json", "finetune.json", "features.json"])
+def test_identities(name: str, tmp_path: Path):
+    identity = {"seed": 0, "layers": [-1], "data": "abc"}
+    path = write(tmp_path / name, identity)
+
+    def read() -> None:
+        with claimed(str(tmp_path), identity, name, ()):
+            pass
+
+    torture(path, read)
+
+
+def test_summaries_and_records(tmp_path: Path):
+    scores = {"accuracy": 0.5, "total": 9}
+    best = {"learning_rate": 1e-5, "seed": 0, "tuned": {"tau": 0.5}, "scores": scores}
+    counts = ("runs", "degenerate_runs", "train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut")
+    spread = {"metric": "accuracy", "median": 0.5, "lowest": 0.5, "highest": 0.5, "baseline": scores}
+    search = {
+        "status": "finished",
+        "task": "sst2",
+        "best": best,
+        **spread,
+        **dict.fromkeys(counts, 1),
+        "held_out": True,
+    }
+    torture(write(tmp_path / "search" / "summary.json", search), lambda: read_summary(tmp_path / "search"))
+    numbers = dict.fromkeys(("step", "parameters", "tokens", "rows"), 3)
+    losses = {"initial": {"loss": 3.0}, "final": {"loss": 2.0}, "best": {"step": 3, "loss": 2.0}}
+    path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
+    torture(path, lambda: run.read_summary(tmp_path / "run"))
+    names = {"task": "sst2", "variant": "", "checkpoint": "c", "seconds": 1.5}
+    path = write(tmp_path / "run.json", names | best)
+    torture(path, lambda: parse_json(path.read_bytes(), RunRecord, path))
+
+
+def test_results(tmp_path: Path):
+    lines = ("task,variant,checkpoint,seed,learning_rate,accuracy,f1,seconds", "mrpc,,base,0,1e-05,0.5,0.6,9.5")
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join([*lines, lines[1]]) + "\n")
+    torture(path, lambda: read_results(tmp_path))
+    for bad in ("nan", "inf", "1e999", "x", ""):
+        path.write_text("\n".join(lines).replace("0.5", bad))
+        with pytest.raises(UserError, match=r"results\.csv is damaged"):
+            read_results(tmp_path)
+
+
+def test_models(tmp_path: Path):
+    model = make_checkpoint(tmp_path / "model")
+    torture(model / "config.json", lambda: read_config(model))
+    torture(model / "model.safetensors", lambda: read_model(model))
+    torture(write(model / "task.json", {"task": "sst2", "max_length": 24}), lambda: read_task(model / "task.json"))
+
+
+def test_training_states(tmp_path: Path):
+    folder = tmp_path / run.STATE
+    folder.mkdir()
+    save_tensors(folder / "optimizer.pt", {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]})
+    state = {"step": 3, "sums": [0.0, 1.0], "initial": {"loss": 3.0}, "best": {"step": 3, "loss": 2.0}, "final": None}
+    write(folder / "state.json", state)
+    for name in ("state.json", "optimizer.pt"):
+        torture(folder / name, lambda: run.read_state(tmp_path, State))
+    torture(folder / "optimizer.pt", lambda: load_tensors(folder / "optimizer.pt", "Delete it."))
+
+
+def test_features(tmp_path: Path):
+    checkpoint, texts = make_checkpoint(tmp_path / "model"), tmp_path / "texts.txt"
+    texts.write_text("the film was good\nthe book was bad\n")
+    config, output = FeaturesConfig(device="cpu"), tmp_path / "features.parquet"
+
+    def read() -> None:
+        extract_features(checkpoint, texts, output, config)
+
+    read()
+    whole = output.read_bytes()
+    for content in (b"", b"PAR1", whole[:100], whole[:-50], whole[:-9] + b"\xff" + whole[-8:]):
+        output.write_bytes(content)
+        with pytest.raises(UserError, match=r"features\.parquet"):
+            read()
+    part = tmp_path / "part.parquet"
+    part.write_bytes(whole)
+    schema = pq.read_schema(part)
+    torture(part, lambda: feature_files._read_part(part, schema))
