@@ -16,7 +16,7 @@ from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.results import RunRecord, read_results, read_summary
 from clozeworks.model.pretraining import run
-from clozeworks.model.pretraining.setup import State
+from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import claimed, read_any_manifest
@@ -145,7 +145,7 @@ def test_training_states(tmp_path: Path):
     state = {"step": 3, "sums": [0.0, 1.0], "initial": {"loss": 3.0}, "best": {"step": 3, "loss": 2.0}, "final": None}
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):
-        torture(folder / name, lambda: run.read_state(tmp_path, State))
+        torture(folder / name, lambda: run.read_state(tmp_path, PretrainState))
     torture(folder / "optimizer.pt", lambda: load_tensors(folder / "optimizer.pt", "Delete it."))
 
 
