@@ -10,9 +10,11 @@ Masks that are drawn anew are drawn for `MASKED_TOGETHER` rows of this sequence 
 in it: they too depend on nothing else.
 """
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -55,9 +57,14 @@ class RowSequence:
         self._blocks: dict[tuple[int, int], tuple[InstanceRows, np.ndarray]] = {}
         self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
-        self._readers = ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
+        self._readers: ThreadPoolExecutor | None = None
+        self._process_id = os.getpid()
         self._block_ends: dict[int, np.ndarray] = {}
         self._masked: dict[tuple[int, int, int], InstanceRows] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the threads behind, for the workers of a ``DataLoader``."""
+        return self.__dict__ | {"_readers": None, "_coming": {}}
 
     def rows(self, start: int, stop: int) -> InstanceRows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
@@ -123,6 +130,8 @@ class RowSequence:
         key = (epoch, block)
         if key not in self._blocks:
             self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
+            if self._process_id != os.getpid():  # in a fork, the parent's threads and what they read are missing
+                self._process_id, self._readers, self._coming = os.getpid(), None, {}
             groups = self._coming.pop(key, None) or self._read(key)
             rows = concatenate([group.result() for group in groups])
             self._blocks[key] = rows, self._row_order(epoch, block)
@@ -132,6 +141,7 @@ class RowSequence:
         return self._blocks[key]
 
     def _read(self, block: tuple[int, int]) -> "list[Future[InstanceRows]]":
+        self._readers = self._readers or ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
         return [self._readers.submit(read_group, self.directory, group) for group in self._block_groups(*block)]
 
     def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:

@@ -1,5 +1,6 @@
 """The order of rows: each once an epoch, on any number of ranks, from any position; duplicates in turn, masks anew."""
 
+import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -78,6 +79,14 @@ def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, monkeyp
         sequence.rows(start, min(start + 5, 66))
     assert len(set(read[:6])) == 6
     assert len(read) <= 12  # the next epoch's block is read ahead
+
+
+def test_a_sequence_in_use_is_pickled_and_forked(sequence):
+    first, wanted = as_lists(sequence.rows(0, 5)), as_lists(sequence.rows(5, 300))
+    copied = pickle.loads(pickle.dumps(sequence))
+    assert as_lists(copied.rows(0, 5)) == first
+    copied._process_id = 0  # as in a fork
+    assert as_lists(copied.rows(5, 300)) == wanted
 
 
 def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
