@@ -4,7 +4,7 @@ An element is the number of a unit. Text never crosses: a unit reads and writes 
 `GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key, which waits for all of its units; one
 element then plans the next phase::
 
-    Create | Plan scatter | deal out | Scatter | wait | Plan deduplicate | deal out | Deduplicate | wait | …
+    Create | deal out | Scatter | wait | plan | deal out | Deduplicate | wait | plan | deal out | Gather | wait
 
 Traps of the runners that this module deals with:
 
@@ -12,9 +12,9 @@ Traps of the runners that this module deals with:
 - DirectRunner gives each worker an equal slice of the elements before it knows how long they take. So there the
   elements are *slots*, one a worker, and a slot claims one unit after the other.
 - DirectRunner hangs when a worker process dies.
-- DaskRunner makes `Reshuffle` the identity, and packs 128 elements into a partition. So units are dealt out by a
-  `GroupByKey` on their own number, in partitions of one.
-- DaskRunner's options are unknown to Beam until its module is imported.
+- DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first elements make. So
+  units are dealt out by a `GroupByKey` on their own number, and the first elements are many.
+- DaskRunner and its options are unknown to Beam until its module is imported.
 """
 
 import logging
@@ -44,6 +44,8 @@ from .storage import is_remote
 from .workers import DeadWorkerError, available_cores
 
 REMOTE_RUNNER = "DataflowRunner"
+DASK_MODULE = "apache_beam.runners.dask.dask_runner"
+DASK_PARTITIONS = 64
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
@@ -59,9 +61,15 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
     claims = tempfile.mkdtemp(prefix="clozeworks-claims-") if _is_direct(beam_options) else None
     try:
         pipeline = beam.Pipeline(options=beam_options)
-        elements = pipeline | beam.Create([NO_UNIT])
-        for phase in phases:
-            elements = elements | phase.name.capitalize() >> _RunPhase(directory, phase, claims, _num_slots(options))
+        num_slots = _num_slots(options) if claims else None
+        first = _plan(directory, phases[0], num_slots)
+        elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
+        for index, phase in enumerate(phases):
+            if index:
+                plan = partial(_plan, directory=directory, phase=phase, num_slots=num_slots)
+                elements = elements | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
+            work = partial(_work, directory=directory, phase=phase, claims=claims)
+            elements = elements | phase.name.capitalize() >> _RunPhase(work)
         _run(pipeline)
     finally:
         if claims:
@@ -69,21 +77,16 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
 
 
 class _RunPhase(beam.PTransform):
-    """Plan a phase when its one input element arrives, do the units, and pass one element on when all are done."""
+    """Do the units of a phase, and pass one element on when all are done."""
 
-    def __init__(self, directory: StageDirectory, phase: Phase[Any, Any], claims: str | None, num_slots: int) -> None:
+    def __init__(self, work: Callable[[int], int]) -> None:
         super().__init__()
-        self._plan = partial(_plan, directory=directory, phase=phase, num_slots=num_slots if claims else None)
-        self._work = partial(_work, directory=directory, phase=phase, claims=claims)
+        self._work = work
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the phase."""
         return (
-            input_or_inputs
-            | "Plan" >> beam.FlatMap(lambda _, plan=self._plan: plan())
-            | "Deal out" >> _Redistribute()
-            | "Work" >> beam.Map(self._work)
-            | "Wait for all" >> _Wait()
+            input_or_inputs | "Deal out" >> _Redistribute() | "Work" >> beam.Map(self._work) | "Wait for all" >> _Wait()
         )
 
 
@@ -200,9 +203,10 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
             f"--update_compatibility_version={version('apache-beam')}",
             *flags,
         ]
-    elif "dask" in runner.lower():
-        import_module("apache_beam.runners.dask.dask_runner")
-        flags = ["--dask_partition_size=1", *flags]
+    elif runner == "DaskRunner":
+        import_module(DASK_MODULE)
+        others = [flag for flag in flags if not flag.startswith("--runner")]
+        flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *others]
     _refuse_unknown(flags)
     return PipelineOptions(flags)
 

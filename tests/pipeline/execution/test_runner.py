@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,10 @@ from clozeworks.pipeline.execution.phases import (
     write_plan,
 )
 from clozeworks.pipeline.execution.runner import RunError, _last_line, run_phases
+from unit_records import Done
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
-
-
-@dataclass(frozen=True)
-class Done:
-    """The record of a unit of these tests."""
-
-    square: int
-    pid: int = 0
-    files: tuple[str, ...] = ()
 
 
 def phase_of(work: Callable[[StageDirectory, int], Done], name: str = "squares") -> Phase[int, Done]:
