@@ -145,7 +145,7 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     it, or if it cannot be written.
     """
     if not storage.is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
-        raise UserError(f"{path} is not a regular file; choose another --output.")
+        raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
     with locked(work), unwritable_as_user_error(path):
         try:
