@@ -11,7 +11,6 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
+from ..checkpoint import load_tensors
 from ..mirror import upload
 from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import (
@@ -251,13 +251,14 @@ def _load(training: Training, model: TaskModel, optimizer: AdamW) -> FinetuneSta
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
         return FinetuneState()
+    advice = "Delete it to restart this run."
+    saved = load_tensors(path, advice)
     try:
-        saved = torch.load(path, map_location=training.ranks.device, weights_only=True)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         return FinetuneState(saved["step"], saved["seconds"], saved["losses"])
-    except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError, EOFError):
-        raise UserError(f"{path} is damaged; delete it to restart this run.") from None
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+        raise UserError(f"{path} is damaged or of another model. {advice}") from None
 
 
 def _save(

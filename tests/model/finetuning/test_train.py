@@ -180,7 +180,7 @@ def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
 
 def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
-    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged; delete it to restart this run"):
+    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"):
         train_model(classifier(checkpoint), make_training(sentences(8), tmp_path))
 
 
