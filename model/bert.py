@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from .config import ModelConfig
 
 
-class Layout(NamedTuple):
-    """How the T computed tokens stand in the padded (B, L) rows."""
+class TokenLayout(NamedTuple):
+    """How the T computed tokens map to the padded (B, L) rows."""
 
     num_rows: int
     max_length: int
     token_index_T: Tensor | None
-    """Flat places of the computed tokens in (B * L), ascending; None where all are computed."""
+    """Flat indices of the computed tokens in (B * L), ascending; None if all are computed."""
     key_mask_B11L: Tensor | None
-    """True at the keys that are attended; None where there is no padding."""
+    """True at the keys to attend to; None if there is no padding."""
     is_causal: bool
 
     def pack(self, padded_ND: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class SelfAttention(nn.Module):
         self.num_heads = config.num_attention_heads
         self.rate = config.attention_probs_dropout_prob
 
-    def forward(self, hidden_TD: Tensor, layout: Layout) -> Tensor:
+    def forward(self, hidden_TD: Tensor, layout: TokenLayout) -> Tensor:
         """Return the values that each token gathers (T, D)."""
         parts = (self.query, self.key, self.value)
         weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
@@ -107,7 +107,7 @@ class SelfAttention(nn.Module):
         return layout.pack(context_BHLK.transpose(1, 2).reshape(-1, hidden_TD.shape[1]))
 
 
-def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: Layout) -> Tensor:
+def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: TokenLayout) -> Tensor:
     # Rows are padded on the right, so under the causal mask no real token sees padding.
     mask = None if layout.is_causal else layout.key_mask_B11L
     return F.scaled_dot_product_attention(
@@ -115,7 +115,7 @@ def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout:
     )
 
 
-def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: Layout) -> Tensor:
+def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: TokenLayout) -> Tensor:
     # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random draws.
     scores_BHLL = (q_BHLK / math.sqrt(q_BHLK.shape[-1])) @ k_BHLK.transpose(-1, -2)
     if layout.is_causal:
@@ -171,7 +171,7 @@ class Layer(nn.Module):
         self.intermediate = DenseGelu(config, config.intermediate_size)
         self.output = ResidualOutput(config, config.intermediate_size)
 
-    def forward(self, hidden_TD: Tensor, layout: Layout) -> Tensor:
+    def forward(self, hidden_TD: Tensor, layout: TokenLayout) -> Tensor:
         """Return the next hidden states (T, D)."""
         context_TD = self.attention.self(hidden_TD, layout)
         hidden_TD = self.attention.output(context_TD, hidden_TD)
@@ -230,12 +230,12 @@ class BertModel(nn.Module):
         """Return hidden states (B, L, D): of the embeddings and of each layer, or of the last layer alone.
 
         `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right; `attention_mask_BL` is 1
-        or True at real tokens, None where all are. `token_index_T` (int64, flat places in B * L of the real tokens,
+        or True at real tokens, None where all are. `token_index_T` (int64, flat indices in B * L of the real tokens,
         see `real_tokens`) leaves padding out of the computation; the states there are then 0.
         """
         num_rows, max_length = input_ids_BL.shape
         mask = None if attention_mask_BL is None else attention_mask_BL.bool()[:, None, None, :]
-        layout = Layout(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
+        layout = TokenLayout(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
         types_BL = torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
         positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(num_rows, max_length)
         tokens_T, types_T, positions_T = (layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL))
@@ -247,7 +247,7 @@ class BertModel(nn.Module):
 
 
 def real_tokens(attention_mask_BL: Tensor) -> Tensor:
-    """Return the flat places of the real tokens (T,), int64; on a GPU this waits for the device."""
+    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for the device."""
     return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
 
 

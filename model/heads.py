@@ -89,9 +89,9 @@ class BertForPreTraining(nn.Module):
         masked_ids_M: Tensor,
         next_sentence_label_B: Tensor | None,
     ) -> PretrainSums:
-        """Return the summed losses and the numbers of right predictions.
+        """Return the summed losses and the numbers of correct predictions.
 
-        `masked_index_M` are flat places in B * L, `masked_ids_M` the tokens to find there, all int64; without labels
+        `masked_index_M` are flat indices in B * L, `masked_ids_M` the tokens to predict, all int64. Without labels
         the next-sentence head is left out and its sums are 0. The first four arguments are those of `BertModel`.
         """
         hidden_BLD = self.bert(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)
@@ -107,7 +107,7 @@ class BertForPreTraining(nn.Module):
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, _num_correct(logits_B2, next_sentence_label_B))
 
     def mlm_logits(self, hidden_BLD: Tensor, masked_index_M: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V) at flat places in B * L."""
+        """Return logits over the vocabulary (M, V) at flat indices in B * L."""
         hidden_MD = hidden_BLD.reshape(-1, hidden_BLD.shape[-1]).index_select(0, masked_index_M)
         return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
 

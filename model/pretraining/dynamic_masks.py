@@ -1,4 +1,4 @@
-"""Masks drawn anew while training, from the original tokens that instances keep beside the stored ones."""
+"""New masks during training, drawn from the original tokens that instances keep beside the masked ones."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,17 +12,17 @@ from .data import InstanceRows
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicMasks:
-    """How masks are drawn: as `pipeline.masking` does it for ``clozeworks build``, and just as exactly."""
+    """Draws masks with the code of ``clozeworks build``, so that they have exactly the same statistics."""
 
     masking: Literal["token", "whole-word", "span"]
     mask_rate: float
     mask_split: tuple[int, int, int]
     max_length: int
-    """Of the rows that the instances were built for."""
+    """``--max-length`` of the instances."""
     vocabulary: Vocabulary
 
     def draw(self, rows: InstanceRows, rng: np.random.Generator) -> InstanceRows:
-        """Return `rows` with other tokens to predict; the tokens themselves and the labels stay as they are."""
+        """Return `rows` with newly drawn tokens to predict; the text and the next-sentence labels stay."""
         ids = rows.unmasked_ids()
         positions = choose_positions(
             ids,

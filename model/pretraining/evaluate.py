@@ -1,4 +1,4 @@
-"""Losses and accuracies on a held-out split: dropout off, masks as stored, rows in the order of their files."""
+"""Losses and accuracies on a held-out split: without dropout, with the stored masks, in the order of the files."""
 
 import math
 from collections.abc import Iterable
@@ -23,10 +23,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
 
-    A left-to-right model is asked for every token from those before it, and without pairs no next-sentence prediction
-    is measured. `batch_size` rows are computed at once, by
-    default as many as hold `TOKENS_PER_BATCH` tokens. Raises `UserError` where there is no model or no split, where
-    the two have other vocabularies, and where a batch does not fit into memory.
+    A left-to-right model predicts every token from those before it; next-sentence prediction needs pairs. `batch_size`
+    rows are computed at once, by default as many as make `TOKENS_PER_BATCH` tokens. Raises `UserError` if there is no
+    model or no split, if their vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     config = read_config(run)
@@ -35,27 +34,27 @@ def evaluate(
     if directory.max_length > config.max_position_embeddings:
         positions = f"the model has {config.max_position_embeddings} positions"
         raise UserError(f"{instances} holds rows of up to {directory.max_length} tokens, but {positions}.")
-    place = find_device(device)
+    target = find_device(device)
     objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
     batches = evaluation_batches(read_split(directory), objective, batch_size)
     with oom_as_user_error("--batch-size"):
-        return metrics(sum_losses(read_model(run).to(place), batches, place))
+        return metrics(sum_losses(read_model(run).to(target), batches, target))
 
 
 def evaluation_batches(rows: InstanceRows, objective: str, max_rows: int | None = None) -> list[PretrainBatch]:
-    """Return all rows as batches of about `TOKENS_PER_BATCH` tokens, of no more than `max_rows`."""
+    """Return all rows in batches of about `TOKENS_PER_BATCH` tokens and at most `max_rows` rows."""
     num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
     return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
 
 
 @torch.no_grad()
 def sum_losses(model: BertForPreTraining, batches: Iterable[PretrainBatch], device: torch.device) -> torch.Tensor:
-    """Return the sums that `metrics` takes, float64 on `device`; computed in fp32."""
+    """Return the sums for `metrics` (see `batch_sums`) on `device`; computed in fp32."""
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
     for number, batch in enumerate(batches):
-        # Not through __call__: a compiled model would be compiled once more, for the shapes of evaluation.
+        # Not through __call__: a compiled model would be compiled again for the shapes of evaluation.
         totals += batch_sums(batch, model.forward(*batch.to(device)))
         trim_memory(device, number)
     model.train(was_training)
@@ -63,7 +62,7 @@ def sum_losses(model: BertForPreTraining, batches: Iterable[PretrainBatch], devi
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
-    """Return, float64: MLM and NSP losses, right MLM and NSP predictions, tokens and labels to predict."""
+    """Return six sums, float64: MLM and NSP loss, correct MLM and NSP predictions, tokens and labels to predict."""
     num_labels = 0 if batch.next_sentence_label_B is None else len(batch.next_sentence_label_B)
     counts = torch.tensor([len(batch.masked_ids_M), num_labels], dtype=torch.float64)
     values = torch.stack([value.detach().double() for value in sums])
@@ -71,9 +70,9 @@ def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:
-    """Return mean losses (nats), accuracies and perplexity from sums as `batch_sums` makes them.
+    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`.
 
-    What was not to be predicted is left out: ``nsp_loss`` and ``nsp_accuracy`` where there were no labels.
+    ``nsp_loss`` and ``nsp_accuracy`` are left out if there were no next-sentence labels.
     """
     mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
     values = {"loss": 0.0}

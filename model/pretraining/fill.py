@@ -11,7 +11,7 @@ from ..tokenizer import read_tokenizer
 
 
 class Guess(NamedTuple):
-    """One token that may stand at a mask."""
+    """A candidate token for a mask."""
 
     token: str
     probability: float
@@ -27,14 +27,14 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     tokenizer = read_tokenizer(run)
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
-    places = (ids[0] == tokenizer.token_to_id("[MASK]")).nonzero().squeeze(1)
-    if not len(places):
-        raise UserError('The text has no [MASK]; write for instance "The capital of France is [MASK]."')
+    masked_M = (ids[0] == tokenizer.token_to_id("[MASK]")).nonzero().squeeze(1)
+    if not len(masked_M):
+        raise UserError('The text has no [MASK]; for example: "The capital of France is [MASK]."')
     if ids.shape[1] > model.config.max_position_embeddings:
         limit = model.config.max_position_embeddings
         raise UserError(f"The text has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it.")
     with torch.no_grad():
-        best = model.mlm_logits(model.bert(ids), places).softmax(-1).topk(min(top, model.config.vocab_size))
+        best = model.mlm_logits(model.bert(ids), masked_M).softmax(-1).topk(min(top, model.config.vocab_size))
     return [
         [Guess(tokenizer.id_to_token(token) or "", probability) for token, probability in zip(*guesses, strict=True)]
         for guesses in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -1,13 +1,13 @@
-"""The order of the rows: a formula of (seed, epoch, position), so that nothing of it need be remembered.
+"""The order of the rows: a formula of (seed, epoch, position), so that a checkpoint need not store it.
 
-The rows of a directory make one endless sequence, epoch after epoch. Row groups are drawn in an order that depends
-on (seed, epoch); each few in a row make a block of some 65,536 rows, whose rows are shuffled by (seed, epoch, block).
-Rows lie shuffled in their shards already, so this is as good as a full shuffle; and the row at any position is found
-without reading what comes before, so that a run resumes at once. Step k takes positions k * batch size onwards, and
-a rank its part of them: the order does not depend on the number of GPUs.
+The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order that depends on
+(seed, epoch); consecutive row groups form a block of about 65,536 rows, which is shuffled by (seed, epoch, block).
+Rows are stored shuffled already, so this is as good as a full shuffle; and the row at any position is found without
+reading those before it, so a run resumes at once. Step k takes the positions from k * batch size on, and each rank
+its part of them: the order does not depend on the number of GPUs.
 
-Masks that are drawn anew are drawn for `MASKED_TOGETHER` rows of this sequence at once, by a generator of their place
-in it: they too depend on nothing else.
+Dynamic masks are drawn for `MASKED_TOGETHER` rows of this sequence at once, by a generator seeded with their
+position, so they depend on nothing else either.
 """
 
 import os
@@ -25,17 +25,16 @@ from .dynamic_masks import DynamicMasks
 
 BLOCK_ROWS = 65_536
 NUM_READERS = 8  # requests under way at once, as an object store answers each after tens of milliseconds
-# So few that no batch waits long for them.
+# Few enough that no batch waits long for its masks.
 MASKED_TOGETHER = 2048
 
 
 class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
-    An epoch goes over `duplicates_per_epoch` of the passes over the documents that are stored (the next epoch over
-    the next ones), by default over all. Masks are those stored, or drawn anew for each epoch by `masks`.
-    It keeps in memory the two blocks last used, which is all that batches of ascending positions need, and reads the
-    next one meanwhile.
+    An epoch uses `duplicates_per_epoch` of the stored duplicates (the next epoch the next ones), by default all. Masks
+    are the stored ones, or drawn for each epoch by `masks`. The two blocks last used stay in memory, which is all that
+    batches of ascending positions need, and the next one is read meanwhile.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class RowSequence:
         self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._epochs = _epochs(directory, duplicates_per_epoch)
-        """Indices of the row groups of the first epochs; then the same ones come again."""
+        """Indices of the row groups of each epoch, until they repeat."""
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
         self._blocks: dict[tuple[int, int], tuple[InstanceRows, np.ndarray]] = {}
         self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
@@ -76,7 +75,7 @@ class RowSequence:
         return rounds * int(self._epoch_ends[-1]) + (int(self._epoch_ends[rest - 1]) if rest else 0)
 
     def locate(self, position: int) -> str:
-        """Return the shard and the row in it that stand at `position`, for messages."""
+        """Return the shard and row number of the row at `position`, for messages."""
         epoch, block, first, _ = next(self._pieces(position, position + 1))
         row = int(self._row_order(epoch, block)[first])
         for group in self._block_groups(epoch, block):
@@ -98,7 +97,7 @@ class RowSequence:
             start += num_taken
 
     def _epoch_of(self, position: int) -> tuple[int, int]:
-        # The epoch that a position lies in, and the place within it.
+        # The epoch that contains a position, and the offset within it.
         rounds, rest = divmod(position, int(self._epoch_ends[-1]))
         number = int(np.searchsorted(self._epoch_ends, rest, side="right"))
         first = int(self._epoch_ends[number - 1]) if number else 0
@@ -114,7 +113,7 @@ class RowSequence:
         return [self.directory.row_groups[index] for index in chosen]
 
     def _ends_of_blocks(self, epoch: int) -> np.ndarray:
-        # `locate` may be asked for another epoch meanwhile by another thread than the loader.
+        # Another thread than the loader may call `locate` for another epoch meanwhile.
         known = self._block_ends
         if epoch not in known:
             num_rows = self._group_rows[self._group_order(epoch)]
@@ -129,7 +128,7 @@ class RowSequence:
     def _block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
         key = (epoch, block)
         if key not in self._blocks:
-            self._blocks = dict(list(self._blocks.items())[-1:])  # let go of the older one before reading
+            self._blocks = dict(list(self._blocks.items())[-1:])  # free the older one before reading
             if self._process_id != os.getpid():  # in a fork, the parent's threads and what they read are missing
                 self._process_id, self._readers, self._coming = os.getpid(), None, {}
             groups = self._coming.pop(key, None) or self._read(key)
@@ -157,17 +156,19 @@ class RowSequence:
 
 
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
-    # Indices of the row groups of each epoch, up to where the first epoch comes again.
+    # Indices of the row groups of each epoch, until they repeat.
     if duplicates_per_epoch is None:
         return [np.arange(len(directory.row_groups))]
     known = np.array([-1 if group.duplicate is None else group.duplicate for group in directory.row_groups])
     stored = np.unique(known)
     if stored[0] < 0:
         where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
-        reason = f"the footer of {where} does not tell the duplicates apart"
-        raise UserError(f"--duplicates-per-epoch cannot be used, {reason}; build the instances again.")
+        reason = f"the footer of {where} does not say which duplicate its rows belong to"
+        raise UserError(f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances.")
     if duplicates_per_epoch > len(stored):
-        raise UserError(f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has {len(stored)}.")
+        raise UserError(
+            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has only {len(stored)}."
+        )
     num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
     turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)
     return [np.flatnonzero(np.isin(known, stored[turn])) for turn in turns]

@@ -1,4 +1,4 @@
-"""The arithmetic of an update, for the share of a GPU's peak that a run makes use of."""
+"""The FLOPs of an update, for the model-FLOPs utilisation (MFU)."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from ..config import ModelConfig
 
 
 def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -> float:
-    """Return the multiplications and additions of an update on rows of these `lengths` (backward: twice forward).
+    """Return the FLOPs of an update on rows of these `lengths`; the backward pass counts twice the forward pass.
 
-    Only real tokens count, attention within the row's own length, and the masked-LM head at the `num_predicted`
-    places, whatever is computed beside that.
+    Only necessary work counts: real tokens, attention within a row's own length, and the masked-LM head at the
+    `num_predicted` tokens.
     """
     hidden, num_tokens = config.hidden_size, lengths.sum()
     projections = (8 * hidden**2 + 4 * hidden * config.intermediate_size) * num_tokens

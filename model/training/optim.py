@@ -7,15 +7,15 @@ from torch.optim import AdamW
 BETAS = (0.9, 0.999)
 EPS = 1e-6
 MAX_GRADIENT_NORM = 1.0
-# From this many steps on 0.9**step and 0.999**step are 0 in fp32, and adding 1 to it in fp32 changes nothing.
+# From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer changes it.
 NO_CORRECTION_STEP = 2.0**24
 
 
 def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False) -> AdamW:
     """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused kernel.
 
-    BERT's Adam does not correct its averages for their start at 0. PyTorch's has no such option, but the correction
-    fades with the number of steps, so the count starts where it is gone.
+    BERT's Adam has no bias correction. PyTorch's cannot do without, but its correction fades as steps are counted; so
+    without `bias_correction` the count starts so high that there is none.
     """
     decayed, free = [], []
     for name, parameter in model.named_parameters():
@@ -32,16 +32,16 @@ def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correct
 
 
 def set_learning_rate(optimizer: AdamW, rate: float) -> None:
-    """Use `rate` from the next update on."""
+    """Set the learning rate of all parameter groups."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
-    """Return the rate of the update with index `step`: linear from 0 to `peak`, then along a line to 0 at the end.
+    """Return the rate of the update with index `step`: linear warm-up from 0 to `peak`, then linear decay to 0.
 
-    Both lines are measured from step 0, as in google-research/bert, so that the very peak is cut off. All three may
-    be measured in seconds instead.
+    The decay counts from step 0, as in google-research/bert, so the rate drops a little when the warm-up ends. Steps
+    may also be seconds.
     """
     if step < warmup_steps:
         return peak * step / warmup_steps
@@ -49,5 +49,5 @@ def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: floa
 
 
 def default_warmup(num_steps: int) -> int:
-    """Return a tenth of the steps, at most 10,000; for the paper's 1,000,000 steps that is its own number."""
+    """Return a tenth of the steps, at most 10,000, which is the paper's number for its 1,000,000 steps."""
     return min(10_000, num_steps // 10)

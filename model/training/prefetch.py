@@ -1,4 +1,4 @@
-"""Batches made ahead of the step that needs them, by a thread."""
+"""Batches made ahead of the step that needs them, in a thread."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Generator[T, None, None]:
-    """Yield ``make(item)`` for each of `items` in order, made by one thread up to `depth` items ahead."""
+    """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items ahead."""
     pending: deque[Any] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:

@@ -1,4 +1,4 @@
-"""The processes that train together, one on each GPU, as torchrun starts them."""
+"""The processes that train together, one per GPU, as torchrun starts them."""
 
 import os
 from collections.abc import Iterator
@@ -15,51 +15,51 @@ from .device import find_device
 
 
 class Ranks(NamedTuple):
-    """This process among those that train together (one unless started by torchrun), and its device."""
+    """This process among those that train together (just one without torchrun), and its device."""
 
     rank: int
     num_ranks: int
     device: torch.device
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of `values` over all ranks; works in place."""
+        """Return the sum of `values` over all ranks, in place."""
         if self.num_ranks > 1:
             dist.all_reduce(values)
         return values
 
     def sum_all(self, values: list[torch.Tensor]) -> None:
-        """Replace each of `values`, all of one dtype, by its sum over all ranks, in a single message."""
+        """Replace each of `values`, all of one dtype, by its sum over all ranks, with a single all-reduce."""
         if self.num_ranks > 1:
             flat = self.sum(torch.cat([value.flatten() for value in values]))
             for value, part in zip(values, flat.split([value.numel() for value in values]), strict=True):
                 value.copy_(part.view_as(value))
 
     def wait(self) -> None:
-        """Return when all ranks are here."""
-        # A GPU only puts the sum into its queue; asking for the result makes the CPU wait too.
+        """Wait until all ranks are here."""
+        # On a GPU the sum is only queued; reading the result makes the CPU wait for it.
         self.sum(torch.zeros(1, device=self.device)).item()
 
 
 def rows_of_rank(batch_size: int, rank: int, num_ranks: int) -> np.ndarray:
-    """Return the indices, int64, of the rows in a global batch that one of several ranks computes."""
+    """Return the indices, int64, of a rank's rows in a global batch."""
     return np.arange(batch_size * rank // num_ranks, batch_size * (rank + 1) // num_ranks)
 
 
 @contextmanager
 def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or go alone; each needs a row of a batch."""
+    """Join the processes that torchrun started, or run alone; each needs at least one row of a batch."""
     device = find_device(device_name)
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size < num_ranks:
-        raise UserError(f"--batch-size is {batch_size}, but {num_ranks} processes need a row each.")
+        raise UserError(f"--batch-size is {batch_size}, but {num_ranks} processes need at least one row each.")
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # Modules that PyTorch else imports at the first update would keep the group as a default argument. It then outlives
-    # destroy_process_group, and gloo's threads, which hold tensors, abort one exit in five.
+    # Imported at the first update, torch._dynamo would keep the group as a default argument. The group would outlive
+    # destroy_process_group, and gloo's threads, which own tensors, would abort one exit in five.
     import_module("torch._dynamo")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:

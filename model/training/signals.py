@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a training between two steps, when everything is saved."""
+"""SIGINT and SIGTERM end training between two steps, after a checkpoint."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the update under way is finished and saved; twice ends at once."""
+    """Turn SIGINT and SIGTERM into an event, so that the current update is finished and saved; a second one kills."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -121,13 +121,13 @@ def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
 
 def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
-    with pytest.raises(UserError, match=r"--duplicates-per-epoch is 3, but .* has 2"):
+    with pytest.raises(UserError, match=r"--duplicates-per-epoch is 3, but .* has only 2"):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
         table = pq.read_table(path)
         pq.write_table(table, path, write_statistics=False)
-    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not tell the duplicates apart"):
+    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which duplicate"):
         RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
