@@ -10,7 +10,8 @@ Traps of the runners that this module deals with:
 
 - DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``.
 - DirectRunner gives each worker an equal slice of the elements before it knows how long they take. So there the
-  elements are *slots*, one a worker, and a slot claims one unit after the other.
+  elements are *slots*, one a worker, and a slot claims one unit after the other. (Only slots: the slices are taken in
+  the order in which elements arrive, and any other element could put two slots into one slice.)
 - DirectRunner hangs when a worker process dies.
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first elements make. So
   units are dealt out by a `GroupByKey` on their own number, and the first elements are many.
@@ -63,7 +64,8 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
         pipeline = beam.Pipeline(options=beam_options)
         num_slots = _num_slots(options) if claims else None
         first = _plan(directory, phases[0], num_slots)
-        elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
+        padding = [NO_UNIT] * (DASK_PARTITIONS - len(first)) if claims is None else []
+        elements = pipeline | beam.Create([*first, *padding])
         for index, phase in enumerate(phases):
             if index:
                 plan = partial(_plan, directory=directory, phase=phase, num_slots=num_slots)
