@@ -101,7 +101,7 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
         mock.patch("clozeworks.pipeline.ingest.pipeline.plan_shards", plan_and_weigh),
     ):
         manifest = ingest([str(source)], str(output), IngestConfig(validation_share=0.02), RunOptions(workers=1))
-    shards = Counter(shard["split"] for shard in manifest["shards"])
+    shards = Counter(shard.split for shard in manifest.shards)
     return shards["train"], shards["validation"], counts, scattered
 
 

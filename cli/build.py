@@ -1,6 +1,6 @@
 """``clozeworks build``."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,6 +8,9 @@ from ..pipeline.config import BuildConfig, RunOptions
 from ..pipeline.execution.counters import count_of
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
+
+if TYPE_CHECKING:
+    from ..pipeline.manifests import InstancesShard
 
 NUM_WARNINGS = 3
 
@@ -32,13 +35,13 @@ def build(ctx: click.Context, documents: str, vocab: str, output: str, **values:
     if options.dry_run:
         return summarize_dry_run("build", output, estimate(documents, vocab, output, config, options))
     manifest = run_build(documents, vocab, output, config, options)
-    _warn(manifest["shards"])
+    _warn(manifest.shards)
     return summarize_shards("build", output, manifest)
 
 
-def _warn(shards: list[dict[str, Any]]) -> None:
+def _warn(shards: "list[InstancesShard]") -> None:
     """Warn of shards whose labels could not be balanced."""
-    warnings = [f"{shard['name']}: {shard['warnings'][0]}" for shard in shards if shard["warnings"]]
+    warnings = [f"{shard.name}: {shard.warnings[0]}" for shard in shards if shard.warnings]
     for warning in warnings[:NUM_WARNINGS]:
         warn(warning)
     if num_more := len(warnings[NUM_WARNINGS:]):

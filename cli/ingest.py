@@ -1,6 +1,6 @@
 """``clozeworks ingest``."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,6 +8,9 @@ from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_of, name_counts
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
+
+if TYPE_CHECKING:
+    from ..pipeline.manifests import DocumentsManifest
 
 
 @click.command()
@@ -34,19 +37,19 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
     return summarize_shards("ingest", output, manifest)
 
 
-def _warn(manifest: dict[str, Any]) -> None:
+def _warn(manifest: "DocumentsManifest") -> None:
     """Warn of skipped input, and of files that only one worker can read."""
-    counts, bad = manifest["counts"], manifest["bad"]
+    counts, bad = manifest.counts, manifest.bad
     if bad:
         reason = min(bad, key=lambda reason: (-bad[reason], reason))
-        first = f"{reason.replace('_', ' ')} at {manifest['examples'][reason][0]}"
+        first = f"{reason.replace('_', ' ')} at {manifest.examples[reason][0]}"
         warn(f"bad input: {name_counts(bad)}; for example {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
-        names = ", ".join(manifest["examples"]["files_of_unknown_format"])
+        names = ", ".join(manifest.examples["files_of_unknown_format"])
         warn(f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all")
     if num_files := counts.get("single_stream_files", 0):
         warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
     removed = {"duplicate_texts": "exact duplicate", "near_duplicates": "near-duplicate", "repeated_ids": "repeated id"}
     for reason, what in removed.items():
         if num_documents := counts.get(reason, 0):
-            warn(f"removed {count_of(num_documents, what)}; for example {manifest['examples'][reason][0]}")
+            warn(f"removed {count_of(num_documents, what)}; for example {manifest.examples[reason][0]}")

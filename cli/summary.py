@@ -1,7 +1,7 @@
 """The table that a command prints at its end."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +9,7 @@ from ..pipeline.execution.counters import count_of
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimates import Estimate
+    from ..pipeline.manifests import DocumentsManifest, InstancesManifest
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,15 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     console.print(table)
 
 
-def summarize_shards(command: str, where: str, manifest: dict[str, Any]) -> CommandSummary:
+def summarize_shards(command: str, where: str, manifest: "DocumentsManifest | InstancesManifest") -> CommandSummary:
     """Summarise a directory of shards by its manifest."""
-    shards = manifest["shards"]
+    shards = manifest.shards
     rows = []
     for split in ("train", "validation"):
-        here = [shard for shard in shards if shard["split"] == split]
-        num_rows, num_bytes = (sum(shard[key] for shard in here) for key in ("rows", "bytes"))
+        here = [shard for shard in shards if shard.split == split]
+        num_rows, num_bytes = sum(shard.rows for shard in here), sum(shard.bytes for shard in here)
         rows.append((split, f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}"))
-    counts = {**manifest["counts"], **{f"bad: {reason}": count for reason, count in manifest["bad"].items()}}
+    counts = {**manifest.counts, **{f"bad: {reason}": count for reason, count in manifest.bad.items()}}
     rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items())
     return CommandSummary(command, where, rows)
 

@@ -1,12 +1,15 @@
 """``clozeworks vocab``."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run
+
+if TYPE_CHECKING:
+    from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
 
 NUM_CHARACTERS = 20
 
@@ -36,47 +39,46 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
     if options.dry_run:
         return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
-    rows = _rows(manifest["report"])
+    rows = _rows(manifest.report)
     for other in compare:
         measured = measure_vocabulary(documents, other)
         rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]
     return CommandSummary("vocab", output, rows)
 
 
-def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    learned = report["learned_from"]
-    missing = learned["num_missing"]
+def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
+    learned = report.learned_from
+    missing = learned.num_missing
     return [
         (
             "tokens",
-            f"{report['num_tokens']:,}"
-            + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
+            f"{report.num_tokens:,}" + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
         ),
-        ("learned from", f"{learned['num_words']:,} distinct words"),
+        ("learned from", f"{learned.num_words:,} distinct words"),
         *_left_out(learned),
-        ("on held-out documents", f"{report['validation']['num_words']:,} words"),
-        *((f"… {name}", value) for name, value in _held_out(report["validation"])),
+        ("on held-out documents", f"{report.validation.num_words:,} words"),
+        *((f"… {name}", value) for name, value in _held_out(report.validation)),
     ]
 
 
-def _left_out(learned: dict[str, Any]) -> list[tuple[str, str]]:
+def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
     """Return rows on words left out as too rare, too long or containing rare characters, if there are any."""
-    characters = learned["alphabet_left_out"]
+    characters = learned.alphabet_left_out
     shown = " ".join(characters[:NUM_CHARACTERS]) + (" …" if len(characters) > NUM_CHARACTERS else "")
     counts = {
-        "words left out, rare": learned["num_words_rare"],
-        "words left out, over 100 characters": learned["num_words_long"],
-        "words left out, rare characters": learned["num_words_alphabet"],
+        "words left out, rare": learned.num_words_rare,
+        "words left out, over 100 characters": learned.num_words_long,
+        "words left out, rare characters": learned.num_words_alphabet,
     }
     rows = [(what, f"{count:,}") for what, count in counts.items() if count]
     return [*rows, ("characters left out", f"{len(characters):,}: {shown}")] if characters else rows
 
 
-def _held_out(report: dict[str, Any]) -> list[tuple[str, str]]:
+def _held_out(report: "FertilityReport") -> list[tuple[str, str]]:
     return [
-        ("tokens per word", f"{report['tokens_per_word']:.3f}"),
-        ("unknown tokens", f"{report['unknown_share']:.3%}"),
-        ("longest tokens", "  ".join(report["longest_tokens"])),
-        ("rarest tokens", "  ".join(token for token, _ in report["rarest_tokens"])),
-        ("tokens that never occur", f"{report['num_tokens_absent']:,}"),
+        ("tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("unknown tokens", f"{report.unknown_share:.3%}"),
+        ("longest tokens", "  ".join(report.longest_tokens)),
+        ("rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
+        ("tokens that never occur", f"{report.num_tokens_absent:,}"),
     ]

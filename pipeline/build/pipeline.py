@@ -30,12 +30,13 @@ from ..execution.estimates import Estimate
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
+from ..manifests import DocumentsManifest, InstancesManifest
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from .estimate import estimate_instances
 from .shard import Built, DocumentsUnit, build_shard
 
 
-def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> dict[str, Any]:
+def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> InstancesManifest:
     """Write the instances of a directory of documents to `output` and return the manifest.
 
     `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt`` or
@@ -43,10 +44,10 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     mistake of the user.
     """
     prepare(options, output)
-    corpus = read_manifest(documents, "ingest")
+    corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     head = _head(corpus, vocabulary, config)
-    directory, manifest = open_stage(output, head, options.overwrite)
+    directory, manifest = open_stage(output, head, InstancesManifest, options.overwrite)
     if manifest is not None:
         return manifest
     begun = time.monotonic()
@@ -59,33 +60,33 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     manifest = {
         **head,
         **counters.to_record(),
-        "languages": corpus["languages"],
+        "languages": corpus.languages,
         "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
         "shards": [to_builtins(record.shard) for record in built],
     }
-    return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish(manifest, InstancesManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-def _units(documents: str, corpus: dict[str, Any]) -> list[Unit[DocumentsUnit]]:
+def _units(documents: str, corpus: DocumentsManifest) -> list[Unit[DocumentsUnit]]:
     return [
         Unit(
-            shard["name"],
-            shard["bytes"],
-            DocumentsUnit(split=split, index=index, path=storage.join(documents, shard["name"])),
+            shard.name,
+            shard.bytes,
+            DocumentsUnit(split=split, index=index, path=storage.join(documents, shard.name)),
         )
         for split in SPLITS
-        for index, shard in enumerate(shard for shard in corpus["shards"] if shard["split"] == split)
+        for index, shard in enumerate(shard for shard in corpus.shards if shard.split == split)
     ]
 
 
 def estimate(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> Estimate:
     """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
-    corpus = read_manifest(documents, "ingest")
+    corpus = read_manifest(documents, DocumentsManifest)
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
-    return estimate_instances([shard["bytes"] for shard in corpus["shards"]], config, options, state)
+    return estimate_instances([shard.bytes for shard in corpus.shards], config, options, state)
 
 
-def _head(corpus: dict[str, Any], vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:
+def _head(corpus: DocumentsManifest, vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:
     inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
     return manifest_head("build", config, inputs, library_versions("tokenizers"))

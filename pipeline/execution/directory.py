@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast, overload
+from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
 
@@ -279,13 +279,15 @@ class StageDirectory(OutputDirectory):
 
     fingerprint: str
 
-    def finish(self, manifest: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
-        """Write the manifest, the last file of a stage, delete what is temporary, and return the manifest."""
+    def finish(self, manifest: dict[str, Any], kind: type[AnyManifest], timings: dict[str, Any]) -> AnyManifest:
+        """Write the manifest, the last file of a stage, delete what is temporary, and return the manifest, checked."""
+        content = canonical_json(manifest)
+        parsed = parse_manifest(content, self.file(MANIFEST))
         self.write_bytes(TIMINGS, canonical_json(timings))
-        self.write_bytes(MANIFEST, canonical_json(manifest))
+        self.write_bytes(MANIFEST, content)
         storage.remove(self.file(WORK))
         unlock(self.path)
-        return manifest
+        return cast(AnyManifest, parsed)
 
 
 def library_versions(*names: str) -> dict[str, str]:
@@ -293,16 +295,12 @@ def library_versions(*names: str) -> dict[str, str]:
     return {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *names)}
 
 
-@overload
-def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest: ...
-@overload
-def read_manifest(directory: str, kind: str) -> dict[str, Any]: ...
-def read_manifest(directory: str, kind: type[AnyManifest] | str) -> AnyManifest | dict[str, Any]:
+def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     """Return the manifest of a finished directory of one kind.
 
     Raise `UserError` if there is none, or a shard that it lists is missing or does not have its size.
     """
-    stage = kind if isinstance(kind, str) else _STAGES[kind]
+    stage = _STAGES[kind]
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if manifest.stage != stage:
         raise UserError(f"{directory} was written by `clozeworks {manifest.stage}`, not by `clozeworks {stage}`.")
@@ -311,7 +309,7 @@ def read_manifest(directory: str, kind: type[AnyManifest] | str) -> AnyManifest 
         damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
     if damage:
         raise UserError(f"{damage}: recreate it with `clozeworks {stage} … --overwrite`.")
-    return cast(AnyManifest, manifest) if not isinstance(kind, str) else _raw_manifest(directory)
+    return cast(AnyManifest, manifest)
 
 
 _STAGES: dict[type, str] = {DocumentsManifest: "ingest", VocabularyManifest: "vocab", InstancesManifest: "build"}
@@ -347,9 +345,9 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
     return None
 
 
-def input_fingerprint(manifest: dict[str, Any]) -> dict[str, str]:
+def input_fingerprint(manifest: Manifest) -> dict[str, str]:
     """Return the reference to an input directory that a stage stores in its own manifest."""
-    return {"stage": manifest["stage"], "digest": digest_of(manifest)}
+    return {"stage": manifest.stage, "digest": manifest.digest}
 
 
 def manifest_head(
@@ -382,7 +380,9 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
     return "finished" if found else "begun"
 
 
-def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageDirectory, dict[str, Any] | None]:
+def open_stage(
+    path: str, head: dict[str, Any], kind: type[AnyManifest], overwrite: bool
+) -> tuple[StageDirectory, AnyManifest | None]:
     """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
 
     Return the directory, and its manifest if the stage is already finished. Otherwise the directory stays locked
@@ -396,7 +396,7 @@ def open_stage(path: str, head: dict[str, Any], overwrite: bool) -> tuple[StageD
     if state == "finished":
         directory.remove(WORK)
         unlock(path)
-        return directory, _raw_manifest(path)
+        return directory, cast(AnyManifest, _read_manifest(path))
     if state == "new":
         # The manifest goes last, so that what a kill leaves still has an owner.
         own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
@@ -413,10 +413,6 @@ def _read_manifest(directory: str) -> Manifest | None:
     """Return the manifest of a directory, or None if there is none; raise `UserError` if it is damaged."""
     path = storage.join(directory, MANIFEST)
     return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
-
-
-def _raw_manifest(directory: str) -> dict[str, Any]:
-    return json.loads(storage.read_bytes(storage.join(directory, MANIFEST)))
 
 
 def _read_plan(directory: str, name: str = PLAN) -> Plan | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UserError
+from ..manifests import DocumentsManifest
 from ..schemas import DOCUMENTS
 from . import storage
 from .directory import StageDirectory
@@ -70,9 +71,9 @@ def shard_name(split: str, index: int, count: int) -> str:
     return f"{split}-{index:05d}-of-{count:05d}.parquet"
 
 
-def shard_paths(directory: str, manifest: dict[str, Any], split: str) -> list[str]:
+def shard_paths(directory: str, manifest: DocumentsManifest, split: str) -> list[str]:
     """Return the paths of the shards of `split` that the manifest of `directory` lists, in order."""
-    return [storage.join(directory, shard["name"]) for shard in manifest["shards"] if shard["split"] == split]
+    return [storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split]
 
 
 def read_documents(path: str, *columns: str) -> Iterator[pa.Table]:

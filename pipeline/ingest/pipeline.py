@@ -27,6 +27,7 @@ from ..execution.directory import StageDirectory, check_output, library_versions
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
+from ..manifests import DocumentsManifest
 from ..sources.formats import Input, find_inputs, plan_units
 from .duplicates import NEAR_DUPLICATE, Deduplicated, DedupUnit, deduplicate, plan_dedup
 from .estimate import estimate_documents
@@ -39,21 +40,21 @@ from .scatter import Ranges, Scattered, scatter_ranges
 NEAR_DUPLICATES_FILE = ".work/near/near.arrow"
 
 
-def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> dict[str, Any]:
+def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> DocumentsManifest:
     """Turn `sources` into a directory of documents and return its manifest.
 
     A finished directory of the same configuration is left as it is. Raises `UserError` for a mistake of the user.
     """
     prepare(options, output)
     job = _plan(sources, output, config)
-    directory, manifest = open_stage(output, job.head, options.overwrite)
+    directory, manifest = open_stage(output, job.head, DocumentsManifest, options.overwrite)
     if manifest is not None:
         return manifest
     begun = time.monotonic()
     way = ingest_phases(config, choose_layout(job.num_bytes, config), options.max_bad)
     run_phases(directory, job.units, way.in_order(), options)
     manifest = {**job.head, **_results(directory, way, job.left_out, config)}
-    return directory.finish(manifest, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish(manifest, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
 class IngestPhases(NamedTuple):

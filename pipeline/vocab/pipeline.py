@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
@@ -32,6 +33,7 @@ from ..execution.estimates import Estimate
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
+from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..schemas import WORD_COUNTS
 from .counts import Counted, count_shard, counted_files, merge_bucket, read_counts, sentences_of
 from .estimate import estimate_vocabulary
@@ -53,26 +55,26 @@ class Learned:
     word_counts: dict[str, Any]
 
 
-def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: RunOptions) -> dict[str, Any]:
+def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: RunOptions) -> VocabularyManifest:
     """Learn a vocabulary from a directory of documents, write it to `output` and return its manifest.
 
     A finished directory of the same configuration is left as it is. Raises `UserError` for a mistake of the user.
     """
     prepare(options, output)
-    corpus = read_manifest(documents, "ingest")
+    corpus = read_manifest(documents, DocumentsManifest)
     head = _head(corpus, config)
-    directory, manifest = open_stage(output, head, options.overwrite)
+    directory, manifest = open_stage(output, head, VocabularyManifest, options.overwrite)
     if manifest is not None:
         return manifest
     begun = time.monotonic()
     num_buckets = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
     count, merge, learn = vocab_phases(config, _normalization(config, corpus), num_buckets)
     folder = storage.absolute(documents)
-    units = [Unit(shard["name"], shard["bytes"], storage.join(folder, shard["name"])) for shard in corpus["shards"]]
+    units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
     run_phases(directory, units, (count, merge, learn), options)
     [learned] = read_records(directory, learn)
     found = {"tokenizer": learned.tokenizer, "report": learned.report, "word_counts": learned.word_counts}
-    return directory.finish({**head, **found}, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish({**head, **found}, VocabularyManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
 def vocab_phases(
@@ -134,30 +136,30 @@ def _all_words(directory: StageDirectory) -> pa.Table:
 def estimate(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Estimate:
     """Return what `learn_vocabulary` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
-    corpus = read_manifest(documents, "ingest")
+    corpus = read_manifest(documents, DocumentsManifest)
     state = check_output(output, _head(corpus, config), options.overwrite)
-    return estimate_vocabulary([shard["bytes"] for shard in corpus["shards"]], options, state)
+    return estimate_vocabulary([shard.bytes for shard in corpus.shards], options, state)
 
 
-def _head(corpus: dict[str, Any], config: VocabConfig) -> dict[str, Any]:
+def _head(corpus: DocumentsManifest, config: VocabConfig) -> dict[str, Any]:
     return manifest_head("vocab", config, [input_fingerprint(corpus)], library_versions("tokenizers"))
 
 
-def measure_vocabulary(documents: str, vocab: str) -> dict[str, Any]:
+def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
 
     `vocab` is what `build` takes. Raises `UserError` for a mistake of the user.
     """
-    corpus = read_manifest(documents, "ingest")
+    corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     paths = shard_paths(documents, corpus, "validation")
     counts = [count_words(sentences_of(path), vocabulary.normalization) for path in paths]
-    return fertility_report(merge_counts(counts), vocabulary)
+    return msgspec.convert(fertility_report(merge_counts(counts), vocabulary), FertilityReport)
 
 
-def _normalization(config: VocabConfig, corpus: dict[str, Any]) -> Normalization:
+def _normalization(config: VocabConfig, corpus: DocumentsManifest) -> Normalization:
     strip_accents = config.strip_accents
     if strip_accents is None:
-        languages = Counter(corpus["languages"]).most_common(1)
+        languages = Counter(corpus.languages).most_common(1)
         strip_accents = default_strip_accents(cased=config.cased, language=languages[0][0] if languages else "")
     return Normalization(lowercase=not config.cased, strip_accents=strip_accents)

@@ -16,6 +16,7 @@ from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, Vo
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import read_manifest
 from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.sources.wikitext.repair import GAP
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 
@@ -117,19 +118,19 @@ def kill(typed: list[str], output: Path, pattern: str, num_records: int, delay_s
 
 
 def test_documents_are_as_the_schema_says(made: Path):
-    manifest = read_manifest(str(made / "documents"), "ingest")
+    manifest = read_manifest(str(made / "documents"), DocumentsManifest)
     seen: set[str] = set()
-    for shard in manifest["shards"]:
-        table = pq.read_table(made / "documents" / shard["name"])
+    for shard in manifest.shards:
+        table = pq.read_table(made / "documents" / shard.name)
         ids = table["doc_id"].to_pylist()
-        assert table.num_rows == shard["rows"] >= 2
+        assert table.num_rows == shard.rows >= 2
         assert seen.isdisjoint(ids)
         seen.update(ids)
         for sentences in table["sentences"].to_pylist():
             assert all(
                 sentence == " ".join(sentence.split()) and sentence and GAP not in sentence for sentence in sentences
             )
-    assert manifest["counts"]["sentences_with_gaps"] > 0
+    assert manifest.counts["sentences_with_gaps"] > 0
     assert {doc_id.split(":")[0] for doc_id in seen} >= {"enwiki", "gutenberg"}
     assert not (made / "documents" / ".work").exists()
 
@@ -165,7 +166,7 @@ def test_too_few_documents_for_the_shards_are_told(tmp_path: Path):
 def test_the_validation_split_holds_at_least_two_documents(tmp_path: Path):
     texts = write_texts(tmp_path / "texts", 12)
     manifest = ingest([texts], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1))
-    assert [(shard["split"], shard["rows"]) for shard in manifest["shards"]] == [("train", 10), ("validation", 2)]
+    assert [(shard.split, shard.rows) for shard in manifest.shards] == [("train", 10), ("validation", 2)]
 
 
 def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -176,5 +177,5 @@ def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: p
         for j, source in enumerate([texts, "texts", "./texts/"][: 3 - i]):
             ingest([source], f"{tmp_path}/{i}-{j}", IngestConfig(shards=1), RunOptions(workers=1))
     assert len({tuple(digests(tmp_path / name).items()) for name in ("0-0", "0-1", "0-2", "1-0", "1-1")}) == 1
-    manifest = read_manifest(str(tmp_path / "0-0"), "ingest")
-    assert manifest["examples"] == {"files_of_unknown_format": ["texts/cover.jpg"]}
+    manifest = read_manifest(str(tmp_path / "0-0"), DocumentsManifest)
+    assert manifest.examples == {"files_of_unknown_format": ["texts/cover.jpg"]}

@@ -16,11 +16,12 @@ from clozeworks.pipeline.build.shard import DocumentsUnit, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
+from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary, measure_vocabulary
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
-from manifest_fixture import make_manifest, parsed, write_manifest
+from manifest_fixture import make_manifest, write_manifest
 
 WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
 TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
@@ -74,16 +75,16 @@ def test_a_vocabulary_reserves_unused_tokens_and_rows_hold_none(documents: str, 
 
 def test_tokens_are_counted_by_source(documents: str, vocab: str, tmp_path: Path):
     manifest = build(documents, vocab, str(tmp_path / "out"), BuildConfig(duplicates=3), RUN)
-    for shard in manifest["shards"]:
-        assert set(shard["source_tokens"]) == {"enwiki", "books"}
-        assert sum(shard["source_tokens"].values()) == shard["counts"]["tokens_in"]
-    checks = audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).checks
+    for shard in manifest.shards:
+        assert set(shard.source_tokens) == {"enwiki", "books"}
+        assert sum(shard.source_tokens.values()) == shard.counts["tokens_in"]
+    checks = audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).checks
     assert {"tokens from enwiki", "tokens from books"} <= {check.name for check in checks}
 
 
 def test_another_vocabulary_is_measured_on_the_same_words(documents: str, vocab: str, capsys, tmp_path: Path):
-    ours = read_manifest(vocab, "vocab")["report"]["validation"]
-    assert measure_vocabulary(documents, vocab) == {**ours, "rarest_tokens": list(map(tuple, ours["rarest_tokens"]))}
+    ours = read_manifest(vocab, VocabularyManifest).report.validation
+    assert measure_vocabulary(documents, vocab) == ours
     letters = sorted({letter for word in WORDS for letter in word})
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{letter}" for letter in letters)]
     (tmp_path / "letters.txt").write_text("\n".join(tokens) + "\n")
@@ -91,7 +92,7 @@ def test_another_vocabulary_is_measured_on_the_same_words(documents: str, vocab:
     shown = capsys.readouterr().out
     held_out = [word for document in text_of(4, seed=1) for sentence in document for word in sentence.split()]
     assert f"{sum(map(len, held_out)) / len(held_out):.3f}" in shown
-    assert f"{ours['tokens_per_word']:.3f}" in shown
+    assert f"{ours.tokens_per_word:.3f}" in shown
 
 
 def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
@@ -112,34 +113,34 @@ def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     long = [" ".join(rng_for(0, "long").choice(WORDS, 20_000).tolist())]
     documents = write_documents(tmp_path / "long", [*text_of(300), long], text_of(4))
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
-    counts = manifest["counts"]
+    counts = manifest.counts
     assert counts["tokens_cut"] <= 0.005 * counts["tokens_in"]
-    assert not audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).failed
+    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
 
 
 @pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
 def test_an_empty_validation_shard_makes_an_empty_one(held_out: list[list[str]], vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "documents", text_of(20), held_out)
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
-    assert [shard["rows"] > 0 for shard in manifest["shards"]] == [True, False]
-    assert manifest["shards"][1]["warnings"] == ["the document shard holds no text"]
-    assert not audit_instances(str(tmp_path / "out"), parsed(manifest), read_vocabulary(vocab)).failed
-    report = learn_vocabulary(str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN)["report"]
-    assert report["validation"]["num_words"] == 0
+    assert [shard.rows > 0 for shard in manifest.shards] == [True, False]
+    assert manifest.shards[1].warnings == ["the document shard holds no text"]
+    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
+    report = learn_vocabulary(str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN).report
+    assert report.validation.num_words == 0
 
 
 def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "documents", text_of(20), [])
     write_manifest(documents, "ingest", {TRAIN: 0})
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
-    assert [shard["split"] for shard in manifest["shards"]] == ["train"]
+    assert [shard.split for shard in manifest.shards] == ["train"]
 
 
 def test_vocabularies_that_cannot_be_used_are_told_by_their_own_names(documents: str, vocab: str, tmp_path: Path):
     lines = (Path(vocab) / "vocab.txt").read_text().splitlines()
     path = tmp_path / "words.txt"
     path.write_text("\n".join(line for line in lines if line != "[MASK]"))
-    with pytest.raises(UserError, match=r"/words.txt has no \[MASK\]"):
+    with pytest.raises(UserError, match=r"/words.txt lacks \[MASK\]"):
         build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
     path.write_text("\n".join([*lines, "b"]))
     with pytest.raises(UserError, match=r"/words.txt: token 'b' is on lines \d+ and 121"):

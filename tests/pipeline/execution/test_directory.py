@@ -19,6 +19,7 @@ from clozeworks.pipeline.execution.directory import (
     read_manifest,
     write_file,
 )
+from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from manifest_fixture import make_manifest, write_manifest
 
 
@@ -31,7 +32,7 @@ def whole_manifest():
 
 
 def open_build(path: Path, config: BuildConfig | None = None, overwrite: bool = False):
-    return open_stage(str(path), head_of(config), overwrite)
+    return open_stage(str(path), head_of(config), InstancesManifest, overwrite)
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
@@ -46,24 +47,25 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
 def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
     directory, manifest = open_build(tmp_path)
     assert manifest is None
-    directory.finish(whole_manifest(), {})
+    directory.finish(whole_manifest(), InstancesManifest, {})
     assert not (tmp_path / ".work").exists()
-    assert open_build(tmp_path)[1] == whole_manifest()
+    found = open_build(tmp_path)[1]
+    assert found is not None and found.fingerprint == whole_manifest()["fingerprint"]
     with pytest.raises(UserError, match="seed was 0, now 7"):
         open_build(tmp_path, BuildConfig(seed=7))
     with pytest.raises(UserError, match="the inputs changed: c"):
-        open_stage(str(tmp_path), head_of(inputs=("a", "b", "c")), False)
+        open_stage(str(tmp_path), head_of(inputs=("a", "b", "c")), InstancesManifest, False)
 
 
 def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     directory, _ = open_build(tmp_path)
     directory.write_bytes("shard", b"whole")
     shard = {"name": "shard", "split": "train", "rows": 1, "bytes": 5}
-    directory.finish(make_manifest("build", [shard], **head_of()), {})
-    assert read_manifest(str(tmp_path), "build")["stage"] == "build"
+    directory.finish(make_manifest("build", [shard], **head_of()), InstancesManifest, {})
+    assert read_manifest(str(tmp_path), InstancesManifest).stage == "build"
     (tmp_path / "shard").write_bytes(b"who")
     with pytest.raises(UserError, match=r"shard does not have the size recorded in manifest\.json"):
-        read_manifest(str(tmp_path), "build")
+        read_manifest(str(tmp_path), InstancesManifest)
     (tmp_path / "shard").unlink()
     with pytest.raises(UserError, match=r"shard is missing: recreate all of .* with --overwrite"):
         open_build(tmp_path)
@@ -73,7 +75,7 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
 def test_unfinished_work_of_other_libraries_is_refused(tmp_path: Path):
     open_build(tmp_path)[0].write_bytes(".work/build/00000.json", b"{}")
     with pytest.raises(UserError, match="numpy was 1, now 2"):
-        open_stage(str(tmp_path), head_of(numpy="2"), False)
+        open_stage(str(tmp_path), head_of(numpy="2"), InstancesManifest, False)
 
 
 def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
@@ -87,7 +89,7 @@ def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
 
 def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
     directory, _ = open_build(tmp_path / "stage")
-    directory.finish(whole_manifest(), {})
+    directory.finish(whole_manifest(), InstancesManifest, {})
     assert open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[1] is None
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
@@ -114,8 +116,9 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: 
 def test_a_process_may_take_its_own_lock_again(tmp_path: Path):
     directory, _ = open_build(tmp_path / "out")
     assert open_build(tmp_path / "out")[1] is None
-    directory.finish(whole_manifest(), {})
-    assert open_build(tmp_path / "out")[1] == whole_manifest()
+    directory.finish(whole_manifest(), InstancesManifest, {})
+    found = open_build(tmp_path / "out")[1]
+    assert found is not None and found.fingerprint == whole_manifest()["fingerprint"]
 
 
 def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):
@@ -164,15 +167,15 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
 def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
     write_manifest(tmp_path, "vocab")
     with pytest.raises(UserError, match="clozeworks vocab"):
-        read_manifest(str(tmp_path), "ingest")
+        read_manifest(str(tmp_path), DocumentsManifest)
     with pytest.raises(UserError, match="There is no directory"):
-        read_manifest(str(tmp_path / "nothing"), "ingest")
+        read_manifest(str(tmp_path / "nothing"), DocumentsManifest)
 
 
 def test_a_manifest_without_training_shards_is_told(tmp_path: Path):
     write_manifest(tmp_path, "ingest")
     with pytest.raises(UserError, match=r"manifest.json lists no training shard: recreate it with `clozeworks ingest"):
-        read_manifest(str(tmp_path), "ingest")
+        read_manifest(str(tmp_path), DocumentsManifest)
 
 
 def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):

@@ -63,7 +63,7 @@ def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part
     monkeypatch.setattr(scatter, "PART_TEXT_BYTES", part_bytes)
     assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
     assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
-    assert whole["counts"]["documents_read"] == 100
+    assert whole.counts["documents_read"] == 100
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
@@ -85,8 +85,8 @@ def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, reve
     assert {row["doc_id"] for row in rows_in(tmp_path / "out")} == {
         *kept, "text:theirs/own", *(f"text:ours/{i}" for i in range(5, 20))
     }  # fmt: skip
-    assert manifest["counts"]["duplicate_texts"] == 5
-    for line in manifest["examples"]["duplicate_texts"]:
+    assert manifest.counts["duplicate_texts"] == 5
+    for line in manifest.examples["duplicate_texts"]:
         gone, stays = line.split(" repeats ")
         assert stays in kept and gone not in kept and gone[-1] == stays[-1]
 
@@ -107,15 +107,15 @@ def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many
     expected = [f"text:texts/{name}" for name in names if name not in copies][:2]
     assert sorted(validation) == sorted(expected)
     assert len(train) == 200 - len(copies) - 2 and not {*train} & {*validation}
-    assert manifest["counts"]["duplicate_texts"] == len(copies)
+    assert manifest.counts["duplicate_texts"] == len(copies)
 
 
 def test_an_id_that_repeats_is_no_duplicate(tmp_path):
     rows = "".join(f'{{"id": "{i % 12}", "text": "{text_of(i % 12)}"}}\n' for i in range(15))
     (tmp_path / "rows.jsonl").write_text(rows)
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
-    assert (manifest["counts"]["repeated_ids"], manifest["counts"]["duplicate_texts"]) == (3, 0)
-    assert {*manifest["examples"]["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
+    assert (manifest.counts["repeated_ids"], manifest.counts["duplicate_texts"]) == (3, 0)
+    assert {*manifest.examples["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
@@ -130,7 +130,7 @@ def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     one, two = (ingest([source], str(tmp_path / f"{n}"), CONFIG, RunOptions(workers=n)) for n in (1, 2))
     assert one == two
     assert digests(tmp_path / "1") == digests(tmp_path / "2")
-    assert one["counts"]["duplicate_texts"] == 20
+    assert one.counts["duplicate_texts"] == 20
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -163,14 +163,14 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
         for name in ("SHARD_TEXT_BYTES", "PART_TEXT_BYTES"):
             monkeypatch.setattr(module, name, 10_000, raising=False)
     many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
-    assert many["counts"] == few["counts"]
+    assert many.counts == few.counts
     for split in ("train", "validation"):
-        shards = [shard for shard in many["shards"] if shard["split"] == split]
+        shards = [shard for shard in many.shards if shard.split == split]
         assert len(shards) > 3
-        assert [shard["name"] for shard in shards] == [
+        assert [shard.name for shard in shards] == [
             f"{split}-{index:05d}-of-{len(shards):05d}.parquet" for index in range(len(shards))
         ]
-        assert all(shard["rows"] == pq.read_metadata(tmp_path / "many" / shard["name"]).num_rows for shard in shards)
+        assert all(shard.rows == pq.read_metadata(tmp_path / "many" / shard.name).num_rows for shard in shards)
         rows = [[*rows_in(tmp_path / name, split)] for name in ("few", "many")]
         assert rows[0] == rows[1]
 
@@ -191,4 +191,4 @@ def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     left = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert not [name for name in left if name.endswith(".parquet") or name.removesuffix(".json").isdecimal()]
     manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
-    assert sum(shard["rows"] for shard in manifest["shards"]) == 30
+    assert sum(shard.rows for shard in manifest.shards) == 30
