@@ -252,7 +252,7 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
-    """Draw all weights anew: normal with the configured sigma, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
+    """Draw all weights: normal with the configured sigma, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
 
     Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it. Raises nothing; weights are drawn in the
     order of the modules, so that a generator's seed fixes them.

@@ -9,7 +9,7 @@ layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a lay
            ``--combine`` there is one column ``vector`` instead
 
 The file's footer holds under ``clozeworks`` what it was made from. Texts are computed part after part, so that memory
-is bounded; finished parts lie in ``FILE.work`` until the end, and an interrupted command goes on after them. The same
+is bounded; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them. The same
 command gives the same bytes on the CPU with the same number of threads, interrupted or not.
 """
 
@@ -69,7 +69,7 @@ def extract_features(
     """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts`` and ``vectors``.
 
     `data` is plain text, a table, a file of CoNLL columns, or a data set of the hub (``hf:nyu-mll/glue:sst2:test``),
-    which is streamed. The same call goes on with unfinished work; `overwrite` starts anew. `progress` is called with
+    which is streamed. The same call resumes unfinished work; `overwrite` starts over. `progress` is called with
     ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
     `output` holds something else.
     """

@@ -3,7 +3,7 @@
 The output directory is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of
 the task), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and
 predictions for the test files in ``test/``. When the same command runs again, finished runs are skipped and one that
-was interrupted goes on from its checkpoint; with more learning rates or seeds, only the further runs are done. On the
+was interrupted resumes from its checkpoint; with more learning rates or seeds, only the further runs are done. On the
 CPU the same seed gives the same weights, to the last bit.
 """
 
@@ -57,7 +57,7 @@ RECORD = "run.json"
 MODEL = "model"
 OFFICIAL = ("dev", "test")
 OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES)
-# How the work is done, not what it is: these may change when it goes on.
+# How the work is done, not what it is: these may change when it resumes.
 FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
 # Which runs there are, not what one of them is: more may be asked for.
 GRID_OPTIONS = ("learning_rates", "seeds", "seed")
@@ -104,7 +104,7 @@ def finetune(
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
     `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
-    any BERT directory in Hugging Face's layout. The same call goes on with unfinished work; one with other learning
+    any BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other learning
     rates or seeds adds those runs to the finished ones; `overwrite` starts anew. ``status`` is ``finished``, or
     ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything is saved. `progress` is called
     about every tenth step with ``stage`` (which run it is) and what `train_model` says.

@@ -100,7 +100,7 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
     rows = {f"{name} rows": _num_rows(manifest, split) for name, split in SPLITS.items()}
     tokens = {f"tokens from {source}, all passes": count for source, count in sorted(sources.items())}
     spoken = sorted(manifest.languages.items(), key=lambda item: (-item[1], item[0]))
-    languages = {f"documents in {language or 'a language not told'}": count for language, count in spoken}
+    languages = {f"documents in {language or 'an unknown language'}": count for language, count in spoken}
     return {**rows, **tokens, **languages}
 
 
@@ -164,7 +164,7 @@ def _masks(config: PretrainConfig) -> dict[str, Any]:
         return passes
     return {
         **passes,
-        "masks drawn anew": config.dynamic_masking,
+        "dynamic masking": config.dynamic_masking,
         "mask rate": config.mask_rate,
         "mask split": config.mask_split,
     }

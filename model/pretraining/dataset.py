@@ -38,7 +38,7 @@ class InstanceRow(TypedDict):
 class InstanceDataset(IterableDataset[InstanceRow]):
     """The instances in a directory, in the order of `pretrain` with the same seed.
 
-    Epochs follow each other endlessly, each shuffled anew, or `epochs` of them. Of each `num_ranks` x `batch_size`
+    Epochs follow each other endlessly, each in a new order, or `epochs` of them. Of each `num_ranks` x `batch_size`
     rows, rank r gets the rows r, r + `num_ranks`, ... The workers of a ``DataLoader`` with the same `batch_size` take
     turns batch by batch, so the order does not depend on their number.
 

@@ -1,4 +1,4 @@
-"""The directory of a pre-training run: whose it is, its checkpoints, and where it goes on.
+"""The directory of a pre-training run: whose it is, its checkpoints, and where it resumes.
 
 run.json                  what the run is: configuration and instances; another one is refused
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume

@@ -67,7 +67,7 @@ def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
 
 
 def split_of(file: Path) -> str | None:
-    """Return the split that a file's name stands for, as `find_splits` names it; None if it stands for none."""
+    """Return the split that a file's name means, as `find_splits` names it; None if it means none."""
     ranks = {split: _rank(file, split) for split in _WORDS}
     best = min(ranks.values())
     if best == _NO_MATCH:

@@ -1,8 +1,9 @@
 """Worker processes on this machine: each does one unit of work at a time, and takes the next when it is done.
 
-A worker is this interpreter anew, which imports what the work needs and nothing else (a fifth of a second), and reads
-pickles from its standard input: a step and the number of a unit. It answers each with None, or with a message where the
-step raised; the traceback goes to standard error. A worker ends with its pipe or with the process that started it.
+A worker is a new process of this interpreter, which imports what the work needs and nothing else (a fifth of a second)
+and reads pickles from its standard input: a step and the number of a unit. It answers each with None, or with a message
+if the step raised; the traceback goes to standard error. A worker ends with its pipe, or with the process that started
+it.
 """
 
 import os

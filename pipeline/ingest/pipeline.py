@@ -16,6 +16,7 @@ whatever the size of the corpus. See the modules of those names, and `layout`.
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,122 +52,91 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     if manifest is not None:
         return manifest
     begun = time.monotonic()
-    way = ingest_phases(config, choose_layout(job.num_bytes, config), options.max_bad)
-    run_phases(directory, job.units, way.in_order(), options)
-    manifest = {**job.head, **_results(directory, way, job.left_out, config)}
-    return directory.finish(manifest, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
+    way = WayOfDocuments(config, choose_layout(job.num_bytes, config), options.max_bad)
+    run_phases(directory, job.units, way.phases, options)
+    found = {**job.head, **way.results(directory, job.left_out)}
+    return directory.finish(found, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-class IngestPhases(NamedTuple):
-    """The phases of the stage."""
+@dataclass(frozen=True)
+class WayOfDocuments:
+    """The phases of the stage; the first one is planned by `ingest`, the others from the records of those before."""
 
-    scatter: Phase[Ranges, Scattered]
-    near_duplicates: list[Phase[Any, Any]]
-    deduplicate: Phase[DedupUnit, Deduplicated]
-    gather: Phase[ShardRun, Gathered]
+    config: IngestConfig
+    layout: Layout
+    max_bad: float
 
-    def in_order(self) -> list[Phase[Any, Any]]:
-        """Return all phases in the order of the data."""
-        return [self.scatter, *self.near_duplicates, self.deduplicate, self.gather]
+    @property
+    def phases(self) -> list[Phase[Any, Any]]:
+        """All phases, in the order of the data."""
+        near = [] if self.config.near_duplicates is None else [self._candidates, self._clusters]
+        return [self._scatter, *near, self._deduplicate, self._gather]
 
+    @property
+    def _scatter(self) -> Phase[Ranges, Scattered]:
+        work = partial(scatter_ranges, config=self.config, layout=self.layout)
+        return Phase("scatter", None, work, Ranges, Scattered)
 
-def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> IngestPhases:
-    """Declare the phases; the first one is planned by `ingest`, the others from the records of those before."""
-    scatter = Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered)
-    read_scattered = partial(_read_scattered, scatter=scatter, max_bad=max_bad)
-    share = config.near_duplicates
-    near_duplicates = [] if share is None else _near_duplicate_phases(share, layout, read_scattered)
-    deduplicate_ = Phase(
-        "deduplicate",
-        partial(_plan_dedup, read_scattered=read_scattered, layout=layout),
-        partial(deduplicate, layout=layout, near=None if share is None else NEAR_DUPLICATES_FILE),
-        DedupUnit,
-        Deduplicated,
-    )
-    gather = Phase(
-        "gather",
-        partial(_plan_gather, read_scattered=read_scattered, dedup=deduplicate_, shards=config.shards, layout=layout),
-        partial(gather_shards, layout=layout),
-        ShardRun,
-        Gathered,
-    )
-    return IngestPhases(scatter, near_duplicates, deduplicate_, gather)
+    @property
+    def _candidates(self) -> Phase[BandUnit, Candidates]:
+        work = partial(find_candidates, num_partitions=self.layout.num_key_partitions)
+        return Phase("candidates", self._plan_candidates, work, BandUnit, Candidates)
 
+    @property
+    def _clusters(self) -> Phase[str, Clusters]:
+        work = partial(find_clusters, share=self._share, num_partitions=self.layout.num_key_partitions)
+        return Phase("clusters", self._plan_clusters, work, str, Clusters)
 
-def _near_duplicate_phases(share: float, layout: Layout, read_scattered: Any) -> list[Phase[Any, Any]]:
-    bands = layout.num_key_partitions
-    return [
-        Phase(
-            "candidates",
-            partial(_plan_candidates, read_scattered=read_scattered, share=share, num_partitions=bands),
-            partial(find_candidates, num_partitions=bands),
-            BandUnit,
-            Candidates,
-        ),
-        Phase(
-            "clusters",
-            _plan_clusters,
-            partial(find_clusters, share=share, num_partitions=layout.num_key_partitions),
-            str,
-            Clusters,
-        ),
-    ]
+    @property
+    def _deduplicate(self) -> Phase[DedupUnit, Deduplicated]:
+        near = None if self.config.near_duplicates is None else NEAR_DUPLICATES_FILE
+        work = partial(deduplicate, layout=self.layout, near=near)
+        return Phase("deduplicate", self._plan_dedup, work, DedupUnit, Deduplicated)
 
+    @property
+    def _gather(self) -> Phase[ShardRun, Gathered]:
+        return Phase("gather", self._plan_gather, partial(gather_shards, layout=self.layout), ShardRun, Gathered)
 
-def _read_scattered(directory: StageDirectory, scatter: Phase[Ranges, Scattered], max_bad: float) -> list[Scattered]:
-    """Return the records of scatter; raises `UserError` if too much of the input was bad."""
-    scattered = read_records(directory, scatter)
-    _count(scattered, max_bad)
-    return scattered
+    def _plan_candidates(self, directory: StageDirectory) -> list[Unit[BandUnit]]:
+        return plan_candidates(self._num_documents(directory), self._share, self.layout.num_key_partitions)
 
+    @property
+    def _share(self) -> float:
+        assert self.config.near_duplicates is not None
+        return self.config.near_duplicates
 
-def _count(scattered: Sequence[Scattered], max_bad: float) -> Counters:
-    return sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
+    def _plan_clusters(self, directory: StageDirectory) -> list[Unit[str]]:
+        return [Unit("clusters", 1, NEAR_DUPLICATES_FILE)]
 
+    def _plan_dedup(self, directory: StageDirectory) -> list[Unit[DedupUnit]]:
+        return plan_dedup(self._num_documents(directory), self.layout)
 
-def _plan_candidates(
-    directory: StageDirectory, read_scattered: Any, share: float, num_partitions: int
-) -> list[Unit[BandUnit]]:
-    return plan_candidates(_num_documents(read_scattered(directory)), share, num_partitions)
+    def _plan_gather(self, directory: StageDirectory) -> list[Unit[ShardRun]]:
+        deduplicated = read_records(directory, self._deduplicate)
+        return plan_shards(read_records(directory, self._scatter), deduplicated, self.config.shards, self.layout)
 
+    def _num_documents(self, directory: StageDirectory) -> int:
+        """Return how many documents were scattered; raises `UserError` if too much of the input was bad."""
+        scattered = read_records(directory, self._scatter)
+        self._sum(scattered)
+        return sum(record.documents for record in scattered)
 
-def _plan_clusters(directory: StageDirectory) -> list[Unit[str]]:
-    return [Unit("clusters", 1, NEAR_DUPLICATES_FILE)]
+    def _sum(self, scattered: Sequence[Scattered]) -> Counters:
+        return sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
 
-
-def _plan_dedup(directory: StageDirectory, read_scattered: Any, layout: Layout) -> list[Unit[DedupUnit]]:
-    return plan_dedup(_num_documents(read_scattered(directory)), layout)
-
-
-def _plan_gather(
-    directory: StageDirectory,
-    read_scattered: Any,
-    dedup: Phase[DedupUnit, Deduplicated],
-    shards: int | None,
-    layout: Layout,
-) -> list[Unit[ShardRun]]:
-    return plan_shards(read_scattered(directory), read_records(directory, dedup), shards, layout)
-
-
-def _num_documents(scattered: Sequence[Scattered]) -> int:
-    return sum(record.documents for record in scattered)
-
-
-def _results(
-    directory: StageDirectory, way: IngestPhases, left_out: Sequence[str], config: IngestConfig
-) -> dict[str, Any]:
-    """Return what the manifest says about the documents."""
-    scattered, gathered = read_records(directory, way.scatter), read_records(directory, way.gather)
-    counters = _count(scattered, max_bad=1.0)
-    for name in left_out:
-        counters.note("files_of_unknown_format", name)
-    for record in gathered:
-        counters.add(record.counters)
-    if config.near_duplicates is not None:  # recorded even if there are none
-        counters.count(NEAR_DUPLICATE, 0)
-    languages = sum((Counter(record.languages) for record in scattered), Counter())
-    shards = [to_builtins(shard) for record in gathered for shard in record.shards]
-    return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
+    def results(self, directory: StageDirectory, left_out: Sequence[str]) -> dict[str, Any]:
+        """Return what the manifest says about the documents; `left_out` names the files of unknown format."""
+        scattered, gathered = read_records(directory, self._scatter), read_records(directory, self._gather)
+        counters = self._sum(scattered)
+        for name in left_out:
+            counters.note("files_of_unknown_format", name)
+        for record in gathered:
+            counters.add(record.counters)
+        if self.config.near_duplicates is not None:  # recorded even if there are none
+            counters.count(NEAR_DUPLICATE, 0)
+        languages = sum((Counter(record.languages) for record in scattered), Counter())
+        shards = [to_builtins(shard) for record in gathered for shard in record.shards]
+        return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
 
 
 def estimate(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Estimate:

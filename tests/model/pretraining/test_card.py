@@ -38,7 +38,7 @@ def lines_of(**options: Any) -> set[str]:
 
 def test_data_are_those_of_the_training_shards():
     expected = {"| training rows | 17 |", "| validation rows | 3 |", "| tokens from text, all passes | 5 |"}
-    expected |= {"| tokens from enwiki, all passes | 1,600 |", "| documents in a language not told | 4 |"}
+    expected |= {"| tokens from enwiki, all passes | 1,600 |", "| documents in an unknown language | 4 |"}
     expected |= {"| max length | 128 |", "| fingerprint | abc |", "| vocabulary's fingerprint | def |"}
     assert expected <= lines_of(steps=2000)
 

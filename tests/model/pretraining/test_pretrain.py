@@ -314,7 +314,7 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
     assert f"| parameters | {summary['parameters']:,} |" in lines
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
-    assert {"| learning rate | 0.002 |", "| warm-up | 0 steps |", "| masks drawn anew | token |"} <= set(lines)
+    assert {"| learning rate | 0.002 |", "| warm-up | 0 steps |", "| dynamic masking | token |"} <= set(lines)
     loss = summary["final"]["mlm_loss"]
     assert f"| mlm loss | {loss:.4g} (before training {summary['initial']['mlm_loss']:.4g}) |" in lines
 
