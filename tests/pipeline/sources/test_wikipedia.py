@@ -342,7 +342,7 @@ def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
         "Warning: only one worker each can read 1 single-stream .bz2 file; use multistream dumps"
     )
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest.examples["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]
+    assert manifest["examples"]["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]
     shards = [pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")]
     found = sorted(doc_id for shard in shards for doc_id in shard["doc_id"].to_pylist())
     assert found == sorted(f"testwiki:{number}" for number in (1, 2, 10, 11, 20, 30, 40))
