@@ -4,7 +4,6 @@ No row is ever a Python object: a row group becomes flat NumPy arrays, and rows 
 `sequence` decides in which order rows are read, `batches` makes tensors of them.
 """
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +15,10 @@ import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
-from ...pipeline.manifests import InstancesManifest, parse_manifest
+from ...pipeline.execution.directory import read_manifest
+from ...pipeline.manifests import InstancesManifest
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
-FOOTER_KEYS = (b"clozeworks.max_length", b"clozeworks.vocab_size", b"clozeworks.tokenizer")
 
 
 class RowGroup(NamedTuple):
@@ -41,11 +40,17 @@ class InstanceDirectory:
 
     path: str
     row_groups: tuple[RowGroup, ...]
-    max_length: int
-    vocab_size: int
-    tokenizer: str
-    """Fingerprint of the tokenizer that the rows were built with."""
     manifest: InstancesManifest
+
+    @property
+    def max_length(self) -> int:
+        """The ``--max-length`` of the rows, in tokens."""
+        return self.manifest.config.max_length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens in the vocabulary."""
+        return self.manifest.tokenizer.size
 
     @cached_property
     def num_rows(self) -> int:
@@ -100,68 +105,34 @@ class InstanceRows:
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """Read the manifest and the footers of the shards of `split` in `path`, a local or remote folder.
 
-    Raises `UserError` if the directory is unfinished, a shard is missing or truncated, or the split is empty.
+    Raises `UserError` if the directory is unfinished, a shard is missing, truncated or damaged, or the split is empty.
     """
     path = str(path).rstrip("/")
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path, InstancesManifest)
     names = sorted(shard.name for shard in manifest.shards if shard.split == split)
     with ThreadPoolExecutor(8) as pool:
-        footers = list(pool.map(_read_footer, (f"{path}/{name}" for name in names)))
-    settings = {name: _footer_settings(footer, f"{path}/{name}") for name, footer in zip(names, footers, strict=True)}
-    groups = tuple(group for name, footer in zip(names, footers, strict=True) for group in _row_groups(name, footer))
+        groups = [group for found in pool.map(lambda name: _row_groups(path, name), names) for group in found]
     if not any(group.num_rows for group in groups):
         raise UserError(f"{path} has no {split} rows; give a directory written by `clozeworks build`.")
-    if len(set(settings.values())) > 1:
-        odd = next(name for name in names if settings[name] != settings[names[0]])
-        raise UserError(f"{odd} and {names[0]} in {path} were built with different settings; rebuild the directory.")
-    return InstanceDirectory(path, groups, *settings[names[0]], manifest)
+    return InstanceDirectory(path, tuple(groups), manifest)
 
 
-def _read_manifest(path: str) -> InstancesManifest:
+def _row_groups(path: str, shard: str) -> list[RowGroup]:
     try:
-        content = storage.read_bytes(f"{path}/manifest.json")
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{path} contains no finished instances (no manifest.json); run `clozeworks build` first."
-        ) from None
-    manifest = parse_manifest(content, f"{path}/manifest.json")
-    if not isinstance(manifest, InstancesManifest):
-        raise UserError(f"{path} was written by `clozeworks {manifest.stage}`, not by `clozeworks build`.")
-    return manifest
-
-
-def _read_footer(path: str) -> pq.FileMetaData:
-    try:
-        with storage.open_input(path) as file:
-            return pq.read_metadata(file)
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; rebuild the instances.") from None
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} is truncated or damaged; delete it and rebuild: {error}") from None
-
-
-def _row_groups(shard: str, footer: pq.FileMetaData) -> Iterator[RowGroup]:
-    tokens, duplicate = (_columns(footer).index(name) for name in ("input_ids", "duplicate"))
-    first_row = 0
+        with storage.open_input(f"{path}/{shard}") as file:
+            footer = pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}/{shard} is damaged; delete it and rebuild: {error}") from None
+    columns = [footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)]
+    tokens, duplicate = (columns.index(name) for name in ("input_ids", "duplicate"))
+    groups, first_row = [], 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         statistics = group.column(duplicate).statistics
         known = statistics.min if statistics and statistics.has_min_max else None
-        yield RowGroup(shard, number, first_row, group.num_rows, group.column(tokens).num_values, known)
+        groups.append(RowGroup(shard, number, first_row, group.num_rows, group.column(tokens).num_values, known))
         first_row += group.num_rows
-
-
-def _footer_settings(footer: pq.FileMetaData, path: str) -> tuple[int, int, str]:
-    """Return the maximal row length, the vocabulary's size, and the tokenizer's fingerprint."""
-    metadata = footer.metadata or {}
-    if not ({*COLUMNS, "duplicate"} <= set(_columns(footer)) and set(FOOTER_KEYS) <= metadata.keys()):
-        raise UserError(f"{path} was not written by `clozeworks build`; delete it and rebuild the instances.")
-    max_length, vocab_size, tokenizer = (metadata[key] for key in FOOTER_KEYS)
-    return int(max_length), int(vocab_size), tokenizer.decode()
-
-
-def _columns(footer: pq.FileMetaData) -> list[str]:
-    return [footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)]
+    return groups
 
 
 def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:

@@ -102,7 +102,7 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
         if config.objective == "mlm+nsp" and not directory.has_pairs:
             reason = "built with --pairing none: it has no next sentences"
             raise UserError(f"{directory.path} was {reason}; use --objective mlm.")
-    if len({directory.tokenizer for directory in directories}) > 1:
+    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         raise UserError(f"{instances[1]} and {instances[0]} were built with different vocabularies.")
     if config.checkpoint:
         _check_checkpoint(config.checkpoint, directories)

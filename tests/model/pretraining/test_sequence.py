@@ -17,7 +17,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances_fixture import CLS, MASK, SEP, as_lists, write_instances
+from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
-        table = pq.read_table(path)
-        pq.write_table(table, path, write_statistics=False)
+        replace_shard(path, pq.read_table(path), write_statistics=False)
     with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which duplicate"):
         RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
