@@ -5,7 +5,7 @@ No row is ever a Python object: a row group becomes flat NumPy arrays, and rows 
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...pipeline.build.masking import mask_rows
+from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
 from ...pipeline.execution.directory import read_manifest
 from ...pipeline.manifests import InstancesManifest
+from ...pipeline.vocab.vocabulary import Vocabulary
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
 
@@ -172,6 +175,15 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
         raise UserError(f"{path} contains a next-sentence label other than 0 and 1; delete it and rebuild.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
         raise UserError(f"{path} masks a position beyond the end of its row; delete it and rebuild.")
+
+
+def mask_anew(
+    rows: InstanceRows, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
+) -> InstanceRows:
+    """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws them."""
+    ids, segment_b_start = rows.unmasked_ids(), rows.segment_b_start.astype(np.int64)
+    positions, originals, offsets = mask_rows(ids, rows.offsets, segment_b_start, vocabulary, config, rng)
+    return replace(rows, input_ids=ids, masked_positions=positions, masked_ids=originals, masked_offsets=offsets)
 
 
 def read_split(directory: InstanceDirectory) -> InstanceRows:

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
-from .data import InstanceDirectory, InstanceRows, RowGroup, concatenate, read_group, select
-from .dynamic_masks import DynamicMasks
+from ...pipeline.vocab.vocabulary import Vocabulary
+from .data import InstanceDirectory, InstanceRows, RowGroup, concatenate, mask_anew, read_group, select
 
 BLOCK_ROWS = 65_536
 NUM_READERS = 8  # requests under way at once, as an object store answers each after tens of milliseconds
@@ -33,8 +34,8 @@ class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
     An epoch uses `duplicates_per_epoch` of the stored duplicates (the next epoch the next ones), by default all. Masks
-    are the stored ones, or drawn for each epoch by `masks`. The two blocks last used stay in memory, which is all that
-    batches of ascending positions need, and the next one is read meanwhile.
+    are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and how to mask. The two blocks last used
+    stay in memory, which is all that batches of ascending positions need, and the next one is read meanwhile.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class RowSequence:
         directory: InstanceDirectory,
         seed: int,
         duplicates_per_epoch: int | None = None,
-        masks: DynamicMasks | None = None,
+        masks: tuple[Vocabulary, BuildConfig] | None = None,
     ):
         self.directory = directory
         self.seed = seed
@@ -151,7 +152,7 @@ class RowSequence:
         key, start = (epoch, block, part), part * MASKED_TOGETHER
         if key not in self._masked:
             chosen = select(rows, order[start : start + MASKED_TOGETHER])
-            self._masked = {key: self.masks.draw(chosen, rng_for(self.seed, "masks", *key))}
+            self._masked = {key: mask_anew(chosen, *self.masks, rng_for(self.seed, "masks", *key))}
         return select(self._masked[key], np.arange(first - start, stop - start))
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from ..training.optim import make_optimizer
 from ..training.ranks import Ranks, rows_of_rank
 from .batches import PretrainBatch
 from .data import InstanceDirectory, open_instances, read_split, select
-from .dynamic_masks import DynamicMasks
 from .evaluate import NUM_SUMS, evaluation_batches
 from .run import STATE, read_state
 from .schedule import Schedule, make_schedule
@@ -146,13 +145,8 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output:
 def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> RowSequence:
     masks = None
     if config.dynamic_masking != "none":
-        masks = DynamicMasks(
-            masking=config.dynamic_masking,
-            mask_rate=config.mask_rate,
-            mask_split=config.mask_split,
-            max_length=directory.max_length,
-            vocabulary=load_vocabulary(tokenizer, directory.path),
-        )
+        drawn = {"masking": config.dynamic_masking, "mask_rate": config.mask_rate, "mask_split": config.mask_split}
+        masks = load_vocabulary(tokenizer, directory.path), replace(directory.manifest.config, **drawn)
     return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 

@@ -15,7 +15,7 @@ from ..config import BuildConfig
 from ..schemas import instances_schema
 from ..vocab.vocabulary import Vocabulary
 from .chunks import Corpus
-from .masking import apply_masks, choose_positions
+from .masking import mask_rows
 from .pairs import Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit indices.
@@ -73,29 +73,11 @@ def _build_block(
 ) -> pa.RecordBatch:
     ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
     ids = ids.astype(schema.field("input_ids").type.value_type.to_pandas_dtype())
-    positions = choose_positions(
-        ids,
-        row_offsets,
-        segment_b_start,
-        vocabulary.continues,
-        masking=config.masking,
-        mask_rate=config.mask_rate,
-        max_length=config.max_length,
-        rng=rng,
-    )
-    originals = apply_masks(
-        ids,
-        positions,
-        mask_split=config.mask_split,
-        mask_id=vocabulary.mask_id,
-        ordinary_ids=np.flatnonzero(vocabulary.is_ordinary),
-        rng=rng,
-    )
-    mask_offsets = np.append(0, np.cumsum(positions.counts))
+    positions, originals, mask_offsets = mask_rows(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     columns = {
         "input_ids": _lists(row_offsets, ids),
         "segment_b_start": segment_b_start.astype(np.uint16),
-        "masked_lm_positions": _lists(mask_offsets, positions.in_row(row_offsets).astype(np.uint16)),
+        "masked_lm_positions": _lists(mask_offsets, positions.astype(np.uint16)),
         "masked_lm_ids": _lists(mask_offsets, originals),
         "next_sentence_label": pairs.label,
         "document_a": pairs.document_a,

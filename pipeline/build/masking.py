@@ -14,6 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from ..config import BuildConfig
+from ..vocab.vocabulary import Vocabulary
+
 # SpanBERT (arXiv 1907.10529), section 3.1: span lengths in words are geometric, cut off at 10.
 SPAN_P = 0.2
 MAX_SPAN_WORDS = 10
@@ -34,6 +37,40 @@ class Positions:
     def in_row(self, row_offsets: np.ndarray) -> np.ndarray:
         """Return the positions as indices into their rows, int64 [num_chosen]."""
         return self.flat - np.repeat(row_offsets[:-1], self.counts)
+
+
+def mask_rows(
+    ids: np.ndarray,
+    row_offsets: np.ndarray,
+    segment_b_start: np.ndarray,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Choose the positions to predict and mask them in `ids`, as `config` asks.
+
+    Return the chosen positions as indices into their rows, the original tokens there, and each row's first index in
+    these two: int64 [num_rows + 1].
+    """
+    positions = choose_positions(
+        ids,
+        row_offsets,
+        segment_b_start,
+        vocabulary.continues,
+        masking=config.masking,
+        mask_rate=config.mask_rate,
+        max_length=config.max_length,
+        rng=rng,
+    )
+    originals = apply_masks(
+        ids,
+        positions,
+        mask_split=config.mask_split,
+        mask_id=vocabulary.mask_id,
+        ordinary_ids=np.flatnonzero(vocabulary.is_ordinary),
+        rng=rng,
+    )
+    return positions.in_row(row_offsets), originals, np.append(0, np.cumsum(positions.counts))
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:

@@ -3,18 +3,19 @@
 import pickle
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
-from clozeworks.model.pretraining.dynamic_masks import DynamicMasks
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.ranks import rows_of_rank
 from clozeworks.pipeline.build.masking import num_to_mask
+from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
+from clozeworks.pipeline.vocab.vocabulary import Vocabulary, read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances
@@ -160,9 +161,8 @@ def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch
     assert len(read) <= 2 * sequence.groups_per_block  # its own block, and the next one ahead
 
 
-def make_masks(path: Path, **changes) -> DynamicMasks:
-    values = {"masking": "token", "mask_rate": 0.3, "mask_split": (80, 10, 10), "max_length": 24}
-    return DynamicMasks(**values | changes, vocabulary=read_vocabulary(str(path)))
+def make_masks(path: Path, **changes: Any) -> tuple[Vocabulary, BuildConfig]:
+    return read_vocabulary(str(path)), BuildConfig(**{"mask_rate": 0.3, "max_length": 24} | changes)
 
 
 @pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
