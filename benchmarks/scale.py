@@ -27,11 +27,10 @@ import numpy as np
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.execution import partitions, storage
 from clozeworks.pipeline.execution.estimates import PART_TEXT_BYTES
-from clozeworks.pipeline.execution.partitions import counts_to_text
-from clozeworks.pipeline.ingest import gather, layout, scatter
-from clozeworks.pipeline.ingest.duplicates import Deduplicated, plan_dedup
+from clozeworks.pipeline.ingest import layout, scatter
+from clozeworks.pipeline.ingest.duplicates import DOCUMENTS_PER_UNIT, Deduplicated
 from clozeworks.pipeline.ingest.gather import plan_shards
-from clozeworks.pipeline.ingest.layout import choose_layout
+from clozeworks.pipeline.ingest.layout import choose_layout, plan_keys
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.ingest.scatter import Ranges, Scattered
 from clozeworks.pipeline.sources.formats import choose_range_bytes
@@ -95,7 +94,6 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
         mock.patch.object(layout, "HUGE_PARTITIONS", 16),
         mock.patch.object(layout, "HUGE_INPUT_BYTES", 16 << 20),
         mock.patch.object(partitions, "PART_BYTES", partitions.PART_BYTES // SMALLER),
-        mock.patch.object(gather, "PART_TEXT_BYTES", gather.PART_TEXT_BYTES // SMALLER),
         mock.patch.object(scatter, "PART_TEXT_BYTES", scatter.PART_TEXT_BYTES // SMALLER),
         mock.patch.object(storage, "open_input", open_input),
         mock.patch("clozeworks.pipeline.ingest.pipeline.plan_shards", plan_and_weigh),
@@ -139,7 +137,7 @@ def compute(num_bytes: int) -> list[str]:
         files=(".work/documents/range-00000.arrow", ".work/keys/range-00000.arrow"),
         counters=counters,
         languages={"en": documents // num_units},
-        bucket_bytes=counts_to_text(rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1).astype(int)),
+        bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1).astype(np.int64).tobytes(),
         documents=documents // num_units,
     )
     unit = Ranges(
@@ -148,12 +146,12 @@ def compute(num_bytes: int) -> list[str]:
     encoded = msgspec.json.encode(record)
     begun = time.monotonic()
     scattered = [msgspec.json.decode(encoded, type=Scattered) for _ in range(num_units)]
-    dedup = plan_dedup(documents, chosen)
+    dedup = plan_keys("texts", documents, DOCUMENTS_PER_UNIT, chosen)
     left_out = Deduplicated(
         files=(),
         documents=documents // len(dedup),
         left_out=0,
-        bucket_bytes=counts_to_text(np.zeros(chosen.num_buckets + 1, int)),
+        bucket_bytes=np.zeros(chosen.num_buckets + 1, np.int64).tobytes(),
         lowest_validation_hashes=[1, 2],
     )
     units = plan_shards(scattered, [left_out] * len(dedup), None, chosen)

@@ -55,7 +55,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
         directory.write_bytes(name, content)
     build_phase = Phase("build", None, partial(build_shard, config=config), DocumentsUnit, Built)
     run_phases(directory, _units(storage.absolute(documents), corpus), [build_phase], options)
-    built = read_records(directory, build_phase)
+    built = read_records(directory, "build", Built)
     counters = sum_counters((record.counters for record in built), options.max_bad, seen="documents")
     manifest = {
         **head,

@@ -12,6 +12,7 @@ from ..config import BuildConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters
 from ..execution.directory import StageDirectory
+from ..execution.phases import Record
 from ..execution.shards import read_documents, write_parquet
 from ..manifests import InstancesShard, Split
 from ..schemas import instances_schema
@@ -34,10 +35,9 @@ class DocumentsUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Built:
+class Built(Record):
     """What a unit leaves."""
 
-    files: tuple[str, ...]
     counters: CounterRecord
     shard: InstancesShard
 

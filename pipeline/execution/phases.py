@@ -14,9 +14,10 @@ plan holds no list of files: a unit derives the names of the files it reads from
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from functools import cache, lru_cache
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -27,18 +28,15 @@ from . import storage
 from .directory import WORK, StageDirectory
 
 NUM_READERS = 16  # records read at a time, because object stores are slow to answer
-_PLAN = "plan.json"
 _ERRORS = f"{WORK}/errors"
 _ADVICE = "Rerun with --overwrite to start over."
 
 
-class Record(Protocol):
-    """What a unit leaves behind: a dataclass that names its files."""
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a unit leaves behind: its files, by their names in the directory, and what subclasses add."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files that the unit wrote, relative to the directory."""
-        ...
+    files: tuple[str, ...]
 
 
 P = TypeVar("P")
@@ -86,14 +84,7 @@ class _Envelope(Generic[R]):
 
 def write_plan(directory: StageDirectory, phase: Phase[P, R], units: Sequence[Unit[P]]) -> None:
     """Keep the units of a phase."""
-    directory.write_bytes(_file(phase, _PLAN), msgspec.json.encode(_Plan(directory.fingerprint, list(units))))
-
-
-def _stored_plan(directory: StageDirectory, path: str, payload: Any) -> list[Unit[Any]] | None:
-    if not storage.exists(path):
-        return None
-    plan = parse_json(storage.read_bytes(path), _Plan[payload], path, _ADVICE)
-    return plan.units if plan.fingerprint == directory.fingerprint else None
+    directory.write_bytes(_plan_file(phase.name), msgspec.json.encode(_Plan(directory.fingerprint, list(units))))
 
 
 def read_plan(directory: StageDirectory, phase: Phase[P, R]) -> Sequence[Unit[P]]:
@@ -103,11 +94,11 @@ def read_plan(directory: StageDirectory, phase: Phase[P, R]) -> Sequence[Unit[P]
 
 @lru_cache(maxsize=4)
 def _read_plan(directory: StageDirectory, name: str, payload: Any) -> Sequence[Unit[Any]]:
-    path = directory.file(f"{WORK}/{name}/{_PLAN}")
-    units = _stored_plan(directory, path, payload)
-    if units is None:
+    path = directory.file(_plan_file(name))
+    plan = parse_json(storage.read_bytes(path), _Plan[payload], path, _ADVICE) if storage.exists(path) else None
+    if plan is None or plan.fingerprint != directory.fingerprint:
         raise UserError(f"{path} is missing. {_ADVICE}")
-    return units
+    return plan.units
 
 
 @lru_cache(maxsize=8)
@@ -119,48 +110,44 @@ def unit_names(directory: StageDirectory, phase_name: str) -> Sequence[str]:
 def unfinished(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
     """Return the numbers of the units of a planned phase that have no record, the most expensive first."""
     units = read_plan(directory, phase)
-    done = {number for number, record in enumerate(_records(directory, phase)) if record is not None}
-    todo = [number for number in range(len(units)) if number not in done]
+    records = _records(directory, phase.name, phase.record)
+    todo = [number for number, record in enumerate(records) if record is None]
     return sorted(todo, key=lambda number: (-units[number].cost, number))
 
 
-def read_records(directory: StageDirectory, phase: Phase[P, R]) -> list[R]:
+def read_records(directory: StageDirectory, phase: str, kind: type[R]) -> list[R]:
     """Return the records of all units of a finished phase, in the order of its plan."""
-    records = list(_records(directory, phase))
-    missing = [unit.name for unit, record in zip(read_plan(directory, phase), records, strict=True) if record is None]
+    records = list(_records(directory, phase, kind))
+    missing = [name for name, record in zip(unit_names(directory, phase), records, strict=True) if record is None]
     if missing:
-        raise UserError(f"{directory.path} has lost the files of {phase.name} {missing[0]}; rerun to restore them.")
+        raise UserError(f"{directory.path} has lost the files of {phase} {missing[0]}; rerun to restore them.")
     return [record for record in records if record is not None]
 
 
-def _records(directory: StageDirectory, phase: Phase[P, R]) -> Iterator[R | None]:
+def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R | None]:
     """Yield the record of each unit; None if it has none, or if a file of the unit is missing."""
     there = finished_units(directory, phase)
-    folders: dict[str, set[str]] = {}
+
+    @cache
+    def names_in(folder: str) -> set[str]:
+        return set(storage.file_names(directory.file(folder) if folder else directory.path))
 
     def read(number: int) -> R | None:
         if number not in there:
             return None
-        path = directory.file(_file(phase, f"{number:05d}.json"))
-        envelope = parse_json(storage.read_bytes(path), _Envelope[phase.record], path, _ADVICE)
+        path = directory.file(_record_file(phase, number))
+        envelope = parse_json(storage.read_bytes(path), _Envelope[kind], path, _ADVICE)
         return envelope.record if envelope.fingerprint == directory.fingerprint else None
 
     with ThreadPoolExecutor(NUM_READERS) as pool:
-        for record in pool.map(read, range(len(read_plan(directory, phase)))):
-            if record is not None:
-                for name in record.files:
-                    folder, _, name = name.rpartition("/")
-                    if folder not in folders:
-                        folders[folder] = set(storage.file_names(directory.file(folder) if folder else directory.path))
-                    if name not in folders[folder]:
-                        record = None
-                        break
-            yield record
+        for record in pool.map(read, range(len(unit_names(directory, phase)))):
+            files = (file.rpartition("/") for file in record.files) if record else ()
+            yield record if all(name in names_in(folder) for folder, _, name in files) else None
 
 
-def finished_units(directory: StageDirectory, phase: Phase[P, R]) -> set[int]:
+def finished_units(directory: StageDirectory, phase: str) -> set[int]:
     """Return the numbers of the units that have left a record."""
-    names = (name.removesuffix(".json") for name in storage.file_names(directory.file(f"{WORK}/{phase.name}")))
+    names = (name.removesuffix(".json") for name in storage.file_names(directory.file(f"{WORK}/{phase}")))
     return {int(name) for name in names if name.isdecimal()}
 
 
@@ -174,34 +161,30 @@ def do_unit(number: int, directory: StageDirectory, phase: Phase[P, R]) -> None:
         return
     pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
     unit = read_plan(directory, phase)[number]
-    with errors_written_down(directory, f"{phase.name}-{number}"):
+    with _errors_written_down(directory, f"{phase.name}-{number}"):
         envelope = _Envelope(directory.fingerprint, phase.work(directory, unit.payload))
-    directory.write_bytes(_file(phase, f"{number:05d}.json"), msgspec.json.encode(envelope))
+    directory.write_bytes(_record_file(phase.name, number), msgspec.json.encode(envelope))
 
 
 def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
     """Plan a phase whose predecessors are done; return the numbers of its unfinished units, none after an error."""
     if read_errors(directory):
         return []
-    with errors_written_down(directory, f"{phase.name}-plan"):
+    with _errors_written_down(directory, f"{phase.name}-plan"):
         # A resumed run keeps the plan that is there.
-        if phase.plan and _stored_plan(directory, directory.file(_file(phase, _PLAN)), phase.payload) is None:
+        if phase.plan and not storage.exists(directory.file(_plan_file(phase.name))):
             write_plan(directory, phase, phase.plan(directory))
         return unfinished(directory, phase)
 
 
-class errors_written_down:  # noqa: N801 (a context manager)
+@contextmanager
+def _errors_written_down(directory: StageDirectory, name: str) -> Iterator[None]:
     """Write down the message of a `UserError` that the body raises, for the launching process."""
-
-    def __init__(self, directory: StageDirectory, name: str) -> None:
-        self._directory, self._name = directory, name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, UserError):
-            self._directory.write_bytes(f"{_ERRORS}/{self._name}.txt", str(error).encode())
+    try:
+        yield
+    except UserError as error:
+        directory.write_bytes(f"{_ERRORS}/{name}.txt", str(error).encode())
+        raise
 
 
 def read_errors(directory: StageDirectory) -> list[str]:
@@ -215,5 +198,9 @@ def forget_errors(directory: StageDirectory) -> None:
     storage.remove(directory.file(_ERRORS))
 
 
-def _file(phase: Phase[Any, Any], name: str) -> str:
-    return f"{WORK}/{phase.name}/{name}"
+def _plan_file(phase: str) -> str:
+    return f"{WORK}/{phase}/plan.json"
+
+
+def _record_file(phase: str, number: int) -> str:
+    return f"{WORK}/{phase}/{number:05d}.json"

@@ -89,7 +89,7 @@ def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None
             units = read_plan(directory, phase)
         except UserError:  # not planned yet
             return
-        done = finished_units(directory, phase)
+        done = finished_units(directory, phase.name)
         if len(done) < len(units):
             total, completed = sum(unit.cost for unit in units), sum(units[number].cost for number in done)
             progress.update(progress.task_ids[0], description=phase.name, total=total, completed=completed)

@@ -16,15 +16,14 @@ million documents).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..execution.directory import StageDirectory
-from ..execution.partitions import counts_to_text, cut_evenly, read_partitions, write_partitions
-from ..execution.phases import Unit, unit_names
-from .layout import Layout
+from ..execution.partitions import partitioned_file, read_phase, write_partitions
+from ..execution.phases import Record
+from .layout import KeyRange, Layout
 
 DOCUMENTS_PER_UNIT = 500_000
 MIN_VALIDATION_DOCUMENTS = 2
@@ -54,16 +53,8 @@ LEFT_OUT = pa.schema(
 )
 
 
-class HashedText(NamedTuple):
-    """The 128-bit hash of a text, in two halves, and the text's length in bytes of UTF-8."""
-
-    high: int
-    low: int
-    num_bytes: int
-
-
-def hash_text(sentences: Sequence[str]) -> HashedText:
-    """Return the hash that identifies a text, as explained above, and its length in bytes.
+def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
+    """Return the two halves of the hash that identifies a text, as explained above, and its length in bytes of UTF-8.
 
     >>> hash_text(["It is so.", "Is it?"]) == hash_text(["It is so. Is", "it?"])
     True
@@ -74,61 +65,30 @@ def hash_text(sentences: Sequence[str]) -> HashedText:
             text = text.replace(f"{mark} ", mark)
     encoded = text.encode()
     digest = sha256(encoded).digest()
-    return HashedText(int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded))
+    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DedupUnit:
-    """A unit of this phase: the partitions ``start`` to ``stop`` of the keys, and the name of its file."""
-
-    name: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deduplicated:
-    """The record of a unit: how many documents stay, how many are removed, and the bytes removed per bucket.
+class Deduplicated(Record):
+    """The record of a unit: how many documents stay, how many are removed, and the bytes removed per bucket (int64).
 
     `lowest_validation_hashes` are those of the documents that stay, ascending.
     """
 
-    files: tuple[str, ...]
     documents: int
     left_out: int
-    bucket_bytes: str
+    bucket_bytes: bytes
     lowest_validation_hashes: list[int]
 
 
-def plan_dedup(num_documents: int, layout: Layout) -> list[Unit[DedupUnit]]:
-    """Return the units that decide which documents stay."""
-    num_units = min(num_documents // DOCUMENTS_PER_UNIT + 1, layout.num_key_partitions)
-    return [
-        Unit(
-            name,
-            num_documents * len(part) // layout.num_key_partitions,
-            DedupUnit(name=name, start=part.start, stop=part.stop),
-        )
-        for index, part in enumerate(cut_evenly(layout.num_key_partitions, num_units))
-        for name in [f"texts-{index:05d}"]
-    ]
-
-
-def left_out_file(name: str) -> str:
-    """Return the name of the file in which a unit lists the documents to remove."""
-    return f".work/left-out/{name}.arrow"
-
-
-def deduplicate(directory: StageDirectory, unit: DedupUnit, layout: Layout, near: str | None) -> Deduplicated:
-    """List the documents of some text hashes to remove; `near` is the file of near-duplicates, if any."""
-    keys = [f".work/keys/{name}.arrow" for name in unit_names(directory, "scatter")]
-    partitions = range(unit.start, unit.stop)
-    kept, left_out, num_bytes = decide(
-        _read(directory, keys, partitions, layout, KEYS),
-        _read(directory, [near] if near else [], partitions, layout, NEAR),
-    )
+def deduplicate(directory: StageDirectory, unit: KeyRange, layout: Layout, near: bool) -> Deduplicated:
+    """List the documents of some text hashes to remove; `near` says whether near-duplicates were looked for."""
+    num_partitions = layout.num_key_partitions
+    keys = read_phase(directory, "scatter", "keys", unit.partitions, num_partitions)
+    found = read_phase(directory, "clusters", "near", unit.partitions, num_partitions) if near else ()
+    kept, left_out, num_bytes = decide(pa.Table.from_batches(keys, KEYS), pa.Table.from_batches(found, NEAR))
     hashes, validation_hashes = left_out["hash"].to_numpy(), left_out["validation_hash"].to_numpy()
-    name = left_out_file(unit.name)
+    name = partitioned_file("left-out", unit.name)
     with write_partitions(directory, name, LEFT_OUT, layout.num_document_partitions) as writer:
         writer.write(left_out, layout.partition_of(hashes, validation_hashes))
     buckets = layout.bucket_of(hashes, validation_hashes)
@@ -137,16 +97,9 @@ def deduplicate(directory: StageDirectory, unit: DedupUnit, layout: Layout, near
         files=(name,),
         documents=kept.num_rows,
         left_out=left_out.num_rows,
-        bucket_bytes=counts_to_text(bytes_left_out.astype(int)),
+        bucket_bytes=bytes_left_out.astype(np.int64).tobytes(),
         lowest_validation_hashes=np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     )
-
-
-def _read(
-    directory: StageDirectory, names: Sequence[str], partitions: range, layout: Layout, schema: pa.Schema
-) -> pa.Table:
-    read = (read_partitions(directory.file(name), partitions, layout.num_key_partitions) for name in names)
-    return pa.Table.from_batches((batch for batches in read for batch in batches), schema)
 
 
 def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarray]:

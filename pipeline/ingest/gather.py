@@ -14,18 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import UserError
-from ..execution import storage
 from ..execution.counters import CounterRecord, Counters, count_of
 from ..execution.directory import StageDirectory
-from ..execution.estimates import PART_TEXT_BYTES
-from ..execution.partitions import counts_from_text, read_partitions, write_partitions
-from ..execution.phases import Unit, unit_names
+from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
+from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
 from ..manifests import DocumentsShard, Split
 from ..schemas import DOCUMENTS
-from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated, left_out_file
+from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated
 from .layout import Layout, borders, cut_shards, cut_validation, group_by_partition, partitions_between
-from .scatter import SCATTERED, Scattered, scattered_file
+from .scatter import SCATTERED, Scattered
 
 ROW_GROUP_DOCUMENTS = 4096
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
@@ -70,10 +68,9 @@ class ShardRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered:
+class Gathered(Record):
     """The record of a unit."""
 
-    files: tuple[str, ...]
     counters: CounterRecord
     shards: list[DocumentsShard]
 
@@ -133,7 +130,7 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
 def _bucket_bytes(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> list[int]:
     """Return the bytes of text that stay, first for validation, then in each bucket."""
     read, left_out = (
-        sum(counts_from_text(record.bucket_bytes) for record in records) for records in (scattered, deduplicated)
+        sum(np.frombuffer(record.bucket_bytes, np.int64) for record in records) for records in (scattered, deduplicated)
     )
     # A document that occurs in two sources under one id can be subtracted twice.
     return np.maximum(read - left_out, 0).tolist()
@@ -142,9 +139,7 @@ def _bucket_bytes(scattered: Sequence[Scattered], deduplicated: Sequence[Dedupli
 def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> Gathered:
     """Write the shards of a unit from the scattered files."""
     counters = Counters()
-    left_out = pa.Table.from_batches(
-        _read(directory, [left_out_file(name) for name in unit_names(directory, "deduplicate")], run, layout), LEFT_OUT
-    )
+    left_out = pa.Table.from_batches(_read(directory, run, layout, "deduplicate", "left-out"), LEFT_OUT)
     left_out_of = run.shard_of(left_out)
     shards = [
         _write_shard(directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), counters)
@@ -155,42 +150,26 @@ def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> G
 
 def _deal(directory: StageDirectory, run: ShardRun, layout: Layout) -> Iterator[pa.Table]:
     """Yield the documents of each shard."""
-    names = [scattered_file("documents", name) for name in unit_names(directory, "scatter")]
-    batches = _read(directory, names, run, layout)
-    if len(run.names()) == 1:
+    batches = _read(directory, run, layout, "scatter", "documents")
+    num_shards = len(run.names())
+    if num_shards == 1:
         yield pa.Table.from_batches(batches, SCATTERED)
         return
-    dealt = f".work/dealt/{run.names()[0]}.arrow"
-    with write_partitions(directory, dealt, SCATTERED, len(run.names())) as writer:
-        for part in _parts(batches):
-            writer.write(part, run.shard_of(part))
-    for index in range(len(run.names())):
-        yield pa.Table.from_batches(read_partitions(directory.file(dealt), [index], len(run.names())), SCATTERED)
-    storage.remove(directory.file(dealt))
+    dealt = partitioned_file("dealt", run.names()[0])
+    with write_partitions(directory, dealt, SCATTERED, num_shards) as writer:
+        for batch in batches:
+            writer.write(pa.Table.from_batches([batch]), run.shard_of(batch))
+    for index in range(num_shards):
+        yield pa.Table.from_batches(read_partitions(directory.file(dealt), [index], num_shards), SCATTERED)
+    directory.remove(dealt)
 
 
-def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine batches into parts of `PART_TEXT_BYTES`."""
-    part: list[pa.RecordBatch] = []
-    num_bytes = 0
-    for batch in batches:
-        part.append(batch)
-        num_bytes += batch.nbytes
-        if num_bytes >= PART_TEXT_BYTES:
-            yield pa.Table.from_batches(part)
-            part, num_bytes = [], 0
-    if part:
-        yield pa.Table.from_batches(part)
-
-
-def _read(directory: StageDirectory, names: Sequence[str], run: ShardRun, layout: Layout) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the unit's shards from some scattered files."""
-    partitions = run.partitions(layout)
-    for name in names:
-        for batch in read_partitions(directory.file(name), partitions, layout.num_document_partitions):
-            own = batch.filter(pa.array(run.shard_of(batch) >= 0))
-            if own.num_rows:
-                yield own
+def _read(directory: StageDirectory, run: ShardRun, layout: Layout, phase: str, kind: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the unit's shards from the files of this `kind` that a phase wrote."""
+    for batch in read_phase(directory, phase, kind, run.partitions(layout), layout.num_document_partitions):
+        own = batch.filter(pa.array(run.shard_of(batch) >= 0))
+        if own.num_rows:
+            yield own
 
 
 def _write_shard(

@@ -12,7 +12,8 @@ import numpy as np
 
 from ..config import IngestConfig
 from ..execution.estimates import SHARD_TEXT_BYTES
-from ..execution.partitions import range_of
+from ..execution.partitions import cut_evenly, range_of
+from ..execution.phases import Unit
 
 ALL_HASHES = 1 << 64
 NUM_BUCKETS = 4096
@@ -73,6 +74,30 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
         num_validation_partitions=max(1, round(config.validation_share * num_partitions)),
         validation_below=int(config.validation_share * ALL_HASHES),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRange:
+    """A unit that reads small rows: their partitions ``start`` up to ``stop``, and the name of its file."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def partitions(self) -> range:
+        """The partitions to read."""
+        return range(self.start, self.stop)
+
+
+def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> list[Unit[KeyRange]]:
+    """Return the units that read all of the small rows of one kind."""
+    num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
+    units: list[Unit[KeyRange]] = []
+    for part in cut_evenly(layout.num_key_partitions, num_units):
+        unit = KeyRange(name=f"{kind}-{len(units):05d}", start=part.start, stop=part.stop)
+        units.append(Unit(unit.name, num_rows * len(part) // layout.num_key_partitions, unit))
+    return units
 
 
 def cut_shards(bucket_bytes: Sequence[int], num_partitions: int) -> list[int]:

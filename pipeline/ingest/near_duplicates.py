@@ -15,16 +15,16 @@ documents). Temporary files take about 300 bytes per document at a threshold of 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..execution.directory import StageDirectory
-from ..execution.partitions import cut_evenly, range_of, read_partitions, write_partitions
-from ..execution.phases import Unit, unit_names
+from ..execution.partitions import partitioned_file, range_of, read_phase, write_partitions
+from ..execution.phases import Record
 from .duplicates import NEAR
+from .layout import KeyRange
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, hash_shingles, shorten, sign
 
 BANDS_PER_UNIT = 2_000_000
@@ -36,7 +36,7 @@ SKETCHES = pa.schema(
         pa.field("text_hash", pa.uint64()),
         pa.field("hash", pa.uint64()),
         pa.field("doc_id", pa.string()),
-        pa.field("signature", pa.binary(NUM_HASHES)),
+        pa.field("signature", pa.list_(pa.uint8(), NUM_HASHES)),
     ]
 )
 
@@ -56,59 +56,22 @@ def sketch_tables(rows: Sequence[dict[str, Any]], share: float) -> tuple[pa.Tabl
     num_bands, length = choose_bands(share)
     hashes, texts = (np.array([row[name] for row in rows], np.uint64) for name in ("hash", "text_hash"))
     columns = [hash_bands(signatures, num_bands, length).ravel(), texts.repeat(num_bands)]
-    short = [signature.tobytes() for signature in shorten(signatures)]
+    short = pa.FixedSizeListArray.from_arrays(shorten(signatures).ravel(), NUM_HASHES)
     ids = [row["doc_id"] for row in rows]
     return pa.table(columns, schema=BANDS), pa.table([texts, hashes, ids, short], schema=SKETCHES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BandUnit:
-    """A unit of candidates: partitions ``start`` up to ``stop`` of the bands' hashes, and the name of its file."""
-
-    name: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """The record of a unit of candidates: the number of pairs in its file."""
-
-    files: tuple[str, ...]
-    pairs: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clusters:
-    """The record of the single unit of clusters."""
-
-    files: tuple[str, ...]
-
-
-def plan_candidates(num_documents: int, share: float, num_partitions: int) -> list[Unit[BandUnit]]:
-    """Return the units that find pairs of texts that may be similar."""
-    num_bands = choose_bands(share)[0] * num_documents
-    num_units = min(num_bands // BANDS_PER_UNIT + 1, num_partitions)
-    return [
-        Unit(name, num_bands * len(part) // num_partitions, BandUnit(name=name, start=part.start, stop=part.stop))
-        for index, part in enumerate(cut_evenly(num_partitions, num_units))
-        for name in [f"bands-{index:05d}"]
-    ]
-
-
-def find_candidates(directory: StageDirectory, unit: BandUnit, num_partitions: int) -> Candidates:
+def find_candidates(directory: StageDirectory, unit: KeyRange, num_partitions: int) -> Record:
     """Write the pairs of texts that share a band in the unit's partitions."""
-    names = [f".work/bands/{name}.arrow" for name in unit_names(directory, "scatter")]
-    wanted = range(unit.start, unit.stop)
-    read = (read_partitions(directory.file(name), wanted, num_partitions) for name in names)
-    table = pa.Table.from_batches((batch for batches in read for batch in batches), BANDS)
+    read = read_phase(directory, "scatter", "bands", unit.partitions, num_partitions)
+    table = pa.Table.from_batches(read, BANDS)
     bands, texts = (table[name].to_numpy() for name in BANDS.names)
     del table, read
     pairs = pair_up(bands, texts)
-    name = f".work/pairs/{unit.name}.arrow"
+    name = partitioned_file("pairs", unit.name)
     with write_partitions(directory, name, PAIRS, 1) as writer:
         writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=PAIRS), np.zeros(len(pairs), np.int64))
-    return Candidates(files=(name,), pairs=len(pairs))
+    return Record(files=(name,))
 
 
 def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
@@ -135,36 +98,27 @@ def _distinct(pairs: np.ndarray) -> np.ndarray:
     return pairs[differs]
 
 
-def find_clusters(directory: StageDirectory, name: str, share: float, num_partitions: int) -> Clusters:
-    """Write to the file `name` the texts to remove as near-duplicates."""
-    pairs = _read_pairs(directory, [f".work/pairs/{unit}.arrow" for unit in unit_names(directory, "candidates")])
-    sketches = [f".work/sketches/{unit}.arrow" for unit in unit_names(directory, "scatter")]
-    sketches = _read_sketches(directory, sketches, np.unique(pairs))
+def find_clusters(directory: StageDirectory, unit: str, share: float, num_partitions: int) -> Record:
+    """Write to the file of the `unit` the texts to remove as near-duplicates."""
+    pairs = np.empty((0, 2), np.uint64)
+    for batch in read_phase(directory, "candidates", "pairs", [0], 1):
+        pairs = _distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
+    sketches = _read_sketches(directory, np.unique(pairs))
     similar = _similar_pairs(pairs, sketches, share)
     kept = find_first(sketches.num_rows, similar)
     goes = np.flatnonzero(kept != np.arange(len(kept)))
     texts = sketches["text_hash"].to_numpy()[goes]
     near = pa.table([texts, sketches["doc_id"].take(pa.array(kept[goes]))], schema=NEAR)
+    name = partitioned_file("near", unit)
     with write_partitions(directory, name, NEAR, num_partitions) as writer:
         writer.write(near, range_of(texts, num_partitions))
-    return Clusters(files=(name,))
+    return Record(files=(name,))
 
 
-def _read_pairs(directory: StageDirectory, names: Sequence[str]) -> np.ndarray:
-    pairs = np.empty((0, 2), np.uint64)
-    for name in names:
-        for batch in read_partitions(directory.file(name), [0], 1):
-            pairs = _distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
-    return pairs
-
-
-def _read_sketches(directory: StageDirectory, names: Sequence[str], texts: np.ndarray) -> pa.Table:
+def _read_sketches(directory: StageDirectory, texts: np.ndarray) -> pa.Table:
     """Return the sketches of some texts, one each, of the document with the lowest hash, in that order."""
-    chosen = (
-        batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts)))
-        for name in names
-        for batch in read_partitions(directory.file(name), [0], 1)
-    )
+    batches = read_phase(directory, "scatter", "sketches", [0], 1)
+    chosen = (batch.filter(pa.array(np.isin(batch["text_hash"].to_numpy(), texts))) for batch in batches)
     sketches = pa.Table.from_batches(chosen, SKETCHES)
     texts, hashes = sketches["text_hash"].to_numpy(), sketches["hash"].to_numpy()
     order = np.lexsort((texts, hashes))
@@ -177,17 +131,9 @@ def _similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nd
     texts = sketches["text_hash"].to_numpy()
     order = np.argsort(texts)
     rows = order[np.searchsorted(texts[order], pairs)]
-    signatures = _bytes_of(sketches["signature"]).reshape(-1, NUM_HASHES)
+    signatures = sketches["signature"].combine_chunks().flatten().to_numpy().reshape(-1, NUM_HASHES)
     estimates = [estimate_similarity(*signatures[part.T]) for part in np.array_split(rows, len(rows) // 20_000 + 1)]
     return rows[np.concatenate(estimates) >= share]
-
-
-def _bytes_of(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the bytes of a column of fixed width, without copying them."""
-    array = column.combine_chunks()
-    width = array.type.byte_width
-    values = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
-    return values[array.offset * width :][: len(array) * width]
 
 
 def find_first(number: int, pairs: np.ndarray) -> np.ndarray:

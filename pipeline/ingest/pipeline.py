@@ -16,7 +16,6 @@ whatever the size of the corpus. See the modules of those names, and `layout`.
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,19 +25,18 @@ from ..config import IngestConfig, RunOptions
 from ..execution.counters import Counters, sum_counters
 from ..execution.directory import StageDirectory, check_output, library_versions, manifest_head, open_stage
 from ..execution.estimates import Estimate
-from ..execution.phases import Phase, Unit, read_records
+from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..manifests import DocumentsManifest
 from ..sources.formats import Input, find_inputs, plan_units
-from .duplicates import NEAR_DUPLICATE, Deduplicated, DedupUnit, deduplicate, plan_dedup
+from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
 from .estimate import estimate_documents
 from .fingerprint import fingerprint_inputs
 from .gather import Gathered, ShardRun, gather_shards, plan_shards
-from .layout import Layout, choose_layout
-from .near_duplicates import BandUnit, Candidates, Clusters, find_candidates, find_clusters, plan_candidates
+from .layout import KeyRange, Layout, choose_layout, plan_keys
+from .minhash import choose_bands
+from .near_duplicates import BANDS_PER_UNIT, find_candidates, find_clusters
 from .scatter import Ranges, Scattered, scatter_ranges
-
-NEAR_DUPLICATES_FILE = ".work/near/near.arrow"
 
 
 def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> DocumentsManifest:
@@ -52,91 +50,75 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     if manifest is not None:
         return manifest
     begun = time.monotonic()
-    way = WayOfDocuments(config, choose_layout(job.num_bytes, config), options.max_bad)
-    run_phases(directory, job.units, way.phases, options)
-    found = {**job.head, **way.results(directory, job.left_out)}
-    return directory.finish(found, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
+    layout = choose_layout(sum(entry.num_bytes for entry in job.inputs), config)
+    run_phases(directory, job.units, ingest_phases(config, layout, options.max_bad), options)
+    results = _results(directory, config, options.max_bad, job.left_out)
+    return directory.finish({**job.head, **results}, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
-@dataclass(frozen=True)
-class WayOfDocuments:
-    """The phases of the stage; the first one is planned by `ingest`, the others from the records of those before."""
+def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[Phase[Any, Any]]:
+    """Declare the phases; the first one is planned by `ingest`, the others from the records of those before."""
+    share, num_partitions = config.near_duplicates, layout.num_key_partitions
+    plan_range = partial(_plan_keys, layout=layout, max_bad=max_bad)
+    near: list[Phase[Any, Any]] = []
+    if share is not None:
+        plan_bands = partial(
+            plan_range, kind="bands", rows_per_unit=BANDS_PER_UNIT, rows_per_document=choose_bands(share)[0]
+        )
+        candidates = partial(find_candidates, num_partitions=num_partitions)
+        clusters = partial(find_clusters, share=share, num_partitions=num_partitions)
+        near = [
+            Phase("candidates", plan_bands, candidates, KeyRange, Record),
+            Phase("clusters", _plan_clusters, clusters, str, Record),
+        ]
+    plan_texts = partial(plan_range, kind="texts", rows_per_unit=DOCUMENTS_PER_UNIT)
+    decide = partial(deduplicate, layout=layout, near=bool(near))
+    plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout)
+    return [
+        Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered),
+        *near,
+        Phase("deduplicate", plan_texts, decide, KeyRange, Deduplicated),
+        Phase("gather", plan_gather, partial(gather_shards, layout=layout), ShardRun, Gathered),
+    ]
 
-    config: IngestConfig
-    layout: Layout
-    max_bad: float
 
-    @property
-    def phases(self) -> list[Phase[Any, Any]]:
-        """All phases, in the order of the data."""
-        near = [] if self.config.near_duplicates is None else [self._candidates, self._clusters]
-        return [self._scatter, *near, self._deduplicate, self._gather]
+def _plan_keys(
+    directory: StageDirectory, kind: str, rows_per_unit: int, layout: Layout, max_bad: float, rows_per_document: int = 1
+) -> list[Unit[KeyRange]]:
+    """Plan units over the small rows of all documents; raises `UserError` if too much of the input was bad."""
+    scattered = read_records(directory, "scatter", Scattered)
+    _sum(scattered, max_bad)
+    return plan_keys(kind, rows_per_document * sum(record.documents for record in scattered), rows_per_unit, layout)
 
-    @property
-    def _scatter(self) -> Phase[Ranges, Scattered]:
-        work = partial(scatter_ranges, config=self.config, layout=self.layout)
-        return Phase("scatter", None, work, Ranges, Scattered)
 
-    @property
-    def _candidates(self) -> Phase[BandUnit, Candidates]:
-        work = partial(find_candidates, num_partitions=self.layout.num_key_partitions)
-        return Phase("candidates", self._plan_candidates, work, BandUnit, Candidates)
+def _plan_clusters(directory: StageDirectory) -> list[Unit[str]]:
+    return [Unit("clusters", 1, "clusters")]
 
-    @property
-    def _clusters(self) -> Phase[str, Clusters]:
-        work = partial(find_clusters, share=self._share, num_partitions=self.layout.num_key_partitions)
-        return Phase("clusters", self._plan_clusters, work, str, Clusters)
 
-    @property
-    def _deduplicate(self) -> Phase[DedupUnit, Deduplicated]:
-        near = None if self.config.near_duplicates is None else NEAR_DUPLICATES_FILE
-        work = partial(deduplicate, layout=self.layout, near=near)
-        return Phase("deduplicate", self._plan_dedup, work, DedupUnit, Deduplicated)
+def _plan_gather(directory: StageDirectory, num_shards: int | None, layout: Layout) -> list[Unit[ShardRun]]:
+    scattered = read_records(directory, "scatter", Scattered)
+    return plan_shards(scattered, read_records(directory, "deduplicate", Deduplicated), num_shards, layout)
 
-    @property
-    def _gather(self) -> Phase[ShardRun, Gathered]:
-        return Phase("gather", self._plan_gather, partial(gather_shards, layout=self.layout), ShardRun, Gathered)
 
-    def _plan_candidates(self, directory: StageDirectory) -> list[Unit[BandUnit]]:
-        return plan_candidates(self._num_documents(directory), self._share, self.layout.num_key_partitions)
+def _sum(scattered: Sequence[Scattered], max_bad: float) -> Counters:
+    return sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
 
-    @property
-    def _share(self) -> float:
-        assert self.config.near_duplicates is not None
-        return self.config.near_duplicates
 
-    def _plan_clusters(self, directory: StageDirectory) -> list[Unit[str]]:
-        return [Unit("clusters", 1, NEAR_DUPLICATES_FILE)]
-
-    def _plan_dedup(self, directory: StageDirectory) -> list[Unit[DedupUnit]]:
-        return plan_dedup(self._num_documents(directory), self.layout)
-
-    def _plan_gather(self, directory: StageDirectory) -> list[Unit[ShardRun]]:
-        deduplicated = read_records(directory, self._deduplicate)
-        return plan_shards(read_records(directory, self._scatter), deduplicated, self.config.shards, self.layout)
-
-    def _num_documents(self, directory: StageDirectory) -> int:
-        """Return how many documents were scattered; raises `UserError` if too much of the input was bad."""
-        scattered = read_records(directory, self._scatter)
-        self._sum(scattered)
-        return sum(record.documents for record in scattered)
-
-    def _sum(self, scattered: Sequence[Scattered]) -> Counters:
-        return sum_counters((record.counters for record in scattered), self.max_bad, seen="documents_read")
-
-    def results(self, directory: StageDirectory, left_out: Sequence[str]) -> dict[str, Any]:
-        """Return what the manifest says about the documents; `left_out` names the files of unknown format."""
-        scattered, gathered = read_records(directory, self._scatter), read_records(directory, self._gather)
-        counters = self._sum(scattered)
-        for name in left_out:
-            counters.note("files_of_unknown_format", name)
-        for record in gathered:
-            counters.add(record.counters)
-        if self.config.near_duplicates is not None:  # recorded even if there are none
-            counters.count(NEAR_DUPLICATE, 0)
-        languages = sum((Counter(record.languages) for record in scattered), Counter())
-        shards = [to_builtins(shard) for record in gathered for shard in record.shards]
-        return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
+def _results(
+    directory: StageDirectory, config: IngestConfig, max_bad: float, left_out: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the manifest says about the documents; `left_out` names the files of unknown format."""
+    scattered, gathered = read_records(directory, "scatter", Scattered), read_records(directory, "gather", Gathered)
+    counters = _sum(scattered, max_bad)
+    for name in left_out:
+        counters.note("files_of_unknown_format", name)
+    for record in gathered:
+        counters.add(record.counters)
+    if config.near_duplicates is not None:  # recorded even if there are none
+        counters.count(NEAR_DUPLICATE, 0)
+    languages = sum((Counter(record.languages) for record in scattered), Counter())
+    shards = [to_builtins(shard) for record in gathered for shard in record.shards]
+    return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
 
 
 def estimate(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Estimate:
@@ -151,17 +133,15 @@ class _Job(NamedTuple):
     inputs: list[Input]
     left_out: list[str]
     units: list[Unit[Ranges]]
-    num_bytes: int
     head: dict[str, Any]
 
 
 def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
     inputs, left_out = find_inputs(sources, output, config)
-    units = [
-        Unit(name, planned.num_bytes, Ranges(name=name, ranges=planned.ranges))
-        for index, planned in enumerate(plan_units(inputs, config))
-        for name in [f"range-{index:05d}"]
-    ]
+    units: list[Unit[Ranges]] = []
+    for planned in plan_units(inputs, config):
+        ranges = Ranges(name=f"range-{len(units):05d}", ranges=planned.ranges)
+        units.append(Unit(ranges.name, planned.num_bytes, ranges))
     libraries = ["sentencex", *(["rensa"] if config.near_duplicates is not None else [])]
     head = manifest_head("ingest", config, fingerprint_inputs(inputs), library_versions(*libraries))
-    return _Job(inputs, left_out, units, sum(entry.num_bytes for entry in inputs), head)
+    return _Job(inputs, left_out, units, head)

@@ -18,7 +18,8 @@ from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters
 from ..execution.directory import StageDirectory
 from ..execution.estimates import PART_TEXT_BYTES
-from ..execution.partitions import PartWriter, counts_to_text, range_of, write_partitions
+from ..execution.partitions import PartWriter, partitioned_file, range_of, write_partitions
+from ..execution.phases import Record
 from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
@@ -46,19 +47,13 @@ class Ranges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scattered:
-    """The record of a unit: counts of its documents, and the bytes of text per bucket, see `Layout.bucket_of`."""
+class Scattered(Record):
+    """The record of a unit: counts of its documents, and bytes of text per `Layout.bucket_of` (int64)."""
 
-    files: tuple[str, ...]
     counters: CounterRecord
     languages: dict[str, int]
-    bucket_bytes: str
+    bucket_bytes: bytes
     documents: int
-
-
-def scattered_file(kind: str, name: str) -> str:
-    """Return the name of the file of this `kind` that a unit writes."""
-    return f".work/{kind}/{name}.arrow"
 
 
 def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig, layout: Layout) -> Scattered:
@@ -67,7 +62,7 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
     languages: Counter[str] = Counter()
     bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
     partitions = _num_partitions(layout, config)
-    files = {kind: scattered_file(kind, unit.name) for kind in partitions}
+    files = {kind: partitioned_file(kind, unit.name) for kind in partitions}
     with ExitStack() as stack:
         opened = (write_partitions(directory, files[kind], SCHEMAS[kind], partitions[kind]) for kind in partitions)
         writers = dict(zip(partitions, map(stack.enter_context, opened), strict=True))
@@ -80,7 +75,7 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
         files=tuple(files.values()),
         counters=counters.to_record(),
         languages=dict(languages),
-        bucket_bytes=counts_to_text(bucket_bytes),
+        bucket_bytes=bucket_bytes.tobytes(),
         documents=languages.total(),
     )
 
@@ -94,38 +89,39 @@ def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
 
 
 def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Counters) -> Iterator[Row]:
+    """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are to be removed."""
     for raw in (raw for part in ranges for raw in read_range(part, config, counters)):
         language = raw.language if config.language == "auto" else config.language
-        if document := make_document(raw, language, config, counters):
-            yield make_row(document, language, config)
+        sentences = _select_sentences(raw, language, config, counters)
+        if not sentences:
+            continue
+        doc_id = f"{raw.source}:{raw.id}"
+        text_hash, text_hash_low, num_bytes = hash_text(sentences)
+        yield {
+            "doc_id": doc_id,
+            "source": raw.source,
+            "title": raw.title,
+            "sentences": sentences,
+            "hash": stable_hash(config.seed, "document", doc_id),
+            "validation_hash": stable_hash(config.seed, "validation", doc_id),
+            "text_hash": text_hash,
+            "text_hash_low": text_hash_low,
+            "num_bytes": num_bytes,
+            "language": language,
+            "sketch": None if config.near_duplicates is None else sketch_text(sentences),
+        }
 
 
-def make_document(raw: RawDocument, language: str, config: IngestConfig, counters: Counters) -> dict[str, Any] | None:
-    """Return a row of `schemas.DOCUMENTS`; None (and a count) if the document is not selected."""
+def _select_sentences(raw: RawDocument, language: str, config: IngestConfig, counters: Counters) -> list[str]:
+    """Return the sentences of a document; none (and a count) if it is too short."""
     found = split_sentences(raw.paragraphs, language)
     sentences = [sentence for sentence in found if GAP not in sentence]
     counters.count("sentences_with_gaps", len(found) - len(sentences))
-    num_characters = sum(map(len, sentences))
     counters.count("documents_read")
-    if num_characters < config.min_characters or len(sentences) < config.min_sentences or not sentences:
-        counters.count("documents_too_short")
-        return None
-    return {"doc_id": f"{raw.source}:{raw.id}", "source": raw.source, "title": raw.title, "sentences": sentences}
-
-
-def make_row(document: dict[str, Any], language: str, config: IngestConfig) -> Row:
-    """Return a document with its hashes, and its sketch if near-duplicates are to be removed."""
-    text = hash_text(document["sentences"])
-    return {
-        "hash": stable_hash(config.seed, "document", document["doc_id"]),
-        "validation_hash": stable_hash(config.seed, "validation", document["doc_id"]),
-        "text_hash": text.high,
-        "text_hash_low": text.low,
-        "num_bytes": text.num_bytes,
-        "language": language,
-        "sketch": None if config.near_duplicates is None else sketch_text(document["sentences"]),
-        **document,
-    }
+    if sum(map(len, sentences)) >= config.min_characters and len(sentences) >= config.min_sentences:
+        return sentences
+    counters.count("documents_too_short")
+    return []
 
 
 def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:

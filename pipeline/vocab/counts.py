@@ -1,24 +1,16 @@
 """Count words: those of each shard, then the sums over all shards, bucket by bucket of the words' hashes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ..execution import storage
 from ..execution.directory import StageDirectory
-from ..execution.phases import unit_names
+from ..execution.phases import Record, unit_names
 from ..execution.shards import read_documents
 from ..schemas import WORD_COUNTS
 from .tokenize import Normalization, count_words, merge_counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted:
-    """What a unit of counting or merging leaves: its file."""
-
-    files: tuple[str, ...]
 
 
 def counts_file(shard: str) -> str:
@@ -26,7 +18,7 @@ def counts_file(shard: str) -> str:
     return f".work/counts/{shard}.arrow"
 
 
-def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> Counted:
+def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> Record:
     """Count the words of the shard of documents at `path`, and write them in one record batch a bucket."""
     table = count_words(sentences_of(path), normalization)
     buckets = (word_hashes(table["word"].combine_chunks()) % np.uint64(num_buckets)).astype(np.int64)
@@ -36,7 +28,7 @@ def count_shard(directory: StageDirectory, path: str, normalization: Normalizati
             rows = table.take(pa.array(np.flatnonzero(buckets == bucket))).combine_chunks()
             columns = [column.combine_chunks() for column in rows.columns]
             writer.write_batch(pa.record_batch(columns, schema=WORD_COUNTS))
-    return Counted(files=(name,))
+    return Record(files=(name,))
 
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
@@ -60,13 +52,13 @@ def word_hashes(words: pa.StringArray) -> np.ndarray:
     return (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(16)
 
 
-def merge_bucket(directory: StageDirectory, bucket: int) -> Counted:
+def merge_bucket(directory: StageDirectory, bucket: int) -> Record:
     """Sum up one bucket of the counts of all training shards."""
     table = merge_counts([read_counts(directory, name, bucket) for name in counted_files(directory, "train")])
     name = f".work/merged/{bucket:05d}.arrow"
     with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
         writer.write_table(table)
-    return Counted(files=(name,))
+    return Record(files=(name,))
 
 
 def counted_files(directory: StageDirectory, split: str) -> Sequence[str]:

@@ -30,12 +30,12 @@ from ..execution.directory import (
     read_manifest,
 )
 from ..execution.estimates import Estimate
-from ..execution.phases import Phase, Unit, read_records
+from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..schemas import WORD_COUNTS
-from .counts import Counted, count_shard, counted_files, merge_bucket, read_counts, sentences_of
+from .counts import count_shard, counted_files, merge_bucket, read_counts, sentences_of
 from .estimate import estimate_vocabulary
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
@@ -46,10 +46,9 @@ WORD_COUNTS_FILE = "word_counts.parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
+class Learned(Record):
     """What the unit of learning leaves: parts of the manifest."""
 
-    files: tuple[str, ...]
     tokenizer: dict[str, Any]
     report: dict[str, Any]
     word_counts: dict[str, Any]
@@ -72,18 +71,18 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     folder = storage.absolute(documents)
     units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
     run_phases(directory, units, (count, merge, learn), options)
-    [learned] = read_records(directory, learn)
+    [learned] = read_records(directory, "learn", Learned)
     found = {"tokenizer": learned.tokenizer, "report": learned.report, "word_counts": learned.word_counts}
     return directory.finish({**head, **found}, VocabularyManifest, {"seconds": round(time.monotonic() - begun, 3)})
 
 
 def vocab_phases(
     config: VocabConfig, normalization: Normalization, num_buckets: int
-) -> tuple[Phase[str, Counted], Phase[int, Counted], Phase[None, Learned]]:
+) -> tuple[Phase[str, Record], Phase[int, Record], Phase[None, Learned]]:
     """Declare the phases; the first one is planned by `learn_vocabulary`."""
     return (
-        Phase("count", None, partial(count_shard, normalization=normalization, num_buckets=num_buckets), str, Counted),
-        Phase("merge", partial(_plan_merge, num_buckets=num_buckets), merge_bucket, int, Counted),
+        Phase("count", None, partial(count_shard, normalization=normalization, num_buckets=num_buckets), str, Record),
+        Phase("merge", partial(_plan_merge, num_buckets=num_buckets), merge_bucket, int, Record),
         Phase("learn", _plan_learn, partial(_learn, config=config, normalization=normalization), None, Learned),
     )
 

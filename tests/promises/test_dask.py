@@ -56,7 +56,7 @@ def test_units_are_shared_out(cluster: Any, tmp_path: Path):
     directory, phase = StageDirectory(str(tmp_path), "f"), Phase("naps", None, nap, int, Done)
     after = Phase("more", lambda _: [Unit(f"{i}", 1, i) for i in range(12)], nap, int, Done)
     run_phases(directory, [Unit(f"{i}", 1, i) for i in range(12)], [phase, after], options_for(cluster))
-    shares = [Counter(record.pid for record in read_records(directory, each)) for each in (phase, after)]
+    shares = [Counter(record.pid for record in read_records(directory, each.name, Done)) for each in (phase, after)]
     assert all(len(share) == NUM_WORKERS for share in shares), shares
 
 

@@ -5,8 +5,6 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.partitions import (
-    counts_from_text,
-    counts_to_text,
     cut_evenly,
     range_of,
     read_partitions,
@@ -49,8 +47,3 @@ def test_rows_come_back_from_their_partitions_in_order(tmp_path, part_rows: int)
     assert sorted(found, key=str) == sorted(expected, key=str)
     in_partition = [row for row in found if range_of(np.array([row["hash"]], np.uint64), 8)[0] == 2]
     assert in_partition == [row for row in expected if row in in_partition]
-
-
-@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=20))
-def test_counts_come_back_from_a_record(counts: list[int]):
-    assert counts_from_text(counts_to_text(np.array(counts))).tolist() == counts

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import runner
+from clozeworks.pipeline.execution import partitions, runner
 from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
-from clozeworks.pipeline.ingest import gather, layout, scatter
+from clozeworks.pipeline.ingest import layout, scatter
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.ingest.scatter import cut_parts
 from clozeworks.pipeline.seeding import stable_hash
@@ -141,7 +141,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(tmp_path, mon
 
     def stop_within(number: int, directory: StageDirectory, now: Any) -> None:
         units = read_plan(directory, now)
-        if now.name == phase and len(finished_units(directory, now)) == min(num_done, len(units) - 1):
+        if now.name == phase and len(finished_units(directory, now.name)) == min(num_done, len(units) - 1):
             now.work(directory, units[number].payload)  # its files are there, its record is not
             raise MemoryError
         do_unit(number, directory, now)
@@ -159,9 +159,9 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     """A huge corpus in small: more shards than partitions, several validation shards; each row exactly once."""
     source = write_texts(tmp_path / "texts", {f"{i:03}": text_of(i % 380, 5 + i % 30) for i in range(400)})
     few = ingest([source], str(tmp_path / "few"), IngestConfig(validation_share=0.1), ONE)
-    for module in (layout, gather, scatter):
-        for name in ("SHARD_TEXT_BYTES", "PART_TEXT_BYTES"):
-            monkeypatch.setattr(module, name, 10_000, raising=False)
+    monkeypatch.setattr(layout, "SHARD_TEXT_BYTES", 10_000)
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 10_000)
+    monkeypatch.setattr(partitions, "PART_BYTES", 10_000)
     many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
     assert many.counts == few.counts
     for split in ("train", "validation"):
