@@ -15,7 +15,7 @@ from ..config import IngestConfig
 from ..execution.counters import Counters
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .records import Input, InputRange, OpenFile, RawDocument
-from .wikitext.names import DISAMBIGUATION_TEMPLATES, DISAMBIGUATION_TITLES
+from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
 
 _SPLITTABLE_SUFFIXES = (".xml", ".xml.bz2", ".bz2")
@@ -156,11 +156,11 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
 def is_disambiguation(title: str, text: str) -> bool:
     """Return whether a page lists the meanings of its title, by its template, magic word or title in many languages."""
     qualifier = title.rpartition("(")[2].removesuffix(")").lower() if title.endswith(")") else ""
-    if "__DISAMBIG__" in text or qualifier in DISAMBIGUATION_TITLES:
+    if "__DISAMBIG__" in text or qualifier in NAMES.disambiguation_titles:
         return True
     for match in _TEMPLATE_NAME.finditer(text):
         name = match[1].replace("_", " ").lower()
-        if name in DISAMBIGUATION_TEMPLATES:
+        if name in NAMES.disambiguation_templates:
             return True
         if name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(_NOT_DISAMBIGUATION_PREFIXES):
             return True

@@ -41,10 +41,11 @@ def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
     assert "clozeworks/model/tasks/glue.py" in names
 
 
-def test_every_module_of_the_checkout_is_in_the_wheel(wheel: Path):
+def test_every_module_and_table_of_the_checkout_is_in_the_wheel(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
-    modules = [path for name in ("pipeline", "model", "cli") for path in (ROOT / name).rglob("*.py")]
-    assert {f"clozeworks/{path.relative_to(ROOT).as_posix()}" for path in modules} <= names
+    paths = [path for name in ("pipeline", "model", "cli") for path in (ROOT / name).rglob("*")]
+    files = [path for path in paths if path.suffix in (".py", ".toml")]
+    assert {f"clozeworks/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
 
 
 def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):

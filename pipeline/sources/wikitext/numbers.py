@@ -2,20 +2,20 @@
 
 import re
 
-from .names import DATE_FORMATS, DIGIT_GROUPING, MONTHS
+from .names import NAMES, NumberFormat
 
 SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+_UNKNOWN = NumberFormat()
 
 
 def format_number(value: str, language: str) -> str:
     """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
-    if not _PLAIN_NUMBER.fullmatch(value):
+    separator = NAMES.formats.get(language, _UNKNOWN).thousands
+    plain = value.replace(" ", "")
+    if separator is None or not _PLAIN_NUMBER.fullmatch(plain):
         return value
-    whole, point, fraction = value.partition(".")
-    separator = DIGIT_GROUPING.get(language)
-    if separator is None:
-        return value
+    whole, point, fraction = plain.partition(".")
     decimal_point = "." if separator == "," else ","
     return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
 
@@ -29,12 +29,12 @@ def format_date(first: str, month: str, last: str, language: str, *, day_first: 
     ('5 mars 1900', '1900年3月5日', 'March 1900')
     """
     language = "en" if language == "simple" else language
-    if language not in DATE_FORMATS or not (month.isdecimal() and 1 <= int(month) <= 12):
+    known = NAMES.formats.get(language, _UNKNOWN)
+    if known.date is None or not (month.isdecimal() and 1 <= int(month) <= 12):
         return None
     year, day = (last, first) if len(last) > 2 else (first, last)
-    with_day, without_day = DATE_FORMATS[language]
-    name = MONTHS[language][int(month) - 1] if language in MONTHS else str(int(month))
+    name = known.months[int(month) - 1] if known.months else str(int(month))
     if not day.isdecimal():
-        return without_day.format(year=year, month=name)
-    pattern = "{day} {month} {year}" if day_first and language == "en" else with_day
+        return known.month.format(year=year, month=name)
+    pattern = "{day} {month} {year}" if day_first and language == "en" else known.date
     return pattern.format(year=year, month=name, day=int(day))

@@ -16,10 +16,10 @@ import re
 from collections.abc import Collection
 
 from ...schemas import SENTENCE_ENDS
-from .names import FILES_AND_CATEGORIES
+from .names import NAMES
 from .numbers import SUPERSCRIPTS
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
-from .templates import can_render, mark_of_silent, render_template, template_name
+from .templates import find_renderer, mark_of_silent, render_template, template_name
 
 # MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
 _MAX_DEPTH = 40
@@ -172,7 +172,7 @@ class _Structures:
 
     def __init__(self, text: str, language: str, namespaces: frozenset[str]) -> None:
         self.language = language
-        self.dropped_namespaces = FILES_AND_CATEGORIES | namespaces
+        self.dropped_namespaces = NAMES.files_and_categories | namespaces
         self.parts = _STRUCTURE.split(text)
         self.closer = _match_structures(self.parts)
 
@@ -214,7 +214,7 @@ class _Structures:
         name = template_name(self.parts[index + 1].partition("|")[0])
         if mark := mark_of_silent(name, self.language):
             return mark
-        if depth >= _MAX_DEPTH or not can_render(name, self.language):
+        if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
             return REMOVED if self._is_alone(index, close) else MISSING
         return render_template(self._inside(index, close, depth), self.language)
 

@@ -1,41 +1,32 @@
 """The words that a template shows: ``{{convert|5|km}}`` reads "5 km".
 
-Only a template's wiki knows what it shows. This module has the inline templates that many wikis share, mostly under
-English names, and a few generic rules; `local_templates` has those of single wikis, which take precedence. A template
-that neither knows may have been part of the sentence: it leaves a mark, so that the sentence can be repaired or left
-out.
+Only a template's wiki knows what it shows. ``names.toml`` lists the inline templates that many wikis share, mostly
+under English names, and those of single wikis, which take precedence: French ``{{citation|...}}`` is a quotation,
+English ``{{citation|...}}`` a footnote. Here are the rules for those that need more than a pattern. An unknown template
+may have been part of the sentence: it leaves a mark, so that the sentence can be repaired or left out.
 """
 
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from .local_templates import Arguments, Renderer, local_renderer
-from .names import (
-    AUDIO_LABELS,
-    FIRST_ARGUMENT_TEMPLATES,
-    LANGUAGES,
-    LAST_ARGUMENT_TEMPLATES,
-    LITERALS,
-    PRONUNCIATION_PREFIXES,
-    PRONUNCIATIONS,
-    RANGE_WORDS,
-    SECOND_ARGUMENT_TEMPLATES,
-    SHIP_PREFIXES,
-    SILENT_PREFIXES,
-    SILENT_SUFFIXES,
-    SILENT_TEMPLATES,
-    UNITS,
-)
-from .numbers import format_date, format_number
-from .repair import MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED
+from .names import NAMES, TemplateGroup
+from .numbers import SUPERSCRIPTS, format_date, format_number
+from .repair import MISSING, PRONUNCIATION, REMOVED
 
-_SHOWN_ARGUMENT = {**dict.fromkeys(FIRST_ARGUMENT_TEMPLATES, "1"), **dict.fromkeys(SECOND_ARGUMENT_TEMPLATES, "2")}
-_LABEL_ARGUMENTS = ("lt", "label", "text")
+Arguments = dict[str, str]
+"""Arguments of one template by name; those without a name are called "1", "2", ..."""
+Renderer = Callable[[Arguments, str], str | None]
+"""Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does not know."""
+
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
+_FRENCH_NUMERAL = re.compile(r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|nd|nde)(?: siècle)?)(?: av\. j\.-c\.)?")
+_FIELD = re.compile(r"\{(#?)([\w|]+)(?::(\w*))?\}")
 
 
 def parse_arguments(body: str) -> tuple[str, Arguments]:
@@ -63,29 +54,38 @@ def template_name(head: str) -> str:
     return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
 
 
-def mark_of_silent(name: str, language: str = "en") -> str | None:
+def mark_of_silent(name: str, language: str) -> str | None:
     """Return the mark for a template that a sentence does without, or None if it may be words.
 
     Silent are footnotes, notes to editors, boxes, and pronunciations.
     """
-    if name in PRONUNCIATIONS or name.startswith(PRONUNCIATION_PREFIXES):
+    if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
-    if name in SILENT_TEMPLATES or name.startswith(SILENT_PREFIXES) or name.endswith(SILENT_SUFFIXES):
-        return None if local_renderer(name, language) else REMOVED
+    if name in NAMES.silent_templates or name.startswith(NAMES.silent_prefixes) or name.endswith(NAMES.silent_suffixes):
+        return None if _own_renderer(name, language) else REMOVED
     return None
 
 
-def can_render(name: str, language: str = "en") -> bool:
-    """Return whether `render_template` knows words for the template; `name` is normalised."""
-    return (
-        name in _SHOWN_ARGUMENT
-        or name in _RENDERERS
-        or name in LITERALS
-        or name in SHIP_PREFIXES
-        or name.partition(":")[0] in _PARSER_FUNCTIONS
-        or _language_of(name) is not None
-        or local_renderer(name, language) is not None
-    )
+def find_renderer(name: str, language: str) -> Renderer | None:
+    """Return what makes the words of a template, None if they are not known; `name` is normalised."""
+    if renderer := _own_renderer(name, language) or _TEMPLATES["*"].get(name):
+        return renderer
+    function, colon, value = name.partition(":")
+    if colon and function in _PARSER_FUNCTIONS:
+        return partial(_literal, format_number(value.strip(), language) if function == "formatnum" else value.strip())
+    return partial(_foreign, name) if _language_of(name) else None
+
+
+def _own_renderer(name: str, language: str) -> Renderer | None:
+    """Return the renderer of a template of this language's Wikipedia alone."""
+    if renderer := _TEMPLATES.get(language, {}).get(name):
+        return renderer
+    if language == "fr" and (numeral := _FRENCH_NUMERAL.fullmatch(name)):
+        era = " av. J.-C." if name.endswith("j.-c.") else ""
+        return partial(_literal, numeral[1].upper() + numeral[2] + era)
+    if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
+        return _TEXT
+    return None
 
 
 def render_template(body: str, language: str) -> str:
@@ -96,44 +96,51 @@ def render_template(body: str, language: str) -> str:
         language: code of the wiki's language, for dates and numbers.
     """
     name, arguments = parse_arguments(body)
-    local = local_renderer(name, language)
-    if local is None and name in LITERALS:
-        return LITERALS[name]
-    text = local(arguments, language) if local else _rendered(name, arguments, language)
-    if text is None:
-        return MISSING
-    return text or REMOVED
+    renderer = find_renderer(name, language)
+    text = renderer(arguments, language) if renderer else None
+    return MISSING if text is None else text or REMOVED
 
 
-def _rendered(name: str, arguments: Arguments, language: str) -> str | None:
-    if name in _SHOWN_ARGUMENT:
-        return next((arguments[key] for key in (*_LABEL_ARGUMENTS, _SHOWN_ARGUMENT[name]) if arguments.get(key)), "")
-    if name in _RENDERERS:
-        return _RENDERERS[name](arguments, language)
-    if name in SHIP_PREFIXES:
-        return _ship(name.upper(), arguments)
-    function, colon, value = name.partition(":")
-    if colon and function in _PARSER_FUNCTIONS:
-        return format_number(value.strip(), language) if function == "formatnum" else value.strip()
-    if code := _language_of(name):
-        if name == code and not arguments:
-            return ""
-        return _in_language(name, code, arguments.get("1"), language)
-    return None
+def _pattern(shows: Sequence[str]) -> Renderer:
+    """Return the renderer of the patterns of ``names.toml``."""
+    # A literal, then for each field: "#", the names, the default (or None), the literal after it.
+    patterns = [_FIELD.split(text) for text in shows]
+
+    def render(arguments: Arguments, language: str) -> str | None:
+        for words, *fields in patterns:
+            for number, keys, default, literal in zip(*[iter(fields)] * 4, strict=True):
+                value = next((arguments[key] for key in keys.split("|") if arguments.get(key)), default)
+                if value is None:
+                    break
+                words += (format_number(value, language) if number else value) + literal
+            else:
+                return words
+        return None
+
+    return render
+
+
+def _literal(text: str, arguments: Arguments, language: str) -> str:
+    return text
 
 
 def _language_of(name: str) -> str | None:
     """Return the code in names such as ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text."""
-    if name in LANGUAGES:
+    if name in NAMES.languages:
         return name
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
-    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in LANGUAGES) else None
+    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in NAMES.languages) else None
+
+
+def _foreign(name: str, arguments: Arguments, language: str) -> str | None:
+    code = _language_of(name) or ""
+    return "" if name == code and not arguments else _in_language(name, code, arguments.get("1"), language)
 
 
 def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
     if not text:
         return None
-    label = LANGUAGES.get(code, "")
+    label = NAMES.languages.get(code, "")
     return f"{label}: {text}" if language == "en" and label and name.startswith("lang") else text
 
 
@@ -146,10 +153,10 @@ def _convert(arguments: Arguments, language: str) -> str | None:
     words = ""
     position = 1
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
-        words += format_number(value.replace("+", " "), language)
+        words += format_number(value, language).replace("+", " ")
         following = arguments.get(str(position + 1), "")
-        if following.lower() in RANGE_WORDS:
-            words += RANGE_WORDS[following.lower()]
+        if following.lower() in NAMES.range_words:
+            words += NAMES.range_words[following.lower()]
             position += 2
             continue
         words += f" {_unit(following)}" if following else ""
@@ -178,26 +185,33 @@ def _unit(code: str) -> str:
     scaled = _SCALED_UNIT.fullmatch(code)
     if scaled:
         return f"{_SCALES[scaled[1]]} {_unit(scaled[2])}"
-    return UNITS.get(code.lower(), code)
+    return NAMES.units.get(code.lower(), code)
 
 
-def _fraction(arguments: Arguments, language: str) -> str | None:
-    parts = [arguments[key] for key in ("1", "2", "3") if arguments.get(key)]
-    if not parts:
-        return "/"
-    if len(parts) == 1:
-        return f"1/{parts[0]}"
-    return f"{parts[-2]}/{parts[-1]}" if len(parts) == 2 else f"{parts[0]} {parts[1]}/{parts[2]}"
+def _quantity(arguments: Arguments, language: str) -> str | None:
+    """Words of ``unité|5|km|2``: a number, and units each with its exponent."""
+    words = format_number(arguments.get("1", ""), language)
+    position = 2
+    while unit := arguments.get(str(position)):
+        exponent = arguments.get(str(position + 1), "")
+        if not re.fullmatch(r"[-−]?\d*", exponent):
+            return None
+        words += f" {unit}{exponent.translate(SUPERSCRIPTS)}"
+        position += 2
+    return words or None
 
 
 def _date(arguments: Arguments, language: str) -> str | None:
-    """Words of ``birth date``, ``start date`` and their kin: year, month, day; the age would change every year."""
-    year, month, day = (arguments.get(key, "") for key in ("1", "2", "3"))
+    """Words of a date in three arguments, the year or the day first, the month a number or a word; or of one with all.
+
+    The age that ``birth date and age`` also shows would change every year.
+    """
+    first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
-        return year or None
-    if not (month.isdecimal() and 1 <= int(month) <= 12):
-        return f"{year} {month} {day}".rstrip()
-    return format_date(year, month, day, language, day_first=bool(arguments.get("df")))
+        return first or None
+    if date := format_date(first, month, last, language, day_first=bool(arguments.get("df"))):
+        return date
+    return None if month.isdecimal() else f"{first} {month} {last}".strip()
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
@@ -209,96 +223,59 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
     return f"{'as of' if arguments.get('lc') else 'As of'} {date}" if date else None
 
 
-def _prefixed(prefix: str) -> Renderer:
-    def render(arguments: Arguments, language: str) -> str | None:
-        years = [arguments[key] for key in ("1", "2") if arguments.get(key)]
-        return f"{prefix} {'–'.join(years)}" if years else prefix
-
-    return render
+def _century(arguments: Arguments, language: str) -> str | None:
+    """Words of ``siglo|V|a`` and ``séc|V``."""
+    era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
+    return f"{'siglo' if language == 'es' else 'século'} {arguments['1']}{era}" if arguments.get("1") else None
 
 
-def _joined(separator: str) -> Renderer:
-    def render(arguments: Arguments, language: str) -> str | None:
-        return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
-
-    return render
+def _joined(separator: str, arguments: Arguments, language: str) -> str:
+    return separator.join(value for key, value in arguments.items() if key.isdecimal() and value)
 
 
-def _currency(sign: str) -> Renderer:
-    return lambda arguments, language: sign + format_number(arguments.get("1", ""), language)
-
-
-def _last_argument(arguments: Arguments, language: str) -> str | None:
+def _last_argument(arguments: Arguments, language: str) -> str:
     """Text after a language code, a size, or the title of a page that another wiki has (``transl|ar|ALA|Allāh``)."""
     keys = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
     return next((arguments[key] for key in keys if arguments.get(key)), "")
 
 
-def _nihongo(arguments: Arguments, language: str) -> str | None:
-    """Words of ``nihongo``: English (kanji, romaji)."""
-    english, *others = (arguments.get(key, "") for key in ("1", "2", "3"))
-    inside = ", ".join(other for other in others if other)
-    return f"{english} ({inside})" if english and inside else english or inside
-
-
-def _quotation(arguments: Arguments, language: str) -> str | None:
-    text = arguments.get("text") or arguments.get("quote") or arguments.get("1", "")
-    return PARAGRAPH_BREAK + text + PARAGRAPH_BREAK
-
-
-def _audio(arguments: Arguments, language: str) -> str | None:
+def _audio(arguments: Arguments, language: str) -> str:
     text = arguments.get("2", "")
-    return "" if text.strip(" :()").lower() in AUDIO_LABELS else text
+    return "" if text.strip(" :()").lower() in NAMES.audio_labels else text
 
 
-def _reading(arguments: Arguments, language: str) -> str | None:
-    """Words of ``読み仮名``: the word with its reading in full-width parentheses."""
-    reading = arguments.get("2")
-    return f"{arguments.get('1', '')}（{reading}）" if reading else arguments.get("1", "")
+def _accidental(arguments: Arguments, language: str) -> str | None:
+    return {"flat": "♭", "sharp": "♯", "natural": "♮"}.get(arguments.get("1", ""))
 
 
-def _ship(prefix: str, arguments: Arguments) -> str:
-    name = f"{prefix} {arguments.get('1', '')}"
-    return f"{name} ({arguments['2']})" if arguments.get("2") else name
+RULES: dict[str, Renderer] = {
+    "accidental": _accidental,
+    "as_of": _as_of,
+    "audio": _audio,
+    "century": _century,
+    "convert": _convert,
+    "date": _date,
+    "joined": partial(_joined, ""),
+    "language_text": _language_text,
+    "last_argument": _last_argument,
+    "listed": partial(_joined, ", "),
+    "quantity": _quantity,
+    "spaced": partial(_joined, " "),
+    "value": _value,
+}
+"""The rules that ``names.toml`` names."""
 
-
-_RENDERERS: dict[str, Renderer] = {
-    **dict.fromkeys(("convert", "cvt", "unidad", "unitade"), _convert),
-    **dict.fromkeys(("val", "valn"), _value),
-    **dict.fromkeys(("frac", "sfrac", "fraction", "sfraction"), _fraction),
-    **dict.fromkeys(("circa", "c.", "ca", "ca."), _prefixed("c.")),
-    **dict.fromkeys(("floruit", "fl.", "fl"), _prefixed("fl.")),
-    **dict.fromkeys(("reign", "r."), _prefixed("r.")),
-    **dict.fromkeys(("née", "nee"), _prefixed("née")),
-    **dict.fromkeys(("né",), _prefixed("né")),
-    **dict.fromkeys(("p.", "page"), _prefixed("p.")),
-    **dict.fromkeys(("birth date", "birth date and age", "bda", "dob", "birth year and age", "death date"), _date),
-    **dict.fromkeys(("death date and age", "death year and age", "start date", "end date", "film date"), _date),
-    **dict.fromkeys(("start date and age", "birth date and given age", "release date", "dts", "date"), _date),
-    **dict.fromkeys(("as of", "asof"), _as_of),
-    **dict.fromkeys(("us$", "usd"), _currency("US$")),
-    **dict.fromkeys(("gbp", "£", "pound sterling"), _currency("£")),
-    **dict.fromkeys(("eur", "€"), _currency("€")),
-    **dict.fromkeys(("inr", "indian rupee", "₹"), _currency("₹")),
-    **dict.fromkeys(("a$", "aud"), _currency("A$")),
-    **dict.fromkeys(("yen", "jpy", "¥"), _currency("¥")),
-    **dict.fromkeys(("number", "format price", "formatprice", "num", "formatnum"), _currency("")),
-    **dict.fromkeys(("chem", "chem2", "simplenuclide", "fchim", "kbd2"), _joined("")),
-    **dict.fromkeys(("key press", "bibleverse", "bibleref", "bibleref2", "booky"), _joined(" ")),
-    **dict.fromkeys(("hlist", "cslist"), _joined(", ")),
-    **dict.fromkeys(("nihongo",), _nihongo),
-    **dict.fromkeys(
-        ("quote", "blockquote", "cquote", "quotation", "bquote", "poemquote", "centered pull quote"), _quotation
-    ),
-    **dict.fromkeys(("citation bloc", "zitat", "cita", "citazione", "цитата", "quotation2"), _quotation),
-    **dict.fromkeys(LAST_ARGUMENT_TEMPLATES, _last_argument),
-    **dict.fromkeys(("langx", "lang-x"), _language_text),
-    **dict.fromkeys(("audio",), _audio),
-    **dict.fromkeys(("読み仮名", "読み仮名 ruby不使用"), _reading),
-    "angbr": lambda arguments, language: f"⟨{arguments.get('1', '')}⟩",
-    "e": lambda arguments, language: f" × 10^{arguments['1']}" if arguments.get("1") else None,
-    "music": lambda arguments, language: {"flat": "♭", "sharp": "♯", "natural": "♮"}.get(arguments.get("1", "")),
-    "math": lambda arguments, language: arguments.get("1"),
-    "ship": lambda arguments, language: _ship(arguments.get("1", ""), {"1": arguments.get("2", "")}),
-    "oldstyledate": lambda arguments, language: " ".join(arguments.get(key, "") for key in ("1", "2")).strip(),
+_TEXT = _pattern(["{text|1}", ""])
+_SHIPS = [
+    TemplateGroup((ship,), (f"{ship.upper()} {{1}} ({{2}})", f"{ship.upper()} {{1}}", ship.upper()))
+    for ship in NAMES.ships
+]
+_TEMPLATES: dict[str, dict[str, Renderer]] = {
+    language: {
+        name: renderer
+        for group in (*groups, *(_SHIPS if language == "*" else ()))
+        for renderer in [RULES[group.rule] if group.rule else _pattern(group.shows)]
+        for name in group.names
+    }
+    for language, groups in NAMES.templates.items()
 }
