@@ -41,10 +41,10 @@ def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
     assert "clozeworks/model/tasks/glue.py" in names
 
 
-def test_every_module_and_table_of_the_checkout_is_in_the_wheel(wheel: Path):
+def test_every_module_and_data_file_of_the_checkout_is_in_the_wheel(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     paths = [path for name in ("pipeline", "model", "cli") for path in (ROOT / name).rglob("*")]
-    files = [path for path in paths if path.suffix in (".py", ".toml")]
+    files = [path for path in paths if path.suffix in (".py", ".html", ".toml")]
     assert {f"clozeworks/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
 
 
