@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from tokenizers import Tokenizer
+from msgspec import Struct
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
 from ..execution import storage
 from ..execution.directory import unfinished_stage
-from .tokenize import MAX_WORD_CHARACTERS, Normalization, bert_tokenizer
+from ..parsing import parse_json
+from .tokenize import Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -36,6 +37,11 @@ marks.
 
 _TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
 _NUM_EXAMPLES = 10
+_ADVICE = "Only BERT's WordPiece vocabularies are supported."
+
+
+def _id_of(token: str) -> "cached_property[int]":
+    return cached_property(lambda vocabulary: vocabulary.ids[token])
 
 
 @dataclass(frozen=True)
@@ -53,30 +59,7 @@ class Vocabulary:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
 
-    @property
-    def pad_id(self) -> int:
-        """The id of [PAD]."""
-        return self.ids[PAD]
-
-    @property
-    def unk_id(self) -> int:
-        """The id of [UNK]."""
-        return self.ids[UNK]
-
-    @property
-    def cls_id(self) -> int:
-        """The id of [CLS]."""
-        return self.ids[CLS]
-
-    @property
-    def sep_id(self) -> int:
-        """The id of [SEP]."""
-        return self.ids[SEP]
-
-    @property
-    def mask_id(self) -> int:
-        """The id of [MASK]."""
-        return self.ids[MASK]
+    pad_id, unk_id, cls_id, sep_id, mask_id = map(_id_of, SPECIAL_TOKENS)
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
@@ -104,8 +87,12 @@ def default_strip_accents(*, cased: bool, language: str) -> bool:
     return not cased and language.lower().replace("_", "-").split("-")[0] not in LANGUAGES_WITH_ACCENTS
 
 
-def pretrained_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
-    """Return the tokeniser for a model's input: it knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``."""
+def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
+    """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
+
+    ``transformers`` loads a directory with these files; without the last it would lower-case a cased vocabulary.
+    ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``.
+    """
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.post_processor = TemplateProcessing(
@@ -113,14 +100,6 @@ def pretrained_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, vocabulary.cls_id), (SEP, vocabulary.sep_id)],
     )
-    return tokenizer
-
-
-def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
-
-    ``transformers`` loads a directory with these files; without the last it would lower-case a cased vocabulary.
-    """
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": vocabulary.normalization.lowercase,
@@ -131,7 +110,7 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     }
     return {
         "vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens).encode(),
-        "tokenizer.json": pretrained_tokenizer(vocabulary).to_str(pretty=True).encode(),
+        "tokenizer.json": tokenizer.to_str(pretty=True).encode(),
         "tokenizer_config.json": (json.dumps(config, indent=2) + "\n").encode(),
     }
 
@@ -166,13 +145,17 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
         return _from_tokenizer_json(files["tokenizer.json"], _file_path(where, "tokenizer.json"))
     if "vocab.txt" not in files:
         raise UserError(f"{where} has no vocabulary: it contains neither tokenizer.json nor vocab.txt.")
-    tokens = _lines(files["vocab.txt"], _file_path(where, "vocab.txt"))
-    _check_tokens(tokens, _file_path(where, "vocab.txt"))
-    config = _parse_json(files.get("tokenizer_config.json", b"{}"), _file_path(where, "tokenizer_config.json"))
-    lowercase = config.get("do_lower_case")
-    if lowercase is None:
-        return Vocabulary(tuple(tokens), _normalization_of(tokens))
-    return Vocabulary(tuple(tokens), _normalization(lowercase, config.get("strip_accents")))
+    path = _file_path(where, "vocab.txt")
+    try:
+        lines = files["vocab.txt"].decode("utf-8-sig").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?") from error
+    tokens = _checked([line.removesuffix("\r") for line in lines], path)
+    config_path = _file_path(where, "tokenizer_config.json")
+    config = parse_json(files.get("tokenizer_config.json", b"{}"), _TokenizerConfig, config_path, _ADVICE)
+    if config.do_lower_case is None:
+        return Vocabulary(tokens, _normalization_of(tokens))
+    return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
 
 
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -213,96 +196,89 @@ def _is_ordinary(token: str) -> bool:
     return not (len(token) > 2 and token[0] == "[" and token[-1] == "]")
 
 
+class _TokenizerConfig(Struct):
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+
+
+class _Model(Struct, tag_field="type", tag="WordPiece"):
+    vocab: dict[str, int]
+    unk_token: Literal["[UNK]"]
+    continuing_subword_prefix: Literal["##"]
+    max_input_chars_per_word: Literal[100]  # MAX_WORD_CHARACTERS
+
+
+class _Normalizer(Struct, tag_field="type", tag="BertNormalizer"):
+    clean_text: bool
+    handle_chinese_chars: bool
+    lowercase: bool = True
+    strip_accents: bool | None = None
+
+
+class _PreTokenizer(Struct, tag_field="type", tag="BertPreTokenizer"):
+    pass
+
+
+class _AddedToken(Struct):
+    content: str
+    id: int
+
+
+class _TokenizerFile(Struct):
+    """A ``tokenizer.json`` that splits text as BERT does."""
+
+    model: _Model
+    normalizer: _Normalizer
+    pre_tokenizer: _PreTokenizer
+    added_tokens: list[_AddedToken] | None = None
+
+
+def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
+    tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
+    normalizer, ids = tokenizer.normalizer, tokenizer.model.vocab
+    if not (normalizer.clean_text and normalizer.handle_chinese_chars):
+        raise UserError(f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}")
+    for added in tokenizer.added_tokens or []:
+        ids.setdefault(added.content, added.id)
+    tokens = sorted(ids, key=ids.__getitem__)
+    if [ids[token] for token in tokens] != list(range(len(tokens))):
+        raise UserError(
+            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, each exactly once."
+        )
+    return Vocabulary(_checked(tokens, path), _normalization(normalizer.lowercase, normalizer.strip_accents))
+
+
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:
     # By default BERT strips accents if it lower-cases.
-    return Normalization(bool(lowercase), bool(lowercase if strip_accents is None else strip_accents))
+    return Normalization(lowercase, lowercase if strip_accents is None else strip_accents)
 
 
 def _normalization_of(tokens: Sequence[str]) -> Normalization:
     """Infer the normalisation a vocabulary was made for: the one that leaves (nearly) all its tokens unchanged."""
-    lowercase = _share_changed(tokens, Normalization(lowercase=True, strip_accents=False)) < _TOLERATED_SHARE
-    stripped = _share_changed(tokens, Normalization(lowercase=False, strip_accents=True)) < _TOLERATED_SHARE
-    return Normalization(lowercase, lowercase and stripped)
-
-
-def _share_changed(tokens: Sequence[str], normalization: Normalization) -> float:
-    normalizer = BertNormalizer(clean_text=False, handle_chinese_chars=False, **normalization._asdict())
     texts = [token for token in tokens if not token.startswith("[")]
-    return sum(normalizer.normalize_str(text) != text for text in texts) / max(1, len(texts))
+
+    def suits(**options: bool) -> bool:
+        normalizer = BertNormalizer(clean_text=False, handle_chinese_chars=False, **options)
+        return sum(normalizer.normalize_str(text) != text for text in texts) < _TOLERATED_SHARE * max(1, len(texts))
+
+    lowercase = suits(lowercase=True, strip_accents=False)
+    return Normalization(lowercase, lowercase and suits(lowercase=False, strip_accents=True))
 
 
-def _lines(content: bytes, where: str) -> list[str]:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where} is not valid UTF-8 (byte {error.start}); is it a vocabulary?") from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-
-
-def _check_tokens(tokens: Sequence[str], where: str) -> None:
-    """Raise `UserError` unless all tokens are distinct and non-empty and include BERT's special tokens."""
+def _checked(tokens: list[str], path: str) -> tuple[str, ...]:
+    """Return the tokens; raise `UserError` unless they are distinct, not empty, and include BERT's special tokens."""
     if "" in tokens:
-        raise UserError(f"{where}: line {tokens.index('') + 1} is empty; each line must be a token.")
+        raise UserError(f"{path}: line {tokens.index('') + 1} is empty; each line must be a token.")
     duplicates = [token for token, count in Counter(tokens).items() if count > 1]
     if duplicates:
         lines = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
         raise UserError(
-            f"{where}: token {duplicates[0]!r} is on lines {' and '.join(lines)} ({len(duplicates)} tokens are "
+            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} ({len(duplicates)} tokens are "
             "repeated); remove all but one."
         )
     missing = [token for token in SPECIAL_TOKENS if token not in set(tokens)]
     if missing:
-        raise UserError(f"{where} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}.")
+        raise UserError(f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}.")
     if not any(map(_is_ordinary, tokens)):
-        raise UserError(f"{where} has only special tokens, which cannot represent text.")
-
-
-def _parse_json(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{where} is not valid JSON: {error}.") from error
-    if not isinstance(parsed, dict):
-        raise UserError(f"{where} is not a JSON object.")
-    return parsed
-
-
-def _from_tokenizer_json(content: bytes, where: str) -> Vocabulary:
-    tokenizer = _parse_json(content, where)
-    _check_wordpiece(tokenizer, where)
-    try:
-        ids: dict[str, int] = dict(tokenizer["model"]["vocab"])
-        for added in tokenizer.get("added_tokens") or []:
-            ids.setdefault(added["content"], added["id"])
-        tokens = sorted(ids, key=ids.__getitem__)
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{where}: model.vocab or added_tokens does not map tokens to ids.") from None
-    if [ids[token] for token in tokens] != list(range(len(tokens))):
-        raise UserError(
-            f"{where}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, each exactly once."
-        )
-    _check_tokens(tokens, where)
-    normalizer = tokenizer["normalizer"]
-    return Vocabulary(tuple(tokens), _normalization(normalizer.get("lowercase", True), normalizer.get("strip_accents")))
-
-
-def _check_wordpiece(tokenizer: dict[str, Any], where: str) -> None:
-    """Raise `UserError`, naming the first field that differs, unless `tokenizer` splits text as BERT does."""
-    expected = {
-        "model": {
-            "type": "WordPiece",
-            "unk_token": UNK,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": MAX_WORD_CHARACTERS,
-        },
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-    }
-    for part, fields in expected.items():
-        found = tokenizer[part] if isinstance(tokenizer.get(part), dict) else {}
-        for name, value in fields.items():
-            if found.get(name) != value:
-                raise UserError(
-                    f"{where}: {part}.{name} is {found.get(name)!r}, but only {value!r} (BERT's WordPiece) "
-                    "is supported."
-                )
+        raise UserError(f"{path} has only special tokens, which cannot represent text.")
+    return tuple(tokens)
