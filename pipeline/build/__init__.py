@@ -2,5 +2,4 @@
 
 `pipeline` wires the stage: `chunks` cuts documents into groups of whole sentences, `pairs` makes rows of them with
 balanced labels (`balance`), `masking` chooses and masks the tokens to predict, `instances` lays out the table.
-`estimate` serves ``--dry-run``.
 """

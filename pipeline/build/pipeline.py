@@ -10,6 +10,7 @@ documents; a row group holds one pass only.
 """
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from msgspec import to_builtins
 
 from ..config import BuildConfig, RunOptions
 from ..execution import storage
-from ..execution.counters import sum_counters
+from ..execution.counters import count_of, sum_counters
 from ..execution.directory import (
     check_output,
     input_fingerprint,
@@ -26,14 +27,19 @@ from ..execution.directory import (
     open_stage,
     read_manifest,
 )
-from ..execution.estimates import Estimate
+from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
-from .estimate import estimate_instances
 from .shard import Built, DocumentsUnit, build_shard
+
+# For estimates.
+TOKENISE_BYTES_PER_S = 40e6  # of text
+WRITE_TOKENS_PER_S = 7e6
+TEXT_BYTES_PER_TOKEN = 4.7
+BYTES_PER_TOKEN = 1.9
 
 
 def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> InstancesManifest:
@@ -85,6 +91,26 @@ def estimate(documents: str, vocab: str, output: str, config: BuildConfig, optio
     corpus = read_manifest(documents, DocumentsManifest)
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
     return estimate_instances([shard.bytes for shard in corpus.shards], config, options, state)
+
+
+def estimate_instances(
+    shard_bytes: Sequence[int], config: BuildConfig, options: RunOptions, state: OutputState
+) -> Estimate:
+    """Return what `build` takes for shards of documents of these sizes on disk."""
+    text = sum(shard_bytes) / STORED_SHARE
+    tokens = config.duplicates * text / TEXT_BYTES_PER_TOKEN
+    workers = num_workers(options, len(shard_bytes))
+    work_s = text / TOKENISE_BYTES_PER_S + tokens / WRITE_TOKENS_PER_S
+    return Estimate(
+        state=state,
+        units=f"{count_of(len(shard_bytes), 'shard')}, about {tokens / 1e6:,.1f} million tokens",
+        workers=workers,
+        input_bytes=sum(shard_bytes),
+        output_bytes=int(tokens * BYTES_PER_TOKEN),
+        temporary_bytes=0,
+        worker_bytes=worker_memory(max(shard_bytes) / STORED_SHARE),
+        seconds=PHASE_START_S + work_s / workers,
+    )
 
 
 def _head(corpus: DocumentsManifest, vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:

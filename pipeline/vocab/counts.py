@@ -10,6 +10,7 @@ from ..execution.directory import StageDirectory
 from ..execution.phases import Record, unit_names
 from ..execution.shards import read_documents
 from ..schemas import WORD_COUNTS
+from ..seeding import rng_for
 from .tokenize import Normalization, count_words, merge_counts
 
 
@@ -21,13 +22,13 @@ def counts_file(shard: str) -> str:
 def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> Record:
     """Count the words of the shard of documents at `path`, and write them in one record batch a bucket."""
     table = count_words(sentences_of(path), normalization)
-    buckets = (word_hashes(table["word"].combine_chunks()) % np.uint64(num_buckets)).astype(np.int64)
+    words = table["word"].combine_chunks()
+    batch = pa.record_batch([words, table["count"].combine_chunks()], schema=WORD_COUNTS)
+    buckets = buckets_of(words, num_buckets)
     name = counts_file(path.rsplit("/", 1)[1])
     with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
         for bucket in range(num_buckets):
-            rows = table.take(pa.array(np.flatnonzero(buckets == bucket))).combine_chunks()
-            columns = [column.combine_chunks() for column in rows.columns]
-            writer.write_batch(pa.record_batch(columns, schema=WORD_COUNTS))
+            writer.write_batch(batch.filter(pa.array(buckets == bucket)))
     return Record(files=(name,))
 
 
@@ -36,20 +37,15 @@ def sentences_of(path: str) -> Iterator[pa.Array]:
     return (table["sentences"].combine_chunks().flatten() for table in read_documents(path, "sentences"))
 
 
-def word_hashes(words: pa.StringArray) -> np.ndarray:
-    """Return a stable 64-bit hash (uint64) of each word's UTF-8 bytes, all at once: a polynomial modulo 2**64."""
-    _, offsets_buffer, data_buffer = words.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[words.offset : words.offset + len(words) + 1].astype(np.int64)
-    if data_buffer is None or offsets[-1] == offsets[0]:
-        return np.zeros(len(words), np.uint64)
-    data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)
-    offsets -= offsets[0]
-    lengths = np.diff(offsets)
-    offset_in_word = np.arange(len(data)) - np.repeat(offsets[:-1], lengths)
-    powers = np.cumprod(np.full(int(lengths.max()), 0x9E3779B97F4A7C15, np.uint64))
-    sums = np.add.reduceat(np.append(data * powers[offset_in_word], np.uint64(0)), offsets[:-1])
-    mixed = np.where(lengths > 0, sums, np.uint64(0))
-    return (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(16)
+def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
+    """Return the bucket of each word, the same for all shards: the sum of random numbers for its bytes, all at once."""
+    if not len(words):
+        return np.zeros(0, np.uint64)
+    _, offsets_buffer, data = words.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[words.offset : words.offset + len(words) + 1]
+    random = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
+    of_bytes = random[np.frombuffer(data, np.uint8)[: offsets[-1]]]
+    return np.add.reduceat(of_bytes, offsets[:-1]) % np.uint64(num_buckets)
 
 
 def merge_bucket(directory: StageDirectory, bucket: int) -> Record:

@@ -11,6 +11,7 @@ The words go through these phases::
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from ..config import RunOptions, VocabConfig
 from ..execution import storage
+from ..execution.counters import count_of
 from ..execution.directory import (
     StageDirectory,
     check_output,
@@ -29,20 +31,26 @@ from ..execution.directory import (
     open_stage,
     read_manifest,
 )
-from ..execution.estimates import Estimate
+from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..schemas import WORD_COUNTS
 from .counts import count_shard, counted_files, merge_bucket, read_counts, sentences_of
-from .estimate import estimate_vocabulary
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256
 WORD_COUNTS_FILE = "word_counts.parquet"
+
+# For estimates.
+COUNT_BYTES_PER_S = 40e6  # of text
+LEARN_BYTES_PER_S = 10e6  # of text, as long as most words are new
+LONGEST_LEARN_S = 10.0  # 30,522 tokens from a million distinct words
+COUNTS_SHARE = 0.08  # bytes of word counts in a unit's file per byte of text
+WORD_COUNTS_BYTES = 4_000_000  # at most, including the vocabulary's files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,24 +75,17 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
         return manifest
     begun = time.monotonic()
     num_buckets = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
-    count, merge, learn = vocab_phases(config, _normalization(config, corpus), num_buckets)
+    normalization = _normalization(config, corpus)
+    work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
+    count = Phase("count", None, work, str, Record)
+    merge = Phase("merge", partial(_plan_merge, num_buckets=num_buckets), merge_bucket, int, Record)
+    learn = Phase("learn", _plan_learn, partial(_learn, config=config, normalization=normalization), None, Learned)
     folder = storage.absolute(documents)
     units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
     run_phases(directory, units, (count, merge, learn), options)
     [learned] = read_records(directory, "learn", Learned)
     found = {"tokenizer": learned.tokenizer, "report": learned.report, "word_counts": learned.word_counts}
     return directory.finish({**head, **found}, VocabularyManifest, {"seconds": round(time.monotonic() - begun, 3)})
-
-
-def vocab_phases(
-    config: VocabConfig, normalization: Normalization, num_buckets: int
-) -> tuple[Phase[str, Record], Phase[int, Record], Phase[None, Learned]]:
-    """Declare the phases; the first one is planned by `learn_vocabulary`."""
-    return (
-        Phase("count", None, partial(count_shard, normalization=normalization, num_buckets=num_buckets), str, Record),
-        Phase("merge", partial(_plan_merge, num_buckets=num_buckets), merge_bucket, int, Record),
-        Phase("learn", _plan_learn, partial(_learn, config=config, normalization=normalization), None, Learned),
-    )
 
 
 def _plan_merge(directory: StageDirectory, num_buckets: int) -> list[Unit[int]]:
@@ -138,6 +139,23 @@ def estimate(documents: str, output: str, config: VocabConfig, options: RunOptio
     corpus = read_manifest(documents, DocumentsManifest)
     state = check_output(output, _head(corpus, config), options.overwrite)
     return estimate_vocabulary([shard.bytes for shard in corpus.shards], options, state)
+
+
+def estimate_vocabulary(shard_bytes: Sequence[int], options: RunOptions, state: OutputState) -> Estimate:
+    """Return what `learn_vocabulary` takes for shards of documents of these sizes on disk."""
+    text = sum(shard_bytes) / STORED_SHARE
+    workers = num_workers(options, len(shard_bytes))
+    return Estimate(
+        state=state,
+        units=f"{count_of(len(shard_bytes), 'shard')} to count, as many buckets of words to merge, "
+        "one vocabulary to learn",
+        workers=workers,
+        input_bytes=sum(shard_bytes),
+        output_bytes=int(min(text * COUNTS_SHARE, WORD_COUNTS_BYTES)),
+        temporary_bytes=int(text * COUNTS_SHARE),
+        worker_bytes=worker_memory(max(shard_bytes) / STORED_SHARE),
+        seconds=2 * PHASE_START_S + text / COUNT_BYTES_PER_S / workers + min(text / LEARN_BYTES_PER_S, LONGEST_LEARN_S),
+    )
 
 
 def _head(corpus: DocumentsManifest, config: VocabConfig) -> dict[str, Any]:

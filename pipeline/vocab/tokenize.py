@@ -14,9 +14,9 @@ across one. Everything else, including other white space and control characters,
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,14 +51,7 @@ _WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 bytes of the code points 
 _WIDE_ISOLATED = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011), (0x4E00, 0x9FFF))
 
 
-def _isolated_table() -> np.ndarray:
-    table = np.zeros(0x10000, bool)
-    for first, last in _WIDE_ISOLATED:
-        table[first : last + 1] = True
-    return table
-
-
-_ISOLATED = _isolated_table()
+_ISOLATED = np.isin(np.arange(0x10000), np.concatenate([np.arange(first, last + 1) for first, last in _WIDE_ISOLATED]))
 
 
 class Normalization(NamedTuple):
@@ -86,31 +79,24 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
     return tokenizer
 
 
-class Speller:
-    """Normalise chunks of text and split them into the words that WordPiece sees."""
+class Speller(dict[int, str]):
+    """Normalise chunks of text and split them into the words that WordPiece sees.
+
+    The items are what normalisation turns each character into, if that depends on the character alone; filled on first
+    use. All others (white space, punctuation, Chinese characters, marks that may be reordered) become `_NO_LETTER`.
+    """
 
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
         self._normalizer, self._pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
-        self._letters = _Letters(self._split)
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
-        word = chunk.translate(self._letters)
+        word = chunk.translate(self)
         return " ".join(self._split(chunk)) if _NO_LETTER in word else word
 
     def _split(self, text: str) -> list[str]:
         return [word for word, _ in self._pre_tokenizer.pre_tokenize_str(self._normalizer.normalize_str(text))]
-
-
-class _Letters(dict[int, str]):
-    """What normalisation turns each character into, if that depends on the character alone; filled on first use.
-
-    All others (white space, punctuation, Chinese characters, marks that may be reordered) become `_NO_LETTER`.
-    """
-
-    def __init__(self, split: Callable[[str], list[str]]) -> None:
-        self._split = split
 
     def __missing__(self, code: int) -> str:
         # Between two letters, a character shows whether it splits the word or vanishes.
@@ -257,7 +243,9 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
 
 def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and the end."""
-    for array in _arrays(sentences):
+    # A chunked array has `chunks`.
+    arrays = [sentences] if isinstance(sentences, pa.Array) else getattr(sentences, "chunks", sentences)
+    for array in arrays:
         array = array.fill_null("")
         if not len(array):
             continue
@@ -269,9 +257,3 @@ def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for begin, end in pairwise([0, *np.unique(bounds).tolist(), len(array)]):
             first, last = starts[begin], starts[end]
             yield text[first:last], starts[begin : end + 1] - first
-
-
-def _arrays(sentences: Sentences) -> Iterable[pa.Array]:
-    if isinstance(sentences, pa.ChunkedArray):
-        return cast(pa.ChunkedArray, sentences).chunks
-    return [sentences] if isinstance(sentences, pa.Array) else sentences

@@ -78,22 +78,13 @@ def learn_wordpiece(
         num_merges=num_merges,
         num_missing=room - num_merges,
     )
-    return specials + [piece.token for piece in merger.pieces], report
-
-
-class _Piece(NamedTuple):
-    text: str
-    continues: bool
-
-    @property
-    def token(self) -> str:
-        return "##" + self.text if self.continues else self.text
+    return specials + merger.pieces, report
 
 
 class _Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
-    pieces: list[_Piece]
+    pieces: list[str]
     symbols: np.ndarray  # int32 [num_characters]
     starts_word: np.ndarray  # bool [num_characters]
     weights: np.ndarray  # int64 [num_characters], the count of the word
@@ -139,7 +130,7 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     starts_word = np.diff(word_of, prepend=-1) != 0
     continuing = np.unique(codes[~starts_word])
     return _Spelled(
-        pieces=[_Piece(chr(code), False) for code in alphabet] + [_Piece(chr(code), True) for code in continuing],
+        pieces=[*map(chr, alphabet), *(f"##{chr(code)}" for code in continuing)],
         symbols=np.where(
             starts_word, np.searchsorted(alphabet, codes), len(alphabet) + np.searchsorted(continuing, codes)
         ).astype(np.int32),
@@ -174,11 +165,15 @@ class _Merger:
         while self._heap:
             bound, left, right = heappop(self._heap)
             positions = self._remaining(left, right)
-            if self._count(positions) == -bound:
+            count = int(self._weights[positions].sum())
+            if count == -bound:
                 del self._positions[left, right]
                 self._merge(left, right, positions)
                 return True
-            self._push(left, right, positions)
+            if count >= self._min_frequency:
+                heappush(self._heap, (-count, left, right))
+            else:
+                del self._positions[left, right]
         return False
 
     def _remaining(self, left: int, right: int) -> np.ndarray:
@@ -196,16 +191,6 @@ class _Merger:
         run_starts = np.maximum.accumulate(np.where(overlaps, 0, indices))
         return positions[(indices - run_starts) % 2 == 0]
 
-    def _count(self, positions: np.ndarray) -> int:
-        return int(self._weights[positions].sum())
-
-    def _push(self, left: int, right: int, positions: np.ndarray) -> None:
-        count = self._count(positions)
-        if count >= self._min_frequency:
-            heappush(self._heap, (-count, left, right))
-        else:
-            del self._positions[left, right]
-
     def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
         """Join the pair at `positions` and add the pairs that the joined piece forms with its neighbours."""
         second = self._next[positions]
@@ -220,7 +205,7 @@ class _Merger:
         # The piece is always new: earlier merges within its bounds depended on its text alone, so no other pair of
         # pieces can spell the same text.
         self._symbols[positions] = len(self.pieces)
-        self.pieces.append(_Piece(self.pieces[left].text + self.pieces[right].text, self.pieces[left].continues))
+        self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
         self._add_pairs(np.concatenate([before, positions[after != self._end]]))
 
     def _add_pairs(self, positions: np.ndarray) -> None:

@@ -1,11 +1,11 @@
 """What a dry run estimates: sizes and times that grow with the input and shrink with the workers."""
 
 import pytest
-from clozeworks.pipeline.build.estimate import estimate_instances
+from clozeworks.pipeline.build.pipeline import estimate_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.ingest.estimate import estimate_documents
 from clozeworks.pipeline.sources.formats import Input
-from clozeworks.pipeline.vocab.estimate import estimate_vocabulary
+from clozeworks.pipeline.vocab.pipeline import estimate_vocabulary
 
 MEGABYTE = 1_000_000
 ONE, TWO = RunOptions(workers=1), RunOptions(workers=2)
