@@ -16,7 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -244,7 +244,7 @@ def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.
 def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and the end."""
     # A chunked array has `chunks`.
-    arrays = [sentences] if isinstance(sentences, pa.Array) else getattr(sentences, "chunks", sentences)
+    arrays: Any = [sentences] if isinstance(sentences, pa.Array) else getattr(sentences, "chunks", sentences)
     for array in arrays:
         array = array.fill_null("")
         if not len(array):
