@@ -27,7 +27,7 @@ def audit(
 
     OTHER, a second directory of instances, is shown beside the first.
     """
-    from ..pipeline.audit.stage import audit as measure
+    from ..pipeline.audit.checks import audit as measure
 
     audits = {directory: measure(directory) for directory in (instances, other) if directory}
     if as_json:

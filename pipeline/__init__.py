@@ -21,8 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .audit.checks import Audit
-    from .audit.stage import audit
+    from .audit.checks import Audit, audit
     from .build.pipeline import build
     from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
     from .errors import UserError
@@ -62,7 +61,7 @@ _MODULES = {
     "UserError": "errors",
     "VocabConfig": "config",
     "Vocabulary": "vocab.vocabulary",
-    "audit": "audit.stage",
+    "audit": "audit.checks",
     "build": "build.pipeline",
     "ingest": "ingest.pipeline",
     "learn_vocabulary": "vocab.pipeline",

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
-from ..config import BuildConfig
 from ..errors import UserError
 from ..execution import storage
+from ..execution.directory import read_manifest
 from ..manifests import InstancesManifest, InstancesShard
-from ..vocab.vocabulary import Vocabulary
+from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .measures import MAX_ROW_HASHES, Measures, read_rows
 
 # From this many rows on, the share of IsNext must be exact; below, allow for chance.
@@ -75,28 +74,24 @@ class Audit:
         return {**asdict(self), "ok": not self.failed}
 
 
+def audit(instances: str) -> Audit:
+    """Measure a directory of instances against the configuration it was built with.
+
+    Raises `UserError` if the directory is unfinished or damaged. Whether all checks hold: ``not audit(...).failed``.
+    """
+    return audit_instances(instances, read_manifest(instances, InstancesManifest), read_vocabulary(instances))
+
+
 def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
     """Measure the shards that `manifest` lists in `directory`, a slice at a time.
 
     Raise `UserError` for a shard that is missing, truncated or not of the instances' schema.
     """
-    config = manifest.config
-    measures = Measures(vocabulary, config)
     num_rows = sum(shard.rows for shard in manifest.shards)
-    measures.hash_share = min(1.0, MAX_ROW_HASHES / max(num_rows, 1))
-    num_foreign = 0
-    for shard in manifest.shards:
-        path = storage.join(directory, shard.name)
-        num_foreign += _is_of_another_build(path, vocabulary, config)
-        for table in _tables(path, max(1, TOKENS_AT_ONCE // config.max_length)):
-            try:
-                measures.add(shard.name, read_rows(table))
-            except (ValueError, IndexError, KeyError) as error:
-                raise UserError(
-                    f"{path} does not contain instances of this vocabulary ({error}); build it again."
-                ) from error
+    measures = Measures(vocabulary, manifest.config, min(1.0, MAX_ROW_HASHES / max(num_rows, 1)))
+    num_foreign = sum(_measure_shard(directory, shard.name, measures) for shard in manifest.shards)
     return Audit(
-        config=asdict(config),
+        config=asdict(manifest.config),
         checks=[
             _none("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, num_rows),
@@ -107,33 +102,25 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
             *_token_checks(measures, manifest.counts),
             *_source_checks(manifest.shards),
         ],
-        lengths=measures.by_label["length"].tolist(),
+        lengths=measures.by_label["row length"].tolist(),
         mask_positions=measures.mask_positions.tolist(),
         top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
     )
 
 
-@contextmanager
-def _open_shard(path: str) -> Iterator[pq.ParquetFile]:
+def _measure_shard(directory: str, name: str, measures: Measures) -> bool:
+    """Add the rows of a shard; return whether its footer names another vocabulary, length or seed."""
+    path, config = storage.join(directory, name), measures.config
     try:
         with storage.open_input(path) as source, pq.ParquetFile(source) as file:
-            yield file
+            for batch in file.iter_batches(max(1, TOKENS_AT_ONCE // config.max_length), use_threads=False):
+                measures.add(name, read_rows(batch))
+            found = file.schema_arrow.metadata or {}
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read ({error}); build the instances again.") from error
-
-
-def _tables(path: str, num_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of a shard, up to `num_rows` at a time."""
-    with _open_shard(path) as file:
-        for batch in file.iter_batches(num_rows, use_threads=False):
-            yield pa.Table.from_batches([batch])
-
-
-def _is_of_another_build(path: str, vocabulary: Vocabulary, config: BuildConfig) -> bool:
-    """Tell whether a shard's footer names another vocabulary, length or seed."""
-    with _open_shard(path) as file:
-        found = file.schema_arrow.metadata or {}
-    expected = {"tokenizer": vocabulary.fingerprint, "max_length": config.max_length, "seed": config.seed}
+    except (ValueError, IndexError, KeyError) as error:
+        raise UserError(f"{path} does not contain instances of this vocabulary ({error}); build it again.") from error
+    expected = {"tokenizer": measures.vocabulary.fingerprint, "max_length": config.max_length, "seed": config.seed}
     named = {f"clozeworks.{name}".encode(): str(value).encode() for name, value in expected.items()}
     return any(found.get(name, value) != value for name, value in named.items())
 
@@ -171,11 +158,9 @@ def _label_checks(measures: Measures) -> Iterator[Check]:
         return
     yield _none("rows without a segment B", counts["without_b"])
     yield _is_next_check(measures)
-    names = {"length": "row length", "length of A": "length of A", "length of B": "length of B"}
-    names["end of B"] = "B ending a sentence"
-    for measure, name in names.items():
-        tolerance = LENGTH_AUC_TOLERANCE if measure == "length" else PART_AUC_TOLERANCE
-        yield _auc_check(f"AUC of {name} for the label", measures.by_label[measure], tolerance, pairing)
+    for name, histogram in measures.by_label.items():
+        tolerance = LENGTH_AUC_TOLERANCE if name == "row length" else PART_AUC_TOLERANCE
+        yield _auc_check(f"AUC of {name} for the label", histogram, tolerance, pairing)
     if pairing == "sop":
         across = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
         yield _none("pairs across documents", across)
@@ -196,12 +181,13 @@ def _is_next_check(measures: Measures) -> Check:
     share = is_next / max(rows, 1)
     measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
     judged = measures.config.pairing != "bert"
-    verdict: Verdict = "info" if not judged else "ok" if not deviating and _is_half(is_next, rows) else "bad"
     if judged and deviating:
         measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
     name = "pairs in order" if measures.config.pairing == "sop" else "IsNext"
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
-    return Check(name, measured, asked if judged else "not checked", verdict, share, (low, high))
+    if not judged:
+        return Check(name, measured, "not checked", "info", share, (low, high))
+    return Check(name, measured, asked, _verdict(not deviating and _is_half(is_next, rows)), share, (low, high))
 
 
 def _is_half(successes: int, trials: int) -> bool:
@@ -216,12 +202,12 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, pairing: str)
     auc, error = auc_of(histogram)
     # In sentence-order prediction, the model is meant to learn what distinguishes a text's first part from its second.
     judged = pairing == "balanced" or (pairing == "sop" and tolerance == LENGTH_AUC_TOLERANCE)
-    within = abs(auc - 0.5) <= max(tolerance, Z_JUDGED * error)
     half = min(Z_SHOWN * error, 0.5)
-    asked = f"0.50 ± {tolerance}" if judged else "not checked"
-    verdict: Verdict = "info" if not judged else "ok" if within else "bad"
     interval = (max(auc - half, 0.0), min(auc + half, 1.0))
-    return Check(name, f"{auc:.3f}", asked, verdict, auc, interval, tolerance if judged else None)
+    if not judged:
+        return Check(name, f"{auc:.3f}", "not checked", "info", auc, interval)
+    verdict = _verdict(abs(auc - 0.5) <= max(tolerance, Z_JUDGED * error))
+    return Check(name, f"{auc:.3f}", f"0.50 ± {tolerance}", verdict, auc, interval, tolerance)
 
 
 def _mask_checks(measures: Measures) -> Iterator[Check]:
@@ -229,22 +215,18 @@ def _mask_checks(measures: Measures) -> Iterator[Check]:
     share, asked = (counts[name] / max(counts["tokens"], 1) for name in ("masked", "masks_asked"))
     enough = counts["masked"] >= MIN_WHOLE_WORD_BUDGET * counts["masks_asked"] or config.masking == "token"
     limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
-    yield Check("masked share", f"{share:.2%}", limit, "ok" if enough else "bad", share)
+    yield Check("masked share", f"{share:.2%}", limit, _verdict(enough), share)
     yield _none("rows with the wrong number of masks", counts["rows_breaking_count"])
     if config.masking != "token":
         yield _none("partly masked words", counts["split_words"])
-    yield _top_check(measures)
+    top, masked = _top_tokens(measures, NUM_TOP_SHOWN), max(counts["masked"], 1)
+    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
+    yield _info("most frequently masked", top[0][1] / masked, shown)
 
 
 def _top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
     top = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
     return [(measures.vocabulary.tokens[token], int(measures.masked_tokens[token])) for token in top]
-
-
-def _top_check(measures: Measures) -> Check:
-    top, masked = _top_tokens(measures, NUM_TOP_SHOWN), max(measures.counts["masked"], 1)
-    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
-    return _info("most frequently masked", top[0][1] / masked, shown)
 
 
 def _split_checks(measures: Measures) -> Iterator[Check]:
@@ -264,7 +246,7 @@ def _split_checks(measures: Measures) -> Iterator[Check]:
         variance = own_squares - 2 * observed[name] * products + observed[name] ** 2 * all_squares
         error = math.sqrt(max(variance, 1.0)) / masked
         interval = (max(share - Z_SHOWN * error, 0.0), min(share + Z_SHOWN * error, 1.0))
-        verdict: Verdict = "ok" if abs(share - percent / 100) <= Z_JUDGED * error else "bad"
+        verdict = _verdict(abs(share - percent / 100) <= Z_JUDGED * error)
         measured = f"{max(share, 0.0):.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
         yield Check(titles[name], measured, f"{percent}%", verdict, share, interval)
     if counts["masked_random"]:
@@ -280,10 +262,8 @@ def _uniform_check(measures: Measures) -> Check:
     freedom = max(len(times) - 1, 1)
     ratio = float(((times - expected) ** 2 / expected).sum()) / freedom
     tolerance = Z_JUDGED * math.sqrt(2 / freedom) + 0.05
-    verdict: Verdict = "ok" if ratio <= 1 + tolerance else "bad"
-    return Check(
-        "spread of random tokens (chi-squared per token)", f"{ratio:.3f}", f"1 ± {tolerance:.2f}", verdict, ratio
-    )
+    name = "spread of random tokens (chi-squared per token)"
+    return Check(name, f"{ratio:.3f}", f"1 ± {tolerance:.2f}", _verdict(ratio <= 1 + tolerance), ratio)
 
 
 def _special_checks(measures: Measures) -> Iterator[Check]:
@@ -320,16 +300,20 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
         yield _info(f"tokens from {source}", share, f"{share:.1%}")
 
 
+def _verdict(holds: bool) -> Verdict:
+    return "ok" if holds else "bad"
+
+
 def _exact(name: str, value: int, asked: int) -> Check:
-    return Check(name, f"{value:,}", f"{asked:,}", "ok" if value == asked else "bad", value)
+    return Check(name, f"{value:,}", f"{asked:,}", _verdict(value == asked), value)
 
 
 def _none(name: str, value: int) -> Check:
-    return Check(name, f"{value:,}", "0", "bad" if value else "ok", value)
+    return _exact(name, value, 0)
 
 
 def _at_most(name: str, share: float, limit: float) -> Check:
-    return Check(name, f"{share:.3%}", f"at most {limit:.1%}", "ok" if share <= limit else "bad", share)
+    return Check(name, f"{share:.3%}", f"at most {limit:.1%}", _verdict(share <= limit), share)
 
 
 def _info(name: str, value: float, measured: str) -> Check:

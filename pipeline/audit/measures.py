@@ -5,7 +5,7 @@ slice.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -45,15 +45,15 @@ class InstanceRows:
         return np.diff(self.offsets)
 
 
-def read_rows(table: pa.Table) -> InstanceRows:
-    """Return the columns of a table of instances as flat arrays.
+def read_rows(rows: pa.RecordBatch) -> InstanceRows:
+    """Return the columns of a batch of instances as flat arrays.
 
     Positions out of range are read as the row's first token, a `segment_b_start` out of range as the row's length;
     `num_misplaced` counts both, and the positions that do not ascend.
     """
-    ids, offsets = _flat(table, "input_ids")
-    in_row, mask_offsets = _flat(table, "masked_lm_positions")
-    originals, original_offsets = _flat(table, "masked_lm_ids")
+    ids, offsets = _flat(rows, "input_ids")
+    in_row, mask_offsets = _flat(rows, "masked_lm_positions")
+    originals, original_offsets = _flat(rows, "masked_lm_ids")
     if not np.array_equal(mask_offsets, original_offsets):
         raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
     lengths, mask_counts = np.diff(offsets), np.diff(mask_offsets)
@@ -63,7 +63,7 @@ def read_rows(table: pa.Table) -> InstanceRows:
     positions = np.where(misplaced, 0, in_row) + np.repeat(offsets[:-1], mask_counts)
     restored = ids.copy()
     restored[positions] = originals
-    stored_start = table["segment_b_start"].to_numpy().astype(np.int64)
+    stored_start = rows["segment_b_start"].to_numpy().astype(np.int64)
     segment_b_start = np.where((stored_start >= 2) & (stored_start <= lengths), stored_start, lengths)
     structural = np.zeros(len(ids), bool)
     structural[offsets[:-1]] = structural[offsets[:-1] + segment_b_start - 1] = structural[offsets[1:] - 1] = True
@@ -74,23 +74,20 @@ def read_rows(table: pa.Table) -> InstanceRows:
         segment_b_start=segment_b_start,
         positions=positions,
         mask_counts=mask_counts,
-        label=table["next_sentence_label"].to_numpy(),
-        other_document=table["document_a"].to_numpy() != table["document_b"].to_numpy(),
-        duplicate=table["duplicate"].to_numpy(),
+        label=rows["next_sentence_label"].to_numpy(),
+        other_document=rows["document_a"].to_numpy() != rows["document_b"].to_numpy(),
+        duplicate=rows["duplicate"].to_numpy(),
         structural=structural,
         num_misplaced=int(misplaced.sum() + (segment_b_start != stored_start).sum() + (np.diff(positions) <= 0).sum()),
     )
 
 
-def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _flat(rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a list column's values as int64 and its offsets from 0."""
-    column = table[name].combine_chunks()
-    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    return column.flatten().to_numpy().astype(np.int64), offsets - offsets[0]
+    offsets = rows[name].offsets.to_numpy().astype(np.int64)
+    return rows[name].flatten().to_numpy().astype(np.int64), offsets - offsets[0]
 
 
-@dataclass
 class Measures:
     """The sums over all rows so far.
 
@@ -99,24 +96,19 @@ class Measures:
     intervals need; `masked_tokens` and `random_tokens`, int64 [vocabulary], count the originals and the random tokens.
     """
 
-    vocabulary: Vocabulary
-    config: BuildConfig
-    counts: Counter[str] = field(default_factory=Counter)
-    passes: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    by_label: dict[str, np.ndarray] = field(default_factory=dict)
-    squares: dict[str, np.ndarray] = field(default_factory=dict)
-    row_hashes: list[np.ndarray] = field(default_factory=list)
-    hash_share: float = 1.0
-
-    def __post_init__(self) -> None:
-        width = self.config.max_length + 1
-        self.by_label = {name: np.zeros((2, width), np.int64) for name in ("length", "length of A", "length of B")}
-        self.by_label["end of B"] = np.zeros((2, 2), np.int64)
+    def __init__(self, vocabulary: Vocabulary, config: BuildConfig, hash_share: float) -> None:
+        self.vocabulary, self.config, self._hash_share = vocabulary, config, hash_share
+        self.counts: Counter[str] = Counter()
+        self.passes: dict[tuple[str, int], list[int]] = {}
+        width = config.max_length + 1
+        self.by_label = {name: np.zeros((2, width), np.int64) for name in ("row length", "length of A", "length of B")}
+        self.by_label["B ending a sentence"] = np.zeros((2, 2), np.int64)
         self.squares = {name: np.zeros(3) for name in ("mask", "random", "keep")}
-        self.masked_tokens = np.zeros(len(self.vocabulary), np.int64)
-        self.random_tokens = np.zeros(len(self.vocabulary), np.int64)
-        self.mask_positions = np.zeros(self.config.max_length, np.int64)
-        self._ends_sentence = np.array([token in SENTENCE_ENDS for token in self.vocabulary.tokens])
+        self.masked_tokens = np.zeros(len(vocabulary), np.int64)
+        self.random_tokens = np.zeros(len(vocabulary), np.int64)
+        self.mask_positions = np.zeros(config.max_length, np.int64)
+        self.row_hashes: list[np.ndarray] = []
+        self._ends_sentence = np.array([token in SENTENCE_ENDS for token in vocabulary.tokens])
         self._hash_weights = rng_for(0, "row hashes").integers(1, 2**63, width, dtype=np.uint64)
 
     def add(self, shard: str, rows: InstanceRows) -> None:
@@ -153,10 +145,10 @@ class Measures:
         lengths = rows.lengths
         has_b = rows.segment_b_start < lengths
         values = {
-            "length": lengths,
+            "row length": lengths,
             "length of A": rows.segment_b_start - 2,
             "length of B": np.where(has_b, lengths - rows.segment_b_start - 1, 0),
-            "end of B": self._ends_sentence[rows.restored[rows.offsets[1:] - 2]],
+            "B ending a sentence": self._ends_sentence[rows.restored[rows.offsets[1:] - 2]],
         }
         for name, value in values.items():
             histogram = self.by_label[name]
@@ -223,4 +215,4 @@ class Measures:
         hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
-        self.row_hashes.append(hashes[hashes <= np.uint64(self.hash_share * (2**64 - 2**12))])
+        self.row_hashes.append(hashes[hashes <= np.uint64(self._hash_share * (2**64 - 2**12))])
