@@ -40,19 +40,6 @@ def test_nothing_is_drawn_before_the_first_step_or_without_matplotlib(tmp_path, 
     assert not (tmp_path / curve.CURVE).exists()
 
 
-def test_points_leave_out_what_was_not_measured(tmp_path):
-    write_metrics(tmp_path, steps=10)
-    lines = curve.read_metrics(tmp_path)
-    assert curve.points(lines, "validation", "mlm_loss") == ([0, 10], [8.1, pytest.approx(7.1)])
-    assert curve.points(lines, "validation", "gradient_norm") == ([], [])
-
-
-def test_smoothing_keeps_the_level_from_the_first_value_on():
-    assert curve.smooth([2.0] * 5, 0.3) == pytest.approx([2.0] * 5)
-    assert curve.smooth([1.0, 5.0, 3.0], 1.0) == [1.0, 5.0, 3.0]
-    assert curve.smooth([], 0.5) == []
-
-
 def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
     instances = write_instances(tmp_path / "instances")
     shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2"
