@@ -92,7 +92,11 @@ def check(arguments: argparse.Namespace) -> None:
     config = make_config(arguments, 0, CHECKED_STEPS, dropout=0.0)
     ours: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        pretrain(config, [arguments.instances], folder, lambda numbers: ours.append(numbers["loss"]))
+
+        def report(numbers: dict[str, Any]) -> None:
+            ours.append(numbers["mlm_loss"] + numbers["nsp_loss"])
+
+        pretrain(config, [arguments.instances], folder, report)
         theirs = train_theirs(config, arguments.instances, folder)
     apart = max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
     print(f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, at most {apart:.1e} apart")

@@ -12,7 +12,7 @@ from ..checkpoint import read_config, read_model, read_tokenizer
 from ..heads import BertForPreTraining, PretrainSums
 from ..training.device import find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
-from .data import InstanceRows, open_instances, read_split
+from .data import InstanceDirectory, InstanceRows, open_instances, read_split
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6
@@ -29,16 +29,23 @@ def evaluate(
     """
     directory = open_instances(instances, split)
     config = read_config(run)
-    if read_tokenizer(str(run))["vocab.txt"] != read_tokenizer(instances)["vocab.txt"]:
-        raise UserError(f"{run} has another vocabulary than {instances}; build the instances with {run}/vocab.txt.")
-    if directory.max_length > config.max_position_embeddings:
-        positions = f"the model has {config.max_position_embeddings} positions"
-        raise UserError(f"{instances} holds rows of up to {directory.max_length} tokens, but {positions}.")
+    check_fits(run, directory)
     target = find_device(device)
     objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
     batches = evaluation_batches(read_split(directory), objective, batch_size)
     with oom_as_user_error("--batch-size"):
         return metrics(sum_losses(read_model(run).to(target), batches, target))
+
+
+def check_fits(model: str | Path, directory: InstanceDirectory) -> None:
+    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of instances."""
+    num_positions = read_config(model).max_position_embeddings
+    if directory.max_length > num_positions:
+        limit = f"the model in {model} has {num_positions} positions"
+        raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
+    if read_tokenizer(str(model))["vocab.txt"] != read_tokenizer(directory.path)["vocab.txt"]:
+        advice = f"build them with {model}/vocab.txt"
+        raise UserError(f"{directory.path} was built with a different vocabulary from that of {model}; {advice}.")
 
 
 def evaluation_batches(rows: InstanceRows, objective: str, max_rows: int | None = None) -> list[PretrainBatch]:

@@ -16,12 +16,12 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
-from ...pipeline.execution.directory import NO_SPACE, OutputDirectory, unwritable_as_user_error
+from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
-from ..training.device import drain_every, oom_as_user_error, peak_flops, peak_memory, trim_memory
+from ..training.device import drain_every, oom_as_user_error, peak_flops, peak_memory, trim_memory, uses_bf16
 from ..training.flops import update_flops
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.prefetch import prefetch
@@ -30,23 +30,10 @@ from ..training.signals import stop_signals
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, by_length, make_batches
 from .card import CARD, model_card
-from .data import InstanceDirectory, select
+from .data import select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
-from .run import (
-    claimed_run,
-    finish_run,
-    latest_checkpoint,
-    publish,
-    read_summary,
-    save_best,
-    save_checkpoint,
-)
+from .run import SUMMARY, claimed_run, latest_checkpoint, publish, read_summary, save_best, save_checkpoint
 from .setup import PretrainSetup, PretrainState, identity, open_directories, set_up, start
-
-LIVE_FIGURES = (
-    *("step", "steps", "loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"),
-    *("tokens_per_second", "data_wait", "mfu", "peak_memory_gb", "seconds_left"),
-)
 
 
 class GlobalBatch(NamedTuple):
@@ -72,6 +59,7 @@ class GlobalBatch(NamedTuple):
 class PretrainRun:
     """A run in progress."""
 
+    output: Path
     setup: PretrainSetup
     updater: Updater[PretrainBatch]
     model: BertForPreTraining
@@ -95,9 +83,8 @@ def pretrain(
     summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` after SIGINT or SIGTERM, once everything
     is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the validation metrics ``initial``, ``final`` and
     ``best`` (see `evaluate.metrics`). `progress` is called after each update (on a GPU after every tenth) with
-    ``step``, ``steps``, ``loss``, ``mlm_accuracy``, ``nsp_accuracy``, ``learning_rate``, ``tokens_per_second``,
-    ``data_wait`` (share of the time) and ``seconds_left``, on a GPU also ``mfu`` (share of its peak, for real tokens
-    only) and ``peak_memory_gb``.
+    ``step``, ``steps``, ``learning_rate``, the losses, accuracies and perplexity of `evaluate.metrics`, and the figures
+    of `Clock.rates`, on a GPU also with ``peak_memory_gb``.
 
     Raises `UserError` for instances that do not match each other or the model, another run's directory, a loss that is
     not finite, a batch that does not fit into memory, and a full disk.
@@ -106,46 +93,35 @@ def pretrain(
         # With `overwrite` the model would be deleted before it is read.
         raise UserError(f"--checkpoint {config.checkpoint} is inside --output {output}; choose another --output.")
     directories = open_directories(config, instances)
-    with mirrored(output) as directory:
-        return _pretrain(config, directories, directory, progress, overwrite, resume)
+    with (
+        mirrored(output) as folder,
+        unwritable_as_user_error(folder, NO_SPACE),
+        join_ranks(config.device, config.batch_size) as ranks,
+        claimed_run(folder, identity(config, directories), overwrite) if ranks.rank == 0 else nullcontext(),
+    ):
+        ranks.wait()  # for the claim
+        if summary := read_summary(folder):
+            return {**summary, "status": "already finished"}
+        checkpoint = latest_checkpoint(folder)
+        if resume and not checkpoint:
+            raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
+        if checkpoint and ranks.rank == 0:
+            publish(checkpoint, folder)  # the run may have been killed before it was
+        setup = set_up(config, directories, ranks)
+        model, optimizer, state = start(setup, checkpoint)
+        use_bf16 = uses_bf16(config.precision, ranks.device)
+        updater: Updater[PretrainBatch] = Updater(
+            model, optimizer, ranks, use_bf16=use_bf16, dropout_seed=(config.seed, "dropout")
+        )
+        with RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
+            run = PretrainRun(folder, setup, updater, model, state, log)
+            return _train(run, progress or (lambda figures: None))
 
 
 def _lies_in(path: str, folder: str) -> bool:
     if storage.is_remote(folder):
         return f"{path}/".startswith(f"{folder.rstrip('/')}/")
     return Path(path).resolve().is_relative_to(Path(folder).resolve())
-
-
-def _pretrain(
-    config: PretrainConfig,
-    directories: list[InstanceDirectory],
-    output: Path,
-    progress: ProgressCallback | None,
-    overwrite: bool,
-    resume: bool,
-) -> dict[str, Any]:
-    with (
-        unwritable_as_user_error(output, NO_SPACE),
-        join_ranks(config.device, config.batch_size) as ranks,
-        claimed_run(output, identity(config, directories), overwrite, is_writer=ranks.rank == 0),
-    ):
-        ranks.wait()  # for the claim
-        summary = read_summary(output)
-        if summary:
-            return {**summary, "status": "already finished"}
-        checkpoint = latest_checkpoint(output)
-        if resume and not checkpoint:
-            raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
-        if checkpoint and ranks.rank == 0:
-            publish(checkpoint, output)  # the run may have been killed before it was
-        setup = set_up(config, directories, output, ranks)
-        model, optimizer, state = start(setup, checkpoint)
-        updater: Updater[PretrainBatch] = Updater(
-            model, optimizer, ranks, use_bf16=setup.use_bf16, dropout_seed=(config.seed, "dropout")
-        )
-        with RunLog(output, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
-            run = PretrainRun(setup, updater, model, state, log)
-            return _train(run, progress or (lambda figures: None))
 
 
 def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
@@ -187,7 +163,7 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
             stops, gradient_norm = _drain(run)
             ends = schedule.is_over(state.step, state.seconds)
             figures = _figures(run, clock)
-            report({name: figures[name] for name in LIVE_FIGURES if name in figures})
+            report(figures)
             if logs or ends:
                 _write_log(run, clock, figures | {"gradient_norm": gradient_norm})
             if evaluates or ends:
@@ -254,11 +230,11 @@ def _evaluate(run: PretrainRun) -> dict[str, float]:
     if run.log:
         run.log.metrics(state.step, "validation", values)
         run.log.flush()
-        draw_curve(setup.output)
+        draw_curve(run.output)
     if state.step and (state.best is None or values["loss"] < state.best["loss"]):
         state.best = {"step": state.step, **values}
         if run.log:
-            save_best(setup.output, _model_files(run), state.best)
+            save_best(run.output, _model_files(run), state.best)
     return values
 
 
@@ -266,8 +242,8 @@ def _save(run: PretrainRun) -> None:
     if run.log:
         run.log.flush()
         optimizer, keep = run.updater.optimizer.state_dict(), run.setup.config.keep
-        save_checkpoint(run.setup.output, _model_files(run), optimizer, asdict(run.state), keep)
-        upload(run.setup.output)
+        save_checkpoint(run.output, _model_files(run), optimizer, asdict(run.state), keep)
+        upload(run.output)
 
 
 def _model_files(run: PretrainRun) -> dict[str, Any]:
@@ -276,29 +252,22 @@ def _model_files(run: PretrainRun) -> dict[str, Any]:
 
 
 def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
-    """Return all figures since the last line of the log."""
+    """Return all figures since the last line of the log; with a budget of hours, the number of steps is an estimate."""
     state, schedule = run.state, run.setup.schedule
-    steps, seconds_left = _remaining(run, clock)
+    steps = schedule.num_steps
+    if schedule.budget_s is not None:
+        seconds_left = max(0.0, schedule.budget_s - state.seconds)
+        steps = state.step + round(seconds_left / (clock.seconds() / clock.num_steps))
+    figures = metrics(torch.tensor(state.sums, dtype=torch.float64))
+    del figures["loss"]  # the sum of two losses, which says less than either
     return {
         "step": state.step,
         "steps": steps,
-        **metrics(torch.tensor(state.sums, dtype=torch.float64)),
+        **figures,
         "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
         **clock.rates(),
         **peak_memory(run.setup.ranks.device),
-        "seconds_left": seconds_left,
     }
-
-
-def _remaining(run: PretrainRun, clock: Clock) -> tuple[int, float]:
-    """Return the steps in total and the seconds left; the one that the budget does not fix is an estimate."""
-    step, schedule = run.state.step, run.setup.schedule
-    step_s = clock.seconds() / clock.num_steps
-    if schedule.budget_s is None:
-        steps = schedule.num_steps or step
-        return steps, step_s * (steps - step)
-    seconds_left = max(0.0, schedule.budget_s - run.state.seconds)
-    return step + round(seconds_left / step_s), seconds_left
 
 
 def _write_log(run: PretrainRun, clock: Clock, figures: dict[str, Any]) -> None:
@@ -312,16 +281,16 @@ def _write_log(run: PretrainRun, clock: Clock, figures: dict[str, Any]) -> None:
 def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:
     summary = _summary(run, "finished")
     if run.log:
-        setup = run.setup
-        seconds = clock.seconds()
-        timings = {"seconds": seconds, "steps": clock.num_steps}
-        timings["tokens_per_second"] = clock.num_tokens / seconds if seconds else 0.0
-        output = OutputDirectory(str(setup.output))
+        setup, output, seconds = run.setup, OutputDirectory(str(run.output)), clock.seconds()
+        tokens_per_second = clock.num_tokens / seconds if seconds else 0.0
+        timings = {"seconds": seconds, "steps": clock.num_steps, "tokens_per_second": tokens_per_second}
         output.write_json("timings.json", timings)
         manifests = [phase.directory.manifest for phase in setup.phases]
-        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=setup.use_bf16)
+        use_bf16 = uses_bf16(setup.config.precision, setup.ranks.device)
+        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=use_bf16)
         output.write_bytes(CARD, card.encode())
-        finish_run(setup.output, summary)
+        output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
+        output.remove(WORK)
     return summary
 
 

@@ -11,13 +11,13 @@ metrics.csv speed.csv loss.png logs/ summary.json timings.json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import WORK, OutputDirectory, claimed
+from ...pipeline.execution.directory import OutputDirectory, claimed
 from ...pipeline.parsing import Count, parse_json
 from ..checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, load_tensors, save_model, save_tensors, write_json
 from ..training.curve import CURVE
@@ -45,31 +45,17 @@ class Summary(TypedDict):
     best: dict[str, int | float] | None
 
 
-@contextmanager
-def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool, *, is_writer: bool) -> Iterator[None]:
-    """Hold `output` as the directory of the run that `identity` describes; does nothing on ranks that do not write.
+def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> AbstractContextManager[OutputDirectory]:
+    """Hold `output` as the directory of the run that `identity` describes.
 
     Work of another identity is replaced if it has no checkpoint yet; see `directory.claimed` for what is refused.
     """
-    if not is_writer:
-        yield
-        return
     advice = f"; to continue from its weights, use --checkpoint {output} with another --output"
-    with claimed(
-        str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=lambda: _has_work(output), advice=advice
-    ):
-        yield
 
+    def has_work() -> bool:
+        return (output / SUMMARY).exists() or latest_checkpoint(output) is not None
 
-def _has_work(output: Path) -> bool:
-    return (output / SUMMARY).exists() or latest_checkpoint(output) is not None
-
-
-def finish_run(output: Path, summary: Mapping[str, Any]) -> None:
-    """Write the summary, the last file of a run, and delete what is temporary."""
-    directory = OutputDirectory(str(output))
-    directory.write_json(SUMMARY, summary)
-    directory.remove(WORK)
+    return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice)
 
 
 def read_summary(output: Path) -> Summary | None:
@@ -118,19 +104,14 @@ def save_checkpoint(
 
 
 def publish(checkpoint: Path, output: Path) -> None:
-    """Make the model of a checkpoint the run's own."""
+    """Make the model of a checkpoint the run's own: a second name for the same bytes if the file system allows."""
     for name in MODEL_FILES:
-        _link(checkpoint / name, output / name)
-
-
-def _link(source: Path, target: Path) -> None:
-    # A second name for the same bytes if the file system allows; files are only ever replaced whole.
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        os.link(source, partial)
-    except OSError:
-        shutil.copyfile(source, partial)
-    partial.replace(target)
+        partial = output / f".{name}.{uuid.uuid4().hex}"
+        try:
+            os.link(checkpoint / name, partial)
+        except OSError:
+            shutil.copyfile(checkpoint / name, partial)
+        partial.replace(output / name)
 
 
 def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:

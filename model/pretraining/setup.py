@@ -14,15 +14,15 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocab.vocabulary import load_vocabulary
 from ..bert import initialise
-from ..checkpoint import read_config, read_model, read_tokenizer
+from ..checkpoint import read_model, read_tokenizer
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
-from ..training.device import rows_per_micro_batch, uses_bf16
+from ..training.device import rows_per_micro_batch
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks, rows_of_rank
 from .batches import PretrainBatch
 from .data import InstanceDirectory, open_instances, read_split, select
-from .evaluate import NUM_SUMS, evaluation_batches
+from .evaluate import NUM_SUMS, check_fits, evaluation_batches
 from .run import STATE, read_state
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
@@ -60,11 +60,9 @@ class PretrainSetup:
     """What stays the same throughout a run."""
 
     config: PretrainConfig
-    output: Path
     ranks: Ranks
     schedule: Schedule
     phases: list[RowSequence]
-    use_bf16: bool
     validation: list[PretrainBatch]
     """This rank's part of the rows that are evaluated."""
     tokenizer: dict[str, bytes]
@@ -97,25 +95,15 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
             f"--phase-shares is {config.phase_shares}, but there is one directory of instances; leave it out."
         )
     directories = [open_instances(path) for path in instances]
+    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
+        raise UserError(f"{instances[1]} and {instances[0]} were built with different vocabularies.")
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
             reason = "built with --pairing none: it has no next sentences"
             raise UserError(f"{directory.path} was {reason}; use --objective mlm.")
-    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
-        raise UserError(f"{instances[1]} and {instances[0]} were built with different vocabularies.")
-    if config.checkpoint:
-        _check_checkpoint(config.checkpoint, directories)
+        if config.checkpoint:
+            check_fits(config.checkpoint, directory)
     return directories
-
-
-def _check_checkpoint(checkpoint: str, directories: list[InstanceDirectory]) -> None:
-    num_positions = read_config(checkpoint).max_position_embeddings
-    for directory in directories:
-        if directory.max_length > num_positions:
-            limit = f"the model in {checkpoint} has {num_positions} positions"
-            raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
-    if read_tokenizer(checkpoint)["vocab.txt"] != read_tokenizer(directories[0].path)["vocab.txt"]:
-        raise UserError(f"{directories[0].path} was built with a different vocabulary from that of {checkpoint}.")
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
@@ -125,18 +113,16 @@ def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> di
     return json.loads(json.dumps(fields))
 
 
-def set_up(config: PretrainConfig, directories: list[InstanceDirectory], output: Path, ranks: Ranks) -> PretrainSetup:
+def set_up(config: PretrainConfig, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:
     """Resolve the defaults that depend on the device and the instances, and read the validation split."""
     held_out = read_split(open_instances(directories[-1].path, "validation"))
     part = select(held_out, np.arange(ranks.rank, min(len(held_out), config.evaluation_rows), ranks.num_ranks))
     tokenizer = read_tokenizer(directories[0].path)
     return PretrainSetup(
         config=config,
-        output=output,
         ranks=ranks,
         schedule=make_schedule(config, [directory.mean_length for directory in directories]),
         phases=[_sequence(config, directory, tokenizer) for directory in directories],
-        use_bf16=uses_bf16(config.precision, ranks.device),
         validation=evaluation_batches(part, config.objective, config.micro_batch_size),
         tokenizer=tokenizer,
     )

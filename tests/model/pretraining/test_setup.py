@@ -1,7 +1,6 @@
 """Before the first step: options and instances that do not match are named, and defaults are resolved."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def instances(tmp_path_factory) -> str:
 def make_setup(instances: str, **changes: Any):
     config = PretrainConfig(**{"batch_size": 10, "device": "cpu"} | changes)
     directories = open_directories(config, [instances] * (2 if "phase_shares" in changes else 1))
-    return set_up(config, directories, Path("unused"), Ranks(0, 1, find_device("cpu")))
+    return set_up(config, directories, Ranks(0, 1, find_device("cpu")))
 
 
 def test_the_mean_length_is_read_from_the_footers(instances):
@@ -79,7 +78,7 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     directories = [open_instances(instances)]
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
         config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
-        setups = [set_up(config, directories, Path("unused"), Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
+        setups = [set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
         assert [sum(len(batch.input_ids_BL) for batch in setup.validation) for setup in setups] == sizes
 
 
@@ -88,5 +87,5 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
     for asked, sizes in ((None, [4096 // 24, 4096 // 96]), (7, [7, 7])):
         config = PretrainConfig(micro_batch_size=asked, device="cpu")
         directories = open_directories(config, [instances, longer])
-        setup = set_up(config, directories, tmp_path, Ranks(0, 1, find_device("cpu")))
+        setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
         assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes
