@@ -18,8 +18,10 @@ PLAIN_EVERY_S = 60.0
 # Most important first: a narrow terminal cuts off the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
-    "mlm_accuracy": "MLM {:.1%}",
-    "nsp_accuracy": "NSP {:.1%}",
+    "mlm_loss": "MLM loss {:.3f}",
+    "nsp_loss": "NSP loss {:.3f}",
+    "mlm_accuracy": "MLM accuracy {:.1%}",
+    "nsp_accuracy": "NSP accuracy {:.1%}",
     "tokens_per_second": "{:,.0f} tokens/s",
     "examples_per_second": "{:,.0f} examples/s",
     "mfu": "MFU {:.1%}",

@@ -41,11 +41,10 @@ class RunLog:
                 complete = (row for row in csv.DictReader(old) if None not in row.values())
                 kept = [row for row in complete if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
-        file = partial.open("w", newline="", encoding="utf-8")
+        file = partial.open("w", buffering=1, newline="", encoding="utf-8")  # each line can be read at once
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(kept)
-        file.flush()
         partial.replace(path)
         self._files.append(file)
         return writer

@@ -84,7 +84,7 @@ def test_other_vocabularies_and_longer_rows_are_refused(run, instances, tmp_path
     with pytest.raises(UserError, match="different vocabulary from that of"):
         evaluate(run, str(other))
     long = write_instances(tmp_path / "long", max_length=600)
-    with pytest.raises(UserError, match="up to 600 tokens, but the model in .* has 512 positions"):
+    with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
         evaluate(run, str(long))
 
 

@@ -277,6 +277,17 @@ def test_it_learns(easy_instances, tmp_path):
     assert list((tmp_path / "logs").glob("events*"))
 
 
+def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
+    seen = []
+
+    def look(numbers: dict) -> None:
+        assert "loss" not in numbers  # it would be the sum of two without saying so
+        seen.append([int(row["step"]) for row in read_metrics(tmp_path) if row["split"] == "train"])
+
+    pretrain(make_config(evaluate_every=100, checkpoint_every=100), [instances], tmp_path, look)
+    assert seen == [list(range(1, step)) for step in range(1, 13)]
+
+
 def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path)
     loaded: Any = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
