@@ -34,6 +34,7 @@ from clozeworks.model.finetuning.predict import infer
 from clozeworks.model.finetuning.train import Training, train_model
 from clozeworks.model.tasks.classification import TextExample
 from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.metrics import METRICS
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
@@ -88,7 +89,7 @@ def run_once(arguments: argparse.Namespace, task: str, seed: int, trainer: str) 
 
 def measure(task: str, logits: np.ndarray, dev: list[TextExample]) -> float:
     """Return F1 for MRPC, else accuracy."""
-    metric = GLUE[task].metrics[0]
+    metric = METRICS[GLUE[task].metrics[0]]
     return metric(logits.argmax(1), np.array([example.target for example in dev], dtype=np.int64))
 
 

@@ -38,7 +38,7 @@ from ...pipeline.execution.directory import (
 from ...pipeline.parsing import parse_json
 from ..checkpoint import files_digest, model_digest
 from ..mirror import local_copy, local_file
-from ..tasks.classify import TEXT_COLUMNS
+from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines

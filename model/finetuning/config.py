@@ -18,6 +18,10 @@ _AT_LEAST_1 = (
     "max_answer_length",
     "seeds",
 )
+LayerChoice = Literal[
+    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all"
+]
+"""The rows of the paper's Table 7."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +59,10 @@ class FinetuneConfig:
     compile: bool = option(
         False, "Compile the model with torch.compile, which takes a minute per run.", "--compile/--no-compile"
     )
-    features: (
-        Literal[
-            "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all"
-        ]
-        | None
-    ) = option(None, "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.")
+    features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
+        None,
+        "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.",
+    )
     lstm_size: int | None = option(None, "Units of that BiLSTM in each direction; the default is 768.")
     stride: int | None = option(
         None, "Tokens from one window of a long passage to the next, for squad; the default is 128."

@@ -261,7 +261,7 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
     `directory` is seen complete or not at all.
     """
-    config = model.bert.config.to_hf() | task.hf_settings()
+    config = model.bert.config.to_hf() | {"architectures": [type(model).__name__]} | task.hf_settings()
     with job.files.write_folder(str(directory.relative_to(job.output))) as folder:
         save_model(folder, model.state_dict(), config, tokenizer_files(job.checkpoint))
         write_json(folder / TASK, task.settings())

@@ -4,8 +4,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -21,10 +20,11 @@ from ..config import ModelConfig
 from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, split_of
-from ..tasks.tables import text_lines
+from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
+from .task_data import read_labelled
 
 TASK = "task.json"
 TOKENS_PER_BATCH = 8192
@@ -113,7 +113,7 @@ def predict(
         return _predict_official(finetuned, Path(data), str(output))
     answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
     with _open_output(str(output)) as file:
-        return _WRITERS.get(Path(output).suffix, _write_table)(file, answers)
+        return _write(file, answers, Path(output).suffix)
 
 
 def _predict_official(finetuned: Finetuned, data: Path, output: str) -> int:
@@ -140,7 +140,7 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     if official := finetuned.task.official(answers, examples, split):
         return official
     table = StringIO(newline="")
-    _write_table(table, answers)
+    _write(table, answers, ".tsv")
     return {f"{split}.tsv": table.getvalue().encode()}
 
 
@@ -159,40 +159,31 @@ def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto")
     Metrics of MNLI's second dev set start with ``mismatched_``. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device))
+    data, files = local_copy(data), {}
+    if data.is_file():
+        files = {"": [data]}
+    elif not (files := dev_sets(find_splits(data, TASKS[finetuned.task.name].suffixes))):
+        raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
     scores: dict[str, Any] = {}
-    for prefix, files in _dev_files(local_copy(data), TASKS[finetuned.task.name].suffixes).items():
-        examples = [example for file in files for example in finetuned.task.read(file, labelled=True)]
-        if not examples:
-            raise UserError(f"{files[0]} holds no rows.")
+    for prefix, paths in files.items():
+        examples = read_labelled(finetuned.task, paths)
         features = finetuned.task.encode(examples, finetuned.tokenizer)
-        report_cut(finetuned.task, ", ".join(map(str, files)), num_cut(features), len(examples))
+        report_cut(finetuned.task, ", ".join(map(str, paths)), num_cut(features), len(examples))
         measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
     return scores
 
 
-def _dev_files(data: Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
-    if data.is_file():
-        return {"": [data]}
-    files = dev_sets(find_splits(data, suffixes))
-    if not files:
-        raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
-    return files
-
-
 def _examples(task: Task, data: str) -> Iterator[Any]:
-    if data == "-":
-        for where, line in text_lines(sys.stdin.buffer, _name(data)):
-            yield task.parse_line(line, where)
-    elif data.endswith(".txt"):
-        if not Path(data).is_file():
-            raise UserError(f"{data} does not exist.")
-        with open(data, "rb") as file:
-            for where, line in text_lines(file, data):
-                yield task.parse_line(line, where)
-    else:
+    if data != "-" and not data.endswith(".txt"):
         yield from task.read(Path(data), labelled=False)
+        return
+    if data != "-":
+        check_file(Path(data))
+    with nullcontext(sys.stdin.buffer) if data == "-" else open(data, "rb") as file:
+        for where, line in text_lines(file, _name(data)):
+            yield task.parse_line(line, where)
 
 
 def _local(data: str | Path) -> str:
@@ -214,29 +205,22 @@ def _open_output(output: str) -> Iterator[TextIO]:
         text.detach()  # `write_file` closes the file
 
 
-def _write_jsonl(file: TextIO, answers: Iterable[Answer]) -> int:
-    num_answers = 0
-    for answer in answers:
-        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
-        num_answers += 1
-    return num_answers
-
-
-def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
-    listed = list(answers)
-    json.dump(listed, file, ensure_ascii=False, indent=1)
-    file.write("\n")
-    return len(listed)
-
-
-def _write_table(file: TextIO, answers: Iterable[Answer], delimiter: str = "\t") -> int:
-    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
+    """Write the answers in the form that `suffix` names, by default a tab-separated table, and return their number."""
+    if suffix == ".json":
+        listed = list(answers)
+        json.dump(listed, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+        return len(listed)
+    writer = csv.writer(file, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
     num_answers = 0
     for num_answers, answer in enumerate(answers, 1):
+        if suffix == ".jsonl":
+            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            continue
         # In a table, a question's other answers would hide the best one; they are for JSON.
-        values = {name: value for name, value in answer.items() if name != "n_best"}
-        probabilities = values.pop("probabilities", {})
-        values |= probabilities if isinstance(probabilities, dict) else {"probabilities": probabilities}
+        values = {name: value for name, value in answer.items() if name not in ("n_best", "probabilities")}
+        values |= answer.get("probabilities", {})
         if num_answers == 1:
             writer.writerow(values)
         writer.writerow(map(_cell, values.values()))
@@ -247,6 +231,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
-
-
-_WRITERS = {".jsonl": _write_jsonl, ".json": _write_json, ".csv": partial(_write_table, delimiter=",")}

@@ -1,6 +1,6 @@
 """Read the training and dev examples of a task, from its files or from a data set of the hub."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,23 +46,20 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     if "train" not in splits:
         raise UserError(f"{data} holds no file with train in its name, only for {', '.join(splits)}.")
     task = entry.read(splits["train"], config)
-    train, dev_files = _read_all(task, splits["train"]), dev_sets(splits)
-    dev = {prefix: _read_all(task, files) for prefix, files in dev_files.items()}
+    train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
+    dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group, str(data))
-    _check_tests(task, splits)
-    return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
-
-
-def _check_tests(task: Task, splits: Mapping[str, Sequence[Path]]) -> None:
-    # They are needed only after training: report mistakes in them now.
+    # Test files are needed only after training: report mistakes in them now.
     for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
         if not sum(1 for _ in task.read(file, labelled=False)):
             raise UserError(f"{file} holds no rows.")
+    return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
 
 
-def _read_all(task: Task, files: Sequence[Path]) -> list[Any]:
+def read_labelled(task: Task, files: Sequence[Path]) -> list[Any]:
+    """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:
         raise UserError(f"{files[0]} holds no rows.")

@@ -11,10 +11,11 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
@@ -80,17 +81,6 @@ class FinetuneState:
     """Losses of the updates since the last report."""
 
 
-class TaskMicroBatch(NamedTuple):
-    """Some of a batch's features, and their share of its targets."""
-
-    batch: TaskBatch
-    share: float
-
-    def to(self, device: torch.device) -> "TaskMicroBatch":
-        """Copy the tensors to `device`."""
-        return TaskMicroBatch(self.batch.to(device), self.share)
-
-
 def train_model(model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None) -> float | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a checkpoint.
 
@@ -103,10 +93,10 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     config, ranks, num_steps = training.config, training.ranks, training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     state = _load(training, model, optimizer)
-    _set_training_mode(model)
+    model.train()
     if config.compile:
         model.compile()
-    updater: Updater[TaskMicroBatch] = Updater(
+    updater: Updater[TaskBatch] = Updater(
         model,
         optimizer,
         ranks,
@@ -151,12 +141,6 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     return clock.elapsed()
 
 
-def _set_training_mode(model: TaskModel) -> None:
-    model.train()
-    if not any(parameter.requires_grad for parameter in model.bert.parameters()):
-        model.bert.eval()  # a frozen encoder gives features, which dropout would only disturb
-
-
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
     """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every row once.
 
@@ -175,7 +159,7 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
             yield batches[index]
 
 
-def _make_batches(training: Training, rows: np.ndarray) -> list[TaskMicroBatch]:
+def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
     """Return this rank's part of the batch of these rows, in micro-batches of rows of similar length."""
     rank, num_ranks, device = training.ranks
     features = [training.features[row] for row in rows]
@@ -183,27 +167,24 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskMicroBatch]:
     own = features[rank::num_ranks]
     if not own:
         # A rank without a row computes one that counts nothing, so that all ranks have the same gradients to sum.
-        return [TaskMicroBatch(_pinned(make_batch(features[:1]), device), 0.0)]
+        return [make_batch(features[:1])._replace(share=0.0)]
     feature_tokens = max(feature.length * len(feature.rows) for feature in own)
     size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, device)
     parts = [own[first : first + size] for first in range(0, len(own), size)]
-    return [TaskMicroBatch(_pinned(make_batch(part), device), num_targets(part) / total) for part in parts]
+    batches = [make_batch(part)._replace(share=num_targets(part) / total) for part in parts]
+    # Copies from pinned memory to a GPU are asynchronous.
+    return [batch.map(Tensor.pin_memory) for batch in batches] if device.type == "cuda" else batches
 
 
-def _pinned(batch: TaskBatch, device: torch.device) -> TaskBatch:
-    return batch.pin() if device.type == "cuda" else batch
-
-
-def _loss(model: TaskModel, micro_batch: TaskMicroBatch) -> Loss:
-    batch, share = micro_batch
+def _loss(model: TaskModel, batch: TaskBatch) -> Loss:
     outputs = model(batch)
     # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the batch's targets, it adds
     # up to the mean over the batch. A mean over no targets would be NaN.
-    loss = model.loss(outputs, batch) * share if share else outputs.float().sum() * 0.0
+    loss = model.loss(outputs, batch) * batch.share if batch.share else outputs.float().sum() * 0.0
     return Loss(loss, loss.detach().double()[None])
 
 
-def _drain(updater: Updater[TaskMicroBatch], state: FinetuneState, training: Training) -> tuple[bool, float]:
+def _drain(updater: Updater[TaskBatch], state: FinetuneState, training: Training) -> tuple[bool, float]:
     """Collect the losses of the last updates; return whether to stop, and the last gradient norm.
 
     Raises `UserError` if a loss or a gradient is not finite.
@@ -262,7 +243,7 @@ def _load(training: Training, model: TaskModel, optimizer: AdamW) -> FinetuneSta
 
 
 def _save(
-    training: Training, updater: Updater[TaskMicroBatch], state: FinetuneState, clock: Clock, log: RunLog | None
+    training: Training, updater: Updater[TaskBatch], state: FinetuneState, clock: Clock, log: RunLog | None
 ) -> None:
     if log is None or training.directory is None:
         return

@@ -61,12 +61,6 @@ class BiLstmTagger(TaskModel):
         self._cache: dict[bytes, Tensor] = {}
         self._cached_bytes = 0
 
-    def train(self, mode: bool = True) -> "BiLstmTagger":
-        """Set the mode of all but the encoder, which never applies dropout."""
-        super().train(mode)
-        self.bert.eval()
-        return self
-
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, L, K), 0 for tokens whose target is `IGNORED`."""
         assert batch.target is not None

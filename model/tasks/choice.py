@@ -10,21 +10,20 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from msgspec import Meta
 from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .metrics import accuracy
+from .classification import LabelTask
 from .tables import TableRow, listed, read_rows, shown, text_lines
-from .task import Answer, Feature, LinearHead, Outputs, Recipe, Scores, Task, TaskBatch, TokenRow
+from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch, TokenRow
 
-SWAG_RECIPE = Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
 _ENDING = re.compile(r"ending(\d+)")
 
 
@@ -50,17 +49,23 @@ class BertForMultipleChoice(LinearHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Task):
-    """A set of questions with the same number of choices each."""
+class Choice(LabelTask):
+    """A set of questions with the same number of choices each; the classes are their indices."""
 
     name: str = "swag"
-    num_choices: int
-    max_length: int = 128
+    num_choices: Annotated[int, Meta(ge=2, le=1 << 16)]
+    max_length: Size = 128
+    metrics = ("accuracy",)
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The indices of the choices."""
+        return tuple(map(str, range(self.num_choices)))
 
     @property
     def recipe(self) -> Recipe:
         """The paper's for SWAG (section 4.4)."""
-        return SWAG_RECIPE
+        return Recipe(batch_size=16, epochs=3.0, learning_rates=(2e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -104,27 +109,10 @@ class Choice(Task):
         """Return the encoder with a new vector."""
         return BertForMultipleChoice(config, self.num_choices)
 
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]) -> Scores:
-        """Return the accuracy; `outputs` are logits (C,)."""
-        return {"accuracy": accuracy(np.stack(outputs).argmax(1), _targets(examples))}
-
-    def baseline(self, train: Sequence[Choices], examples: Sequence[Choices]) -> Scores:
-        """Return the accuracy of always choosing the index that is most often right in `train`."""
-        answer = np.bincount(_targets(train)).argmax()
-        return {"accuracy": accuracy(np.full(len(examples), answer), _targets(examples))}
-
     def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]) -> list[Answer]:
         """Return the index of each example's ending, and the probability of each choice."""
-        answers = []
-        for logits_C in outputs:
-            shares = softmax(logits_C.astype(np.float64)).tolist()
-            probabilities = {str(index): share for index, share in enumerate(shares)}
-            answers.append({"label": int(logits_C.argmax()), "probabilities": probabilities})
-        return answers
-
-    def hf_settings(self) -> dict[str, Any]:
-        """Return the architecture for ``config.json``."""
-        return {"architectures": ["BertForMultipleChoice"]}
+        answers = super().answers(outputs, features, examples)
+        return [{**answer, "label": int(answer["label"])} for answer in answers]
 
 
 def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
@@ -175,7 +163,3 @@ def _endings(row: TableRow) -> list[str]:
     while endings and not endings[-1]:
         endings.pop()
     return endings
-
-
-def _targets(examples: Sequence[Choices]) -> np.ndarray:
-    return np.array([example.target for example in examples], dtype=np.int64)

@@ -4,8 +4,11 @@ Shapes: B rows, D hidden size, K classes (1 for regression).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,15 +19,16 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
+from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .metrics import Metric
+from .metrics import METRICS
 from .tables import TableRow, listed, read_rows, shown
-from .task import Answer, Feature, LinearHead, Outputs, Recipe, Scores, Task, TaskBatch, TokenRow, hf_labels
-
-GLUE_RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
+from .task import Answer, Feature, LinearHead, Outputs, Scores, Size, Task, TaskBatch, TokenRow, hf_labels
 
 SCORES = (0.0, 5.0)
 """Lowest and highest score that the server of STS-B accepts."""
+TEXT_COLUMNS = ("text", "sentence")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class TextExample(NamedTuple):
@@ -51,11 +55,49 @@ class BertForSequenceClassification(LinearHead):
         return F.mse_loss(outputs.squeeze(1), batch.target)
 
 
+class LabelTask(Task):
+    """A task with one class or score per example, which is its ``target``."""
+
+    labels: tuple[str, ...]
+    """Names of the classes, in order; none for regression."""
+    metrics: tuple[str, ...]
+    """The first one chooses between runs; if there is none, those of a table of the user's own."""
+
+    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> Scores:
+        """Return the task's metrics; `outputs` are logits (K,)."""
+        logits = np.stack(outputs)
+        return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
+
+    def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+        """Return the metrics on `examples` of always predicting the most frequent class (the mean score) of `train`."""
+        targets = np.array([example.target for example in train])
+        answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
+        return self._measure(np.full(len(examples), answer), examples)
+
+    def _measure(self, predictions: np.ndarray, examples: Sequence[Any]) -> Scores:
+        targets = np.array([example.target for example in examples], dtype=np.float64)
+        if self.labels:
+            targets = targets.astype(np.int64)
+        metrics = self.metrics or (("accuracy", "macro_f1") if self.labels else ("spearman", "pearson"))
+        return {name: METRICS[name](predictions, targets) for name in metrics}
+
+    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
+        """Return each example's label and the probability of each class, or its score."""
+        if not self.labels:
+            return [{"score": float(logits_K[0])} for logits_K in outputs]
+        answers = []
+        for logits_K in outputs:
+            probabilities = dict(zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True))
+            answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
+        return answers
+
+
 @dataclass(frozen=True, kw_only=True)
-class Classification(Task):
+class Classification(LabelTask):
     """A task on a table: the columns of the texts and the label, and the classes.
 
     A column is a tuple of alternative names, since published forms of a data set differ; the first one present is used.
+    The fields from `metrics` on are set for the tasks of GLUE only.
     """
 
     name: str
@@ -63,25 +105,16 @@ class Classification(Task):
     text_pair: tuple[str, ...] = ()
     label: tuple[str, ...] = ("label",)
     labels: tuple[str, ...] = ()
-    """Names of the classes, in order; none for regression."""
-    metrics: tuple[Metric, ...]
-    """The first one chooses between runs."""
-    by_index: bool = True
-    """Files may give a class by its index instead of its name."""
+    max_length: Size = 128
+    metrics: tuple[str, ...] = ()
     headerless: tuple[str, ...] | None = None
     """Columns of a TSV without a header line."""
     max_short_share: float = 0.0
     """Share of a TSV's lines that may lack columns and are left out: QQP was published damaged."""
-    max_length: int = 128
     server_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False
     """The server expects the names of the classes instead of their indices."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """The paper's for GLUE (section 4.1)."""
-        return GLUE_RECIPE
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -104,10 +137,14 @@ class Classification(Task):
         column = _column(row, self.label)
         text = row.label(column)
         if not self.labels:
-            return _score(text, f"{row.where}: the score in {column}")
+            with suppress(ValueError):
+                if math.isfinite(float(text)):
+                    return float(text)
+            raise UserError(f"{row.where}: the score in {column} is {shown(text)}, not a number.")
         if text in self.labels:
             return self.labels.index(text)
-        if self.by_index and text.isdecimal() and int(text) < len(self.labels):
+        # Published forms of GLUE give classes by name or by index.
+        if self.metrics and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
         raise UserError(f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}.")
 
@@ -121,46 +158,16 @@ class Classification(Task):
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
-        rows = (tokenizer.row(a, b, self.max_length) for a, b in zip(tokens_a, tokens_b, strict=True))
-        targets = (self._as_array(example.target) for example in examples)
-        return [
-            Feature((TokenRow(*row),), target, index)
-            for index, (row, target) in enumerate(zip(rows, targets, strict=True))
-        ]
-
-    def _as_array(self, target: float | None) -> np.ndarray | None:
-        return None if target is None else np.array(target, dtype=np.int64 if self.labels else np.float32)
+        features = []
+        for index, (example, a, b) in enumerate(zip(examples, tokens_a, tokens_b, strict=True)):
+            dtype = np.int64 if self.labels else np.float32
+            target = None if example.target is None else np.array(example.target, dtype=dtype)
+            features.append(Feature((TokenRow(*tokenizer.row(a, b, self.max_length)),), target, index))
+        return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
         """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
-
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]) -> Scores:
-        """Return the task's metrics; `outputs` are logits (K,)."""
-        logits = np.stack(outputs)
-        return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
-
-    def baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
-        """Return the metrics on `examples` of always predicting the most frequent class (the mean score) of `train`."""
-        targets = np.array([example.target for example in train])
-        answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
-        return self._measure(np.full(len(examples), answer), examples)
-
-    def _measure(self, predictions: np.ndarray, examples: Sequence[TextExample]) -> Scores:
-        targets = np.array([example.target for example in examples], dtype=np.float64)
-        if self.labels:
-            targets = targets.astype(np.int64)
-        return {metric.__name__: metric(predictions, targets) for metric in self.metrics}
-
-    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[TextExample]) -> list[Answer]:
-        """Return each example's label and the probability of each class, or its score."""
-        if not self.labels:
-            return [{"score": float(logits_K[0])} for logits_K in outputs]
-        answers = []
-        for logits_K in outputs:
-            probabilities = dict(zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True))
-            answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
-        return answers
 
     def official(self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
@@ -181,23 +188,62 @@ class Classification(Task):
         return {"task": self.name, **columns, "labels": list(self.labels), "max_length": self.max_length}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the architecture and the classes for ``config.json``."""
-        return {
-            "architectures": ["BertForSequenceClassification"],
-            "problem_type": "single_label_classification" if self.labels else "regression",
-            **hf_labels(self.labels or ("LABEL_0",)),
-        }
+        """Return the kind of problem and the classes for ``config.json``."""
+        kind = "single_label_classification" if self.labels else "regression"
+        return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
 
 
 def _column(row: TableRow, names: tuple[str, ...]) -> str:
     return next((name for name in names if name in row.values), names[0])
 
 
-def _score(text: str, what: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise UserError(f"{what} is {shown(text)}, not a number.")
-    return score
+def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classification:
+    """Return the task that the training `files`, a table of the user's own, define.
+
+    Labels that are words or whole numbers are classes; labels with fractions make it a regression. Raises `UserError`
+    for missing columns, and for labels that cannot be classes.
+    """
+    rows = chain.from_iterable(map(read_rows, files))
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{files[0]} holds no rows.")
+    text = config.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
+    label = config.label or "label"
+    if text not in first.values or label not in first.values:
+        raise UserError(f"{files[0]} has the columns {listed(first.values)}; choose with --text and --label.")
+    return Classification(
+        name="classify",
+        text=(text,),
+        text_pair=(config.text_pair,) if config.text_pair else (),
+        label=(label,),
+        labels=_labels(chain([first], rows), label, str(files[0])),
+        **config.given("max_length"),
+    )
+
+
+def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
+    """Return the names of the classes, in order; none if the labels are scores. `where` is for messages."""
+    first_seen: dict[str, str] = {}
+    num_rows = 0
+    for row in rows:
+        num_rows += 1
+        first_seen.setdefault(row.label(column), row.where)
+    first, *others = first_seen
+    is_number = _NUMBER.fullmatch(first) is not None
+    for text in others:
+        if (_NUMBER.fullmatch(text) is not None) != is_number:
+            found = f"the label {shown(text)} in {column} follows {shown(first)}"
+            raise UserError(f"{first_seen[text]}: {found}; words and numbers mix.")
+    if is_number and not all(float(text).is_integer() for text in first_seen):
+        return ()
+    classes: dict[Any, str] = {}
+    for text, seen in first_seen.items():
+        if (other := classes.setdefault(float(text) if is_number else text, text)) != text:
+            found = f"the label {shown(text)} in {column} is the same number as {shown(other)}"
+            raise UserError(f"{seen}: {found}; write each class in one way.")
+    if not others:
+        raise UserError(f"{where}: every row has {shown(first)} in {column}; training needs at least two classes.")
+    if len(classes) > max(2, num_rows / 2):
+        found = f"{column} holds {len(classes):,} labels in {num_rows:,} rows"
+        raise UserError(f"{where}: {found}; is it the column of the label?")
+    return tuple(classes[key] for key in sorted(classes))

@@ -5,88 +5,44 @@ classes have its names and numbers. The server expects a table of ``index`` and 
 some tasks and its name for others.
 """
 
+from typing import Any
+
 from .classification import Classification
-from .metrics import accuracy, f1, matthews, pearson, spearman
 
-_TASKS = (
-    Classification(
-        name="cola",
-        text=("sentence",),
-        labels=("unacceptable", "acceptable"),
-        metrics=(matthews,),
-        headerless=("source", "label", "star", "sentence"),
-        server_files={"test": "CoLA.tsv"},
-    ),
-    Classification(
-        name="sst2",
-        text=("sentence",),
-        labels=("negative", "positive"),
-        metrics=(accuracy,),
-        server_files={"test": "SST-2.tsv"},
-    ),
-    Classification(
-        name="mrpc",
-        text=("#1 String", "sentence1"),
-        text_pair=("#2 String", "sentence2"),
-        label=("Quality", "label"),
-        labels=("not_equivalent", "equivalent"),
-        metrics=(f1, accuracy),
-        server_files={"test": "MRPC.tsv"},
-    ),
-    Classification(
-        name="qqp",
-        text=("question1",),
-        text_pair=("question2",),
-        label=("is_duplicate", "label"),
-        labels=("not_duplicate", "duplicate"),
-        metrics=(f1, accuracy),
-        max_short_share=0.001,
-        server_files={"test": "QQP.tsv"},
-    ),
-    Classification(
-        name="stsb",
-        text=("sentence1",),
-        text_pair=("sentence2",),
-        label=("score", "label"),
-        metrics=(spearman, pearson),
-        server_files={"test": "STS-B.tsv"},
-    ),
-    Classification(
-        name="mnli",
-        text=("sentence1", "premise"),
-        text_pair=("sentence2", "hypothesis"),
-        label=("gold_label", "label"),
-        labels=("entailment", "neutral", "contradiction"),
-        metrics=(accuracy,),
-        server_files={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
-        server_words=True,
-    ),
-    Classification(
-        name="qnli",
-        text=("question",),
-        text_pair=("sentence",),
-        labels=("entailment", "not_entailment"),
-        metrics=(accuracy,),
-        server_files={"test": "QNLI.tsv"},
-        server_words=True,
-    ),
-    Classification(
-        name="rte",
-        text=("sentence1",),
-        text_pair=("sentence2",),
-        labels=("entailment", "not_entailment"),
-        metrics=(accuracy,),
-        server_files={"test": "RTE.tsv"},
-        server_words=True,
-    ),
-    Classification(
-        name="wnli",
-        text=("sentence1",),
-        text_pair=("sentence2",),
-        labels=("not_entailment", "entailment"),
-        metrics=(accuracy,),
-        server_files={"test": "WNLI.tsv"},
-    ),
-)
+# Task, columns of the text, of the second text and of the label, classes, and metrics.
+_TABLE = """
+cola|sentence           |                    |label            |unacceptable,acceptable         |matthews
+sst2|sentence           |                    |label            |negative,positive               |accuracy
+mrpc|#1 String,sentence1|#2 String,sentence2 |Quality,label    |not_equivalent,equivalent       |f1,accuracy
+qqp |question1          |question2           |is_duplicate,label|not_duplicate,duplicate        |f1,accuracy
+stsb|sentence1          |sentence2           |score,label      |                                |spearman,pearson
+mnli|sentence1,premise  |sentence2,hypothesis|gold_label,label |entailment,neutral,contradiction|accuracy
+qnli|question           |sentence            |label            |entailment,not_entailment       |accuracy
+rte |sentence1          |sentence2           |label            |entailment,not_entailment       |accuracy
+wnli|sentence1          |sentence2           |label            |not_entailment,entailment       |accuracy
+"""
+_SERVER_FILES = {
+    "cola": {"test": "CoLA.tsv"},
+    "sst2": {"test": "SST-2.tsv"},
+    "mrpc": {"test": "MRPC.tsv"},
+    "qqp": {"test": "QQP.tsv"},
+    "stsb": {"test": "STS-B.tsv"},
+    "mnli": {"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+    "qnli": {"test": "QNLI.tsv"},
+    "rte": {"test": "RTE.tsv"},
+    "wnli": {"test": "WNLI.tsv"},
+}
+_MORE: dict[str, dict[str, Any]] = {
+    "cola": {"headerless": ("source", "label", "star", "sentence")},
+    "qqp": {"max_short_share": 0.001},
+    **{name: {"server_words": True} for name in ("mnli", "qnli", "rte")},
+}
 
-GLUE = {task.name: task for task in _TASKS}
+
+def _task(line: str) -> Classification:
+    (name,), *cells = (tuple(filter(None, cell.strip().split(","))) for cell in line.split("|"))
+    columns = dict(zip(("text", "text_pair", "label", "labels", "metrics"), cells, strict=True))
+    return Classification(name=name, server_files=_SERVER_FILES[name], **columns, **_MORE.get(name, {}))
+
+
+GLUE = {task.name: task for task in map(_task, _TABLE.strip().splitlines())}

@@ -12,8 +12,6 @@ import numpy as np
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-Metric = Callable[[np.ndarray, np.ndarray], float]
-
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of correct predictions."""
@@ -51,3 +49,6 @@ def _zero_if_undefined(metric: Callable[[], object]) -> float:
         warnings.simplefilter("ignore")
         value = float(np.asarray(metric()))
     return 0.0 if math.isnan(value) else value
+
+
+METRICS = {metric.__name__: metric for metric in (accuracy, f1, macro_f1, matthews, pearson, spearman)}

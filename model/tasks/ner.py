@@ -11,19 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from scipy.special import softmax
 from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
+from ..finetuning.config import FinetuneConfig, LayerChoice
 from ..tokenizer import TextTokenizer
 from .bilstm import LSTM_SIZE, BiLstmTagger
-from .conll import Sentence, read_documents, split_words
-from .entities import OUTSIDE, Entity, bio_tags, entities, entity_scores
+from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_documents, split_words
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
@@ -33,17 +33,12 @@ from .task import (
     Outputs,
     Recipe,
     Scores,
+    Size,
     Task,
     TaskBatch,
     TaskModel,
     hf_labels,
 )
-
-MAX_LENGTH = 128
-OTHER_FORMS = (".csv", ".json", ".jsonl", ".parquet")
-RECIPE = Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
-FEATURES_RECIPE = Recipe(batch_size=32, epochs=10.0, learning_rates=(1e-3,))
-"""Our own: the paper does not say how it trains the BiLSTM; new weights need larger steps."""
 
 
 class BertForTokenClassification(LinearHead):
@@ -56,42 +51,17 @@ class BertForTokenClassification(LinearHead):
         return self.classify(self.bert(*batch[:4]))
 
 
-class Tagging(NamedTuple):
-    """The predicted tags of a sentence."""
-
-    tags: list[str]
-    probabilities: list[float]
-    """One per word: of its tag."""
-
-    def answer(self, words: Sequence[str]) -> Answer:
-        """Return the answer; an entity's probability is the product of those of its words' tags."""
-        found = entities(self.tags)
-        return {
-            "words": list(words),
-            "tags": bio_tags(found, len(words)),
-            "entities": [
-                {
-                    "type": entity.type,
-                    "text": " ".join(words[entity.start : entity.end]),
-                    "start": entity.start,
-                    "end": entity.end,
-                    "probability": math.prod(self.probabilities[entity.start : entity.end]),
-                }
-                for entity in found
-            ],
-        }
-
-
 @dataclass(frozen=True, kw_only=True)
 class EntityRecognition(Task):
     """The task; an example is one sentence."""
 
-    types: tuple[str, ...]
+    types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
-    max_length: int = MAX_LENGTH
-    features: str | None = None
+    max_length: Size = 128
+    features: LayerChoice | None = None
     """The hidden states that a BiLSTM is trained on; None to fine-tune the whole encoder."""
-    lstm_size: int = LSTM_SIZE
+    lstm_size: Size | None = None
+    """Of that BiLSTM."""
     name: str = "ner"
 
     @property
@@ -101,12 +71,12 @@ class EntityRecognition(Task):
 
     @property
     def recipe(self) -> Recipe:
-        """The paper's, or one for the BiLSTM."""
-        return FEATURES_RECIPE if self.features else RECIPE
+        """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger steps."""
+        return Recipe(32, 10.0, (1e-3,)) if self.features else Recipe(32, 3.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
         """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and line."""
-        for document in _documents(path, labelled, self.types):
+        for document in read_documents(path, labelled, self.types):
             yield from (SentenceExample(document, index) for index in range(len(document)))
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
@@ -129,12 +99,12 @@ class EntityRecognition(Task):
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
         if self.features:
-            return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size)
+            return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size or LSTM_SIZE)
         return BertForTokenClassification(config, len(self.labels))
 
     def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
-        return _measure([entities(tagging.tags) for tagging in self._taggings(outputs, features, examples)], examples)
+        return _measure([entities(answer["tags"]) for answer in self.answers(outputs, features, examples)], examples)
 
     def baseline(self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]) -> Scores:
         """Return the metrics of always predicting O, the most frequent tag: all are 0."""
@@ -145,28 +115,20 @@ class EntityRecognition(Task):
     ) -> list[Answer]:
         """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
-        ``start`` and ``end`` of an entity are word indices; the end is exclusive.
+        ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability is the product of
+        those of its words' tags.
         """
-        taggings = self._taggings(outputs, features, examples)
-        return [tagging.answer(example.sentence.words) for tagging, example in zip(taggings, examples, strict=True)]
-
-    def _taggings(
-        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
-    ) -> list[Tagging]:
-        """Return the most probable tags; every word of a sentence is read from one of its features."""
+        tags = [[OUTSIDE] * len(example.sentence.words) for example in examples]
+        shares = [[1.0] * len(example.sentence.words) for example in examples]
         labels = self.labels
-        taggings = [
-            Tagging([OUTSIDE] * len(example.sentence.words), [1.0] * len(example.sentence.words))
-            for example in examples
-        ]
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
             shares_WK = softmax(logits_LK[row.word_positions].astype(np.float64), axis=1)
             best = zip(row.words.tolist(), shares_WK.argmax(1).tolist(), shares_WK.max(1).tolist(), strict=True)
-            for word, label, probability in best:
-                taggings[row.example].tags[word] = labels[label]
-                taggings[row.example].probabilities[word] = probability
-        return taggings
+            for word, label, share in best:
+                tags[row.example][word], shares[row.example][word] = labels[label], share
+        words = (example.sentence.words for example in examples)
+        return list(map(_answer, words, tags, shares))
 
     def official(self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str) -> dict[str, bytes]:
         """Return the input of ``conlleval``: the file's lines, without document marks, with the predicted tag added."""
@@ -176,22 +138,14 @@ class EntityRecognition(Task):
         )
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
-    def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``."""
-        shape = {"features": self.features, "lstm_size": self.lstm_size} if self.features else {}
-        return {"task": self.name, "types": list(self.types), "max_length": self.max_length, **shape}
-
     def hf_settings(self) -> dict[str, Any]:
-        """Return the architecture and the classes for ``config.json``; ``transformers`` does not have the BiLSTM."""
-        return {
-            "architectures": ["BertModel" if self.features else "BertForTokenClassification"],
-            **hf_labels(self.labels),
-        }
+        """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder alone."""
+        return hf_labels(self.labels) | ({"architectures": ["BertModel"]} if self.features else {})
 
 
 def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
     """Return the task defined by the training `files`; raises `UserError` if they contain no entity."""
-    documents = chain.from_iterable(_documents(file, labelled=True) for file in files)
+    documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
@@ -200,13 +154,10 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
         raise UserError("--lstm-size is for the BiLSTM on frozen features; add --features or leave it out.")
     if config.compile and config.features:
         raise UserError("--compile gains nothing for a BiLSTM on frozen features; leave it out.")
-    return EntityRecognition(types=tuple(types), **config.given("max_length", "features", "lstm_size"))
-
-
-def _documents(path: Path, labelled: bool, types: Sequence[str] | None = None) -> Iterator[list[Sentence]]:
-    if path.suffix in OTHER_FORMS:
-        raise UserError(f"{path} is a {path.suffix} file; ner reads files with CoNLL columns.")
-    return read_documents(path, labelled, types)
+    given = config.given("max_length", "features", "lstm_size")
+    if config.features:
+        given.setdefault("lstm_size", LSTM_SIZE)
+    return EntityRecognition(types=tuple(types), **given)
 
 
 def _feature(row: SentenceRow, example: SentenceExample, classes: dict[str, int]) -> Feature:
@@ -216,6 +167,21 @@ def _feature(row: SentenceRow, example: SentenceExample, classes: dict[str, int]
     tags = bio_tags(entities(sentence.tags), len(sentence.tags)) if sentence.tags else [OUTSIDE] * len(sentence.words)
     target[row.word_positions] = [classes[tags[word]] for word in row.words]
     return Feature((row.row,), target, row.example, row)
+
+
+def _answer(words: Sequence[str], tags: Sequence[str], shares: Sequence[float]) -> Answer:
+    found = entities(tags)
+    named = [
+        {
+            "type": kind,
+            "text": " ".join(words[start:end]),
+            "start": start,
+            "end": end,
+            "probability": math.prod(shares[start:end]),
+        }
+        for start, end, kind in found
+    ]
+    return {"words": list(words), "tags": bio_tags(found, len(words)), "entities": named}
 
 
 def _measure(predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]) -> dict[str, float]:

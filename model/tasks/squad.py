@@ -20,14 +20,20 @@ from ..bert import BertModel
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .notices import print_notice
-from .squad_files import GoldAnswer, Question, read_questions
+from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
-from .squad_spans import Prediction, Span, predict_answer
-from .squad_windows import PassageWindow, WindowShape, cut_windows, token_span, window_target
-from .task import Answer, Feature, Outputs, Recipe, Scores, Task, TaskBatch, TaskModel
-
-RECIPES = {"1.1": Recipe(32, 3.0, (5e-5,)), "2.0": Recipe(48, 2.0, (5e-5,))}
+from .squad_windows import (
+    PassageWindow,
+    Prediction,
+    Span,
+    most_context,
+    predict_answer,
+    token_span,
+    window_spans,
+    window_target,
+)
+from .tables import print_notice
+from .task import Answer, Feature, Outputs, Recipe, Scores, Size, Task, TaskBatch, TaskModel, TokenRow
 
 
 class BertForQuestionAnswering(TaskModel):
@@ -57,20 +63,20 @@ class Squad(Task):
     """Either version of SQuAD."""
 
     name: str = "squad"
-    version: str
-    """``1.1`` or ``2.0``."""
-    max_length: int = 384
-    stride: int = 128
+    version: Version
+    max_length: Size = 384
+    stride: Size = 128
     """Tokens from the start of a window to the start of the next."""
-    max_question_length: int = 64
-    max_answer_length: int = 30
+    max_question_length: Size = 64
+    max_answer_length: Size = 30
     tau: float = 0.0
     """For 2.0: the margin by which the best answer must score above "no answer" to be given (section 4.3)."""
+    cut = "questions", "max_question_length"
 
     @property
     def recipe(self) -> Recipe:
         """The paper's."""
-        return RECIPES[self.version]
+        return Recipe(32, 3.0, (5e-5,)) if self.version == "1.1" else Recipe(48, 2.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file; raises `UserError` naming file and question.
@@ -104,27 +110,30 @@ class Squad(Task):
         texts = dict.fromkeys(example.passage for example in examples)
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
         questions = tokenizer.token_ids([example.text for example in examples])
-        shape = WindowShape(self.max_length, self.stride, self.max_question_length)
         features, unlocated = [], []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            if shape.room(len(question)) < 1:
+            kept = question[: self.max_question_length]
+            room = self.max_length - len(kept) - 3
+            if room < 1:
                 found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
                 raise UserError(f"{example.where} has {found}; raise --max-length or lower --max-question-length.")
             ids, offsets_P2 = passages[example.passage]
-            span = _answer_tokens(example, offsets_P2)
-            if example.answers and span is None:
+            answer = example.located_answer
+            span = answer and token_span(offsets_P2, answer.answer_start, answer.answer_start + len(answer.text))
+            is_unlocated = bool(example.answers) and span is None
+            if is_unlocated:
                 unlocated.append(example)
-            for row, window in cut_windows(question, ids, offsets_P2, shape, tokenizer):
-                features.append(Feature((row,), _target(example, span, window), index, window))
+            owner_P = most_context(len(ids), room, self.stride)
+            for number, (start, end) in enumerate(window_spans(len(ids), room, self.stride)):
+                row_ids, segment_b_start, _ = tokenizer.row(kept, ids[start:end], self.max_length)
+                row = TokenRow(row_ids, segment_b_start, len(question) - len(kept))
+                window = PassageWindow(start, segment_b_start, offsets_P2[start:end], owner_P[start:end] == number)
+                target = None if example.answers is None or is_unlocated else window_target(span, window)
+                features.append(Feature((row,), target, index, window))
         if unlocated:
             found = f"{len(unlocated):,} of {len(examples):,} questions have no answer at its answer_start"
             print_notice(f"{found} ({_first_answer(unlocated)}); training leaves them out.")
         return features
-
-    def cut_line(self, share: str) -> str:
-        """Return the notice about cut questions; passages are never cut."""
-        option = f"--max-question-length {self.max_question_length}"
-        return f"{share} questions cut at {option}; fine-tune with a higher one to keep more."
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
         """Return the encoder with a new linear layer."""
@@ -226,10 +235,6 @@ class Squad(Task):
             for name, field in files.items()
         }
 
-    def hf_settings(self) -> dict[str, Any]:
-        """Return the architecture for ``config.json``."""
-        return {"architectures": ["BertForQuestionAnswering"]}
-
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
     """Return the task defined by the training `files`.
@@ -237,7 +242,7 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
     Raises `UserError` if their versions differ, or if no answer is at its ``answer_start``.
     """
     contents = {file: read_questions(file, labelled=True) for file in files}
-    versions = {content.version or "1.1": file for file, content in contents.items()}
+    versions: dict[Version, Path] = {content.version or "1.1": file for file, content in contents.items()}
     if len(versions) > 1:
         raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
     answered = [question for content in contents.values() for question in content.questions if question.answers]
@@ -248,21 +253,10 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
     return Squad(version=next(iter(versions)), **given)
 
 
-def _answer_tokens(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
-    answer = example.located_answer
-    return token_span(offsets_P2, answer.start, answer.start + len(answer.text)) if answer else None
-
-
-def _target(example: Question, span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray | None:
-    if example.answers is None or (example.answers and span is None):
-        return None
-    return window_target(span, window)
-
-
 def _golds(examples: Sequence[Question]) -> list[list[str]]:
     return [[answer.text for answer in example.answers or ()] for example in examples]
 
 
 def _first_answer(questions: Sequence[Question]) -> str:
-    text, start = (questions[0].answers or (GoldAnswer("", 0),))[0]
-    return f"the first: {questions[0].where}, {text!r} at character {start}"
+    first = (questions[0].answers or (GoldAnswer("", 0),))[0]
+    return f"the first: {questions[0].where}, {first.text!r} at character {first.answer_start}"

@@ -1,7 +1,7 @@
 """Read the official JSON of SQuAD: questions, each with its passage and answers."""
 
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -12,12 +12,20 @@ from .tables import check_file
 
 MIN_ARTICLES = 10
 """With at least so many, whole articles are held out for development; with fewer, single passages."""
+Version = Literal["1.1", "2.0"]
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
-class _Answer(Struct):
+class GoldAnswer(Struct, frozen=True):
+    """A gold answer."""
+
     text: str
     answer_start: int
+    """Index of its first character in the passage."""
+
+    def is_located(self, passage: str) -> bool:
+        """Return whether the passage has the text there."""
+        return bool(self.text) and self.answer_start >= 0 and passage.startswith(self.text, self.answer_start)
 
 
 class _Question(Struct, kw_only=True):
@@ -27,7 +35,7 @@ class _Question(Struct, kw_only=True):
 
 
 class _AnsweredQuestion(_Question, kw_only=True):
-    answers: list[_Answer]
+    answers: tuple[GoldAnswer, ...]
 
 
 _Q = TypeVar("_Q", bound=_Question)
@@ -48,14 +56,6 @@ class _Content(Struct, Generic[_Q]):
     version: Any = ""
 
 
-class GoldAnswer(NamedTuple):
-    """A gold answer."""
-
-    text: str
-    start: int
-    """Index of its first character in the passage."""
-
-
 class Question(NamedTuple):
     """A question on a passage."""
 
@@ -72,14 +72,14 @@ class Question(NamedTuple):
     @property
     def located_answer(self) -> GoldAnswer | None:
         """The first answer that is at its ``answer_start`` in the passage."""
-        return next((answer for answer in self.answers or () if _is_located(answer, self.passage)), None)
+        return next((answer for answer in self.answers or () if answer.is_located(self.passage)), None)
 
 
 class QuestionFile(NamedTuple):
     """A file's questions."""
 
-    version: str | None
-    """``2.0``, ``1.1``, or None if unknown."""
+    version: Version | None
+    """None if unknown."""
     questions: list[Question]
 
 
@@ -112,17 +112,12 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
 
 
 def _question(record: _Question, passage: str, group: str, where: str) -> Question:
-    answers = None
-    if isinstance(record, _AnsweredQuestion):
-        answers = tuple(GoldAnswer(answer.text, answer.answer_start) for answer in record.answers)
-        if record.is_impossible is True and answers:
-            raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
+    answers = record.answers if isinstance(record, _AnsweredQuestion) else None
+    if answers and record.is_impossible is True:
+        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
     return Question(where, str(record.id), record.question, passage, group, answers)
 
 
-def _version(version: Any) -> str | None:
-    return {"1": "1.1", "2": "2.0"}.get(str(version).lower().removeprefix("v")[:1])
-
-
-def _is_located(answer: GoldAnswer, passage: str) -> bool:
-    return bool(answer.text) and answer.start >= 0 and passage.startswith(answer.text, answer.start)
+def _version(version: Any) -> Version | None:
+    versions: dict[str, Version] = {"1": "1.1", "2": "2.0"}
+    return versions.get(str(version).lower().removeprefix("v")[:1])

@@ -1,16 +1,17 @@
-"""Cut passages longer than a row into windows, and find the window in which each token has most context.
+"""The windows that a passage longer than a row is read in, and the best answers from the logits of all its windows.
 
-Shapes: P tokens of a passage or of its part in a window, W windows.
+Shapes: P tokens of a passage or of its part in a window, W windows, K longest answer in tokens, L tokens of a row.
 """
 
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from ..tokenizer import TextTokenizer
-from .task import TokenRow
+N_BEST = 20
 
 
 class PassageWindow(NamedTuple):
@@ -24,19 +25,6 @@ class PassageWindow(NamedTuple):
     """First character of each token in the passage, and one past its last."""
     counts_P: np.ndarray
     """bool: the token has most context in this window."""
-
-
-class WindowShape(NamedTuple):
-    """How rows are cut, in tokens."""
-
-    max_length: int
-    stride: int
-    """From the start of a window to the start of the next."""
-    max_question_length: int
-
-    def room(self, question_length: int) -> int:
-        """Return how many passage tokens fit beside a question; less than 1 if none do."""
-        return self.max_length - min(question_length, self.max_question_length) - 3
 
 
 def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -66,26 +54,6 @@ def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
     return np.where((left_WP >= 0) & (right_WP >= 0), context_WP, -np.inf).argmax(0)
 
 
-def cut_windows(
-    question: Sequence[int],
-    passage: Sequence[int],
-    offsets_P2: np.ndarray,
-    shape: WindowShape,
-    tokenizer: TextTokenizer,
-) -> Iterator[tuple[TokenRow, PassageWindow]]:
-    """Yield the rows ``[CLS] question [SEP] window [SEP]`` of a passage, with their windows.
-
-    The question is cut at `WindowShape.max_question_length`; it must leave room for the passage.
-    """
-    kept = list(question[: shape.max_question_length])
-    room = shape.room(len(kept))
-    owner_P = most_context(len(passage), room, shape.stride)
-    for index, (start, end) in enumerate(window_spans(len(passage), room, shape.stride)):
-        ids, segment_b_start, _ = tokenizer.row(kept, list(passage[start:end]), shape.max_length)
-        row = TokenRow(ids, segment_b_start, len(question) - len(kept))
-        yield row, PassageWindow(start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == index)
-
-
 def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
     """Return the first and last token that overlap ``passage[start:end]``; None if there is none."""
     (touching,) = np.nonzero((offsets_P2[:, 0] < end) & (offsets_P2[:, 1] > start))
@@ -100,3 +68,82 @@ def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.nda
     if first < 0 or last >= len(window.offsets_P2):
         return np.zeros(2, dtype=np.int64)
     return np.array([first, last], dtype=np.int64) + window.row_start
+
+
+class Span(NamedTuple):
+    """A candidate answer."""
+
+    score: float
+    """Sum of the two logits."""
+    start: int
+    """Index of its first character in the passage."""
+    text: str
+    start_logit: float
+    end_logit: float
+
+
+class Prediction(NamedTuple):
+    """The prediction for a question."""
+
+    spans: list[Span]
+    """At most `N_BEST`, best first, with distinct texts; empty if the passage has no tokens."""
+    null_logits: tuple[float, float]
+    """Start and end logit of [CLS] in the window with the lowest sum."""
+
+    @property
+    def text(self) -> str:
+        """The best non-null answer."""
+        return self.spans[0].text if self.spans else ""
+
+    @property
+    def null_odds(self) -> float:
+        """By how much "no answer" outscores the best answer."""
+        return sum(self.null_logits) - self.spans[0].score if self.spans else 0.0
+
+
+def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int) -> Prediction:
+    """Return the best spans of at most `max_tokens` tokens over the windows and their logits, float (L, 2)."""
+    candidates: list[Span] = []
+    null_logits = []
+    for window, logits_L2 in windows:
+        logits_L2 = logits_L2.astype(np.float64)
+        null_logits.append((float(logits_L2[0, 0]), float(logits_L2[0, 1])))
+        logits_P2 = logits_L2[window.row_start : window.row_start + len(window.offsets_P2)]
+        for first, last in best_spans(logits_P2[:, 0], logits_P2[:, 1], window.counts_P, max_tokens):
+            candidates.append(_span(window.offsets_P2[[first, last]], logits_P2[[first, last]], passage))
+    candidates.sort(key=lambda span: (-span.score, span.start))
+    distinct: dict[str, Span] = {}
+    for span in candidates:
+        distinct.setdefault(span.text, span)
+    return Prediction(list(distinct.values())[:N_BEST], min(null_logits, key=sum))
+
+
+def best_spans(starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the best first.
+
+    A span has at most `max_tokens` tokens and begins at a token that has most context in this window (`counts_P`). Its
+    end need not, as in google-research's ``run_squad.py``, so that no span is lost between two windows.
+    """
+    padded = np.concatenate([ends_P, np.full(max_tokens, -np.inf)])
+    scores_PK = (
+        np.where(counts_P, starts_P, -np.inf)[:, None] + sliding_window_view(padded, max_tokens)[: len(starts_P)]
+    )
+    flat = scores_PK.ravel()
+    chosen = np.argpartition(-flat, N_BEST - 1)[:N_BEST] if len(flat) > N_BEST else np.arange(len(flat))
+    chosen = chosen[np.lexsort((chosen, -flat[chosen]))]
+    chosen = chosen[np.isfinite(flat[chosen])]
+    firsts = chosen // max_tokens
+    return np.stack([firsts, firsts + chosen % max_tokens], axis=1)
+
+
+def _span(offsets_22: np.ndarray, logits_22: np.ndarray, passage: str) -> Span:
+    start, end = int(offsets_22[0, 0]), _with_accents(int(offsets_22[1, 1]), passage)
+    start_logit, end_logit = float(logits_22[0, 0]), float(logits_22[1, 1])
+    return Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
+
+
+def _with_accents(end: int, passage: str) -> int:
+    # A combining accent, which BERT strips, is in no token; it belongs to the letter before it.
+    while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
+        end += 1
+    return end

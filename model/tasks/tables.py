@@ -1,16 +1,18 @@
 """Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face hub."""
 
 import csv
-import json
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
-from .notices import print_notice
+from ...pipeline.parsing import describe_fault
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _HUB = "hf:"
@@ -30,7 +32,7 @@ class TableRow(NamedTuple):
         value = self.value(column)
         if not isinstance(value, str):
             raise UserError(f"{self.where}: the column {column} holds {shown(value)}, not text.")
-        return check_text(value, f"{self.where}: the column {column}")
+        return value
 
     def label(self, column: str) -> str:
         """Return the label in `column` as text; whole floats lose their decimal point.
@@ -45,8 +47,6 @@ class TableRow(NamedTuple):
             raise UserError(f"{self.where}: the label in {column} is empty.")
         if not isinstance(value, str | int | float):
             raise UserError(f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number.")
-        if isinstance(value, str):
-            return check_text(value, f"{self.where}: the label in {column}")
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def value(self, column: str) -> Any:
@@ -91,13 +91,10 @@ def check_file(path: Path) -> None:
         raise UserError(f"{path} does not exist.")
 
 
-def check_text(text: str, what: str) -> str:
-    """Return `text`; raises `UserError` for a lone surrogate, which JSON can encode but UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{what} holds half of a character (a lone surrogate); fix the file.") from None
-    return text
+def print_notice(line: str) -> None:
+    """Write a line about the data to standard error; under torchrun, only on the first rank."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr)
 
 
 def shown(value: object) -> str:
@@ -147,13 +144,12 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
 
 def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: float) -> Iterator[TableRow]:
     short: list[str] = []
+    columns: Sequence[str] = ()
     num_lines = 0
     with path.open("rb") as file:
-        columns: Sequence[str] | None = None
-        for where, line in text_lines(file, str(path)):
-            num_lines += 1
+        for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
-            if columns is None:
+            if num_lines == 1:
                 columns = fields if headerless is None or headerless[-1] in fields else headerless
                 if columns is fields:
                     _check_names(where, columns)
@@ -206,9 +202,9 @@ def _json_rows(path: Path) -> Iterator[TableRow]:
             if not line.strip():
                 continue
             try:
-                values = json.loads(line)
+                values = msgspec.json.decode(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{where} is not valid JSON: {error}.") from None
+                raise UserError(f"{where} is not valid JSON: {describe_fault(error)}.") from None
             if not isinstance(values, dict):
                 raise UserError(f"{where} is not a JSON object; write one object per line.")
             yield TableRow(where, values)

@@ -10,17 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from msgspec import Meta
 from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .notices import print_notice
+from .tables import print_notice
 
 IGNORED = -100
 """Class of a token without a target; the default ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
@@ -31,6 +32,8 @@ Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
 """What `predict` writes for an example: its label and so on, and ``probabilities`` if there are classes."""
+Size = Annotated[int, Meta(ge=1, le=1 << 16)]
+"""A number of tokens or units in a task's settings."""
 
 
 class TokenRow(NamedTuple):
@@ -77,18 +80,16 @@ class TaskBatch(NamedTuple):
     token_index_T: Tensor
     target: Tensor | None
     """As in `Feature`, with a leading dimension N; None without labels."""
-
-    def pin(self) -> "TaskBatch":
-        """Copy the batch to pinned memory, from which copies to a GPU are asynchronous."""
-        return self._map(Tensor.pin_memory)
+    share: float = 1.0
+    """Of the targets of the update that this batch is a part of."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
-        ids_BL, types_BL, mask_BL, index_T = map(change, self[:4])
-        return TaskBatch(ids_BL, types_BL, mask_BL, index_T, None if self.target is None else change(self.target))
+    def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
+        """Return the batch with each tensor changed."""
+        return TaskBatch._make(change(value) if isinstance(value, Tensor) else value for value in self)
 
 
 class Recipe(NamedTuple):
@@ -105,6 +106,13 @@ class TaskModel(nn.Module):
     bert: BertModel
     per_token: bool = False
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; a frozen encoder stays in evaluation, as dropout would only disturb its features."""
+        super().train(mode)
+        if not any(parameter.requires_grad for parameter in self.bert.parameters()):
+            self.bert.eval()
+        return self
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the head's outputs, (N, ...)."""
@@ -152,11 +160,13 @@ class Task(ABC):
     """On the command line."""
     max_length: int
     """Of a row, in tokens."""
+    cut: ClassVar[tuple[str, str]] = "examples", "max_length"
+    """What is cut if it is too long, and the field with the limit."""
 
     @property
-    @abstractmethod
     def recipe(self) -> Recipe:
-        """The default hyperparameters."""
+        """The default hyperparameters: those of the paper for GLUE (section 4.1), unless overridden."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
     @abstractmethod
     def read(self, path: Path, labelled: bool) -> Iterator[Any]:
@@ -176,7 +186,9 @@ class Task(ABC):
 
     def cut_line(self, share: str) -> str:
         """Return the notice that a share of the examples (``5 of 20``) is cut, and how to avoid it."""
-        return f"{share} examples cut at --max-length {self.max_length}; fine-tune with a higher one to keep more."
+        what, option = self.cut
+        limit = f"--{option.replace('_', '-')} {getattr(self, option)}"
+        return f"{share} {what} cut at {limit}; fine-tune with a higher one to keep more."
 
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
@@ -207,12 +219,12 @@ class Task(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``, from which `catalogue.restore_task` recreates the task."""
-        settings = asdict(cast(Any, self))
+        settings = {name: value for name, value in asdict(cast(Any, self)).items() if value is not None}
         return {"task": settings.pop("name"), **settings}
 
-    @abstractmethod
     def hf_settings(self) -> dict[str, Any]:
-        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape."""
+        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape and the model's class."""
+        return {}
 
 
 def hf_labels(names: Sequence[str]) -> dict[str, Any]:
@@ -254,12 +266,9 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     starts = np.array([row.segment_b_start for row in rows])
     types = torch.from_numpy(columns >= starts[:, None]) & mask
     targets = [torch.from_numpy(feature.target) for feature in features if feature.target is not None]
-    return TaskBatch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), _stack(targets))
-
-
-def _stack(targets: Sequence[Tensor]) -> Tensor | None:
-    if not targets:
-        return None
-    if targets[0].ndim == 0:
-        return torch.stack(list(targets))
-    return nn.utils.rnn.pad_sequence(list(targets), batch_first=True, padding_value=IGNORED)
+    target = None
+    if targets and targets[0].ndim:
+        target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
+    elif targets:
+        target = torch.stack(targets)
+    return TaskBatch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), target)

@@ -12,9 +12,9 @@ from clozeworks.model.tasks.choice import Choice, Choices
 from clozeworks.model.tasks.conll import split_words
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
-from clozeworks.model.tasks.notices import print_notice
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
+from clozeworks.model.tasks.tables import print_notice
 from clozeworks.model.tasks.task import num_cut
 from clozeworks.model.tokenizer import TextTokenizer
 

@@ -70,8 +70,8 @@ def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpo
     assert len(loop._make_batches(training, np.arange(32))) == 1
     monkeypatch.setitem(MICRO_BATCH_TOKENS, "cpu", 100)
     parts = loop._make_batches(training, np.arange(32))
-    assert all(part.batch.input_ids_BL.numel() <= 100 for part in parts)
-    assert sum(len(part.batch.input_ids_BL) for part in parts) == 32
+    assert all(part.input_ids_BL.numel() <= 100 for part in parts)
+    assert sum(len(part.input_ids_BL) for part in parts) == 32
 
 
 def test_ranks_without_a_row_count_nothing(checkpoint):

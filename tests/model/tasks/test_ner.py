@@ -20,8 +20,15 @@ from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
 from clozeworks.model.tasks import bilstm
 from clozeworks.model.tasks.bilstm import BiLstmTagger, chosen_layers
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
-from clozeworks.model.tasks.conll import Sentence, read_documents, split_words
-from clozeworks.model.tasks.entities import Entity, bio_tags, entities, entity_scores
+from clozeworks.model.tasks.conll import (
+    Entity,
+    Sentence,
+    bio_tags,
+    entities,
+    entity_scores,
+    read_documents,
+    split_words,
+)
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
@@ -158,9 +165,9 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
     with pytest.raises(UserError, match="does not exist"):
         list(task.read(tmp_path / "none", labelled=True))
-    with pytest.raises(UserError, match="ner reads files with CoNLL columns"):
+    with pytest.raises(UserError, match=r"dev\.json is a \.json file; give one with CoNLL columns"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
-    with pytest.raises(UserError, match=r"train\.csv is a \.csv file; ner reads"):
+    with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give one with"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
     with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(features="last"))

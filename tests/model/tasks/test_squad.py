@@ -18,7 +18,7 @@ from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.task_data import read_data
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
-from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
+from clozeworks.model.tasks.squad_files import GoldAnswer, Question, Version, read_questions
 from clozeworks.model.tasks.squad_metrics import (
     best_threshold,
     exact_match,
@@ -29,8 +29,15 @@ from clozeworks.model.tasks.squad_metrics import (
     token_f1,
     token_f1_or_none,
 )
-from clozeworks.model.tasks.squad_spans import best_spans, predict_answer
-from clozeworks.model.tasks.squad_windows import PassageWindow, most_context, token_span, window_spans, window_target
+from clozeworks.model.tasks.squad_windows import (
+    PassageWindow,
+    best_spans,
+    most_context,
+    predict_answer,
+    token_span,
+    window_spans,
+    window_target,
+)
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
@@ -517,7 +524,8 @@ def test_the_same_text_in_two_places_counts_once():
 
 
 def test_an_empty_passage_has_no_answer(tokenizer):
-    for version, file in [("1.1", 2), ("2.0", 3)]:
+    versions: list[tuple[Version, int]] = [("1.1", 2), ("2.0", 3)]
+    for version, file in versions:
         task, example = Squad(version=version), question("", text="")._replace(answers=())
         features = task.encode([example], tokenizer)
         assert [feature.length for feature in features] == [3]

@@ -15,8 +15,7 @@ from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.tasks.catalogue import find_entry, read_task, restore_task
-from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample
-from clozeworks.model.tasks.classify import read_classify
+from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample, read_classify
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out
 from clozeworks.model.tasks.tables import read_rows
@@ -126,8 +125,8 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
         ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n', "line 2: the label 'True'"),
         ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
-        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1: the column sentence holds half of a character"),
-        ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1: the label in label holds half of a character"),
+        ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1 is not valid JSON"),
+        ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1 is not valid JSON"),
         ("a.jsonl", "[" * 100_000, "a.jsonl, line 1 is not valid JSON: "),
         ("a.parquet", "nothing", "a.parquet is not a Parquet file"),
         ("a.xls", "nothing", "the suffix '.xls', but a table is one of"),
