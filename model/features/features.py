@@ -74,38 +74,27 @@ def extract_features(
     `output` holds something else.
     """
     with local_file(output) as local:
-        return _extract_features(checkpoint, local_copy(data), local, config, progress, overwrite)
-
-
-def _extract_features(
-    checkpoint: str | Path,
-    data: Path,
-    output: Path,
-    config: FeaturesConfig,
-    progress: Progress | None,
-    overwrite: bool,
-) -> dict[str, int]:
-    data, digest = _opened(data)
-    if output.resolve() == data.resolve():
-        raise UserError(f"--output is DATA itself ({output}); give another file.")
-    num_texts = sum(1 for _ in read_texts(data, config))
-    if not num_texts:
-        raise UserError(f"{data} holds no texts.")
-    identity = _identity(checkpoint, digest, config)
-    work = output.with_name(f"{output.name}.work")
-    if not _is_finished(output, identity, overwrite):
-        extractor = make_extractor(checkpoint, config)
-        schema = extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()})
-        with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
-            if not _is_finished(output, identity, overwrite):  # another process may have finished it just now
-                report = _reporter(progress, num_texts)
-                with oom_as_user_error("--batch-tokens"):
-                    parts = list(_write_parts(extractor, read_texts(data, config), directory, num_texts, report))
-                _join(parts, output, directory, schema)
-    if (work / IDENTITY).exists():
-        with locked(str(work)):
-            storage.remove(str(work))
-    return {"texts": num_texts, "vectors": pq.read_metadata(output).num_rows}
+        data, digest = _opened(local_copy(data))
+        if local.resolve() == data.resolve():
+            raise UserError(f"--output is DATA itself ({local}); give another file.")
+        num_texts = sum(1 for _ in read_texts(data, config))
+        if not num_texts:
+            raise UserError(f"{data} holds no texts.")
+        identity = _identity(checkpoint, digest, config)
+        work = local.with_name(f"{local.name}.work")
+        if not _is_finished(local, identity, overwrite):
+            extractor = make_extractor(checkpoint, config)
+            schema = extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()})
+            with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
+                if not _is_finished(local, identity, overwrite):  # another process may have finished it just now
+                    report = _reporter(progress, num_texts)
+                    with oom_as_user_error("--batch-tokens"):
+                        parts = list(_write_parts(extractor, read_texts(data, config), directory, num_texts, report))
+                    _join(parts, local, directory, schema)
+        if (work / IDENTITY).exists():
+            with locked(str(work)):
+                storage.remove(str(work))
+        return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
 
 
 def _opened(data: Path) -> tuple[Path, str]:
@@ -123,7 +112,10 @@ def _opened(data: Path) -> tuple[Path, str]:
 
 def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
     """Yield the texts in a file, in order; a sentence of CoNLL columns has its document around it."""
-    kind = _kind(data) if config.format == "auto" else config.format
+    kind = config.format
+    if kind == "auto":
+        by_suffix = "text" if data.suffix == ".txt" else "columns"
+        kind = "table" if is_hub(data) or data.suffix in SUFFIXES else by_suffix
     if is_hub(data) and kind != "table":
         raise UserError(f"--format is {kind}, but {data} is a table; leave it out.")
     if config.text and kind != "table":
@@ -140,12 +132,6 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
         case _:
             for document in read_documents(data, labelled=False):
                 yield from (SentenceExample(document, number) for number in range(len(document)))
-
-
-def _kind(data: Path) -> str:
-    if is_hub(data) or data.suffix in SUFFIXES:
-        return "table"
-    return "text" if data.suffix == ".txt" else "columns"
 
 
 def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
@@ -193,7 +179,7 @@ def _write_parts(
         if num_done := _num_texts_in(path):
             first += sum(1 for _ in islice(texts, num_done))
         else:
-            chosen = _take(texts, _part_characters(extractor))
+            chosen = _next_texts(texts, extractor)
             table = extractor.table(chosen, first, report)
             schema = table.schema.with_metadata({NUM_TEXTS: str(len(chosen))})
             with directory.write(name) as file, _open_writer(file, schema) as writer:
@@ -210,15 +196,12 @@ def _num_texts_in(part: Path) -> int:
         return 0
 
 
-def _part_characters(extractor: Extractor) -> int:
-    vector_bytes = sum(
-        4 * field.type.list_size for field in extractor.schema if pa.types.is_fixed_size_list(field.type)
-    )
-    return PART_CHARACTERS if extractor.config.per == "text" else min(PART_CHARACTERS, PART_BYTES // vector_bytes)
-
-
-def _take(texts: Iterator[SentenceExample], num_characters: int) -> list[SentenceExample]:
-    """Return the next texts, as many as make `num_characters`; at least one."""
+def _next_texts(texts: Iterator[SentenceExample], extractor: Extractor) -> list[SentenceExample]:
+    """Return the texts of the next part, at least one."""
+    vectors = (field.type for field in extractor.schema if pa.types.is_fixed_size_list(field.type))
+    vector_bytes = sum(4 * vector.list_size for vector in vectors)
+    per_text = extractor.config.per == "text"
+    num_characters = PART_CHARACTERS if per_text else min(PART_CHARACTERS, PART_BYTES // vector_bytes)
     taken: list[SentenceExample] = []
     for text in texts:
         taken.append(text)

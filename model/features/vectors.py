@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ...pipeline.errors import UserError
 from ..bert import BertModel
@@ -40,39 +40,64 @@ class Extractor:
     def table(self, texts: Sequence[SentenceExample], first: int, report: Report) -> pa.Table:
         """Return the vectors of `texts`, numbered from `first`."""
         rows = list(sentence_rows(texts, self.tokenizer, self.max_length))
-        units = _units(texts, rows, self.config.per, self.tokenizer)
-        vectors_USD = self._vectors(rows, units, lambda share, tokens: report(first + int(share * len(texts)), tokens))
-        columns: list[pa.Array] = [pa.array(units.text + first, pa.int64())]
-        if units.names is not None:
-            columns += [pa.array(units.index, pa.int32()), pa.array(units.names, pa.string())]
+        names: list[str] = []
+        match self.config.per:
+            case "word":
+                reads = [(row.words, row.word_positions) for row in rows]
+                lengths = [len(text.sentence.words) for text in texts]
+                names = [word for text in texts for word in text.sentence.words]
+            case "token":
+                reads = [(row.tokens, row.token_positions) for row in rows]
+                lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
+                ids = (token for row in rows for token in row.row.input_ids[row.token_positions])
+                names = [self.tokenizer.token(token) for token in ids]
+            case _:
+                reads = [(np.zeros_like(positions), positions) for positions in _whole_rows(rows)]
+                lengths = [1] * len(texts)
+        starts = np.cumsum([0, *lengths])
+        text_U = np.repeat(np.arange(len(texts)), lengths)
+        units = [starts[row.example] + inside for row, (inside, _) in zip(rows, reads, strict=True)]
+        positions = [positions for _, positions in reads]
+        vectors_USD = self._vectors(
+            rows, units, positions, len(text_U), lambda share, tokens: report(first + int(share * len(texts)), tokens)
+        )
+        columns: list[pa.Array] = [pa.array(text_U + first, pa.int64())]
+        if self.config.per != "text":
+            index_U = np.arange(len(text_U)) - starts[text_U]
+            columns += [pa.array(index_U, pa.int32()), pa.array(names, pa.string())]
         columns += [_vector_array(values_UD, self.schema.field(-1).type) for values_UD in self._combined(vectors_USD)]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     @torch.inference_mode()
     def _vectors(
-        self, rows: Sequence[SentenceRow], units: "VectorUnits", report: Callable[[float, int], None]
+        self,
+        rows: Sequence[SentenceRow],
+        units: Sequence[np.ndarray],
+        positions: Sequence[np.ndarray],
+        num_units: int,
+        report: Callable[[float, int], None],
     ) -> np.ndarray:
-        """Return the mean hidden state (U, S, D) over the positions of each unit, float32."""
-        sums_USD = torch.zeros(len(units.text), len(self.layers), self.bert.config.hidden_size)
+        """Return the mean hidden state (U, S, D), float32, of each unit.
+
+        For each row, `positions` are those read from it ([CLS] is 0), and `units` the unit of each.
+        """
+        device = next(self.bert.parameters()).device
+        sums_USD = torch.zeros(num_units, len(self.layers), self.bert.config.hidden_size)
         num_done = 0
         for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
-            states_PSD = self._states([rows[index] for index in chosen], [units.positions[index] for index in chosen])
-            sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units.of[index] for index in chosen])), states_PSD)
+            batch = make_batch([Feature((rows[index].row,), None, index) for index in chosen]).to(device)
+            row_P = np.repeat(np.arange(len(chosen)), [len(positions[index]) for index in chosen])
+            position_P = np.concatenate([positions[index] for index in chosen])
+            at_P = torch.from_numpy(row_P).to(device), torch.from_numpy(position_P).to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(self.config.precision, device)):
+                states = self.bert.hidden_states(*batch[:4], all_layers=True)
+            states_PSD = torch.stack([states[layer][at_P].float() for layer in self.layers], 1).cpu()
+            sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units[index] for index in chosen])), states_PSD)
             num_done += len(chosen)
-            trim_memory(states_PSD.device, number)
+            trim_memory(device, number)
             report(num_done / len(rows), sum(len(rows[index].row.input_ids) for index in chosen))
-        counts_U = np.bincount(np.concatenate(units.of), minlength=len(units.text))
+        counts_U = np.bincount(np.concatenate(units), minlength=num_units)
         return sums_USD.div_(torch.from_numpy(counts_U)[:, None, None]).numpy()
-
-    def _states(self, rows: Sequence[SentenceRow], positions: Sequence[np.ndarray]) -> Tensor:
-        """Return the hidden states at the positions of each row (P, S, D), on the CPU."""
-        device = next(self.bert.parameters()).device
-        batch = make_batch([Feature((row.row,), None, row.example) for row in rows]).to(device)
-        row_P = torch.from_numpy(np.repeat(np.arange(len(rows)), [len(each) for each in positions])).to(device)
-        position_P = torch.from_numpy(np.concatenate(positions)).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(self.config.precision, device)):
-            states = self.bert.hidden_states(*batch[:4], all_layers=True)
-        return torch.stack([states[layer][row_P, position_P].float() for layer in self.layers], 1).cpu()
 
     def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
         match self.config.combine:
@@ -82,22 +107,6 @@ class Extractor:
                 return [vectors_USD.sum(1)]
             case _:
                 return list(vectors_USD.transpose(1, 0, 2))
-
-
-@dataclass(frozen=True)
-class VectorUnits:
-    """The words, tokens or texts that get a vector, and the positions it is read from."""
-
-    text: np.ndarray
-    """Index of each unit's text, (U,)."""
-    index: np.ndarray
-    """Index of each unit in its text, (U,)."""
-    names: list[str] | None
-    """The words or tokens; None for texts."""
-    of: list[np.ndarray]
-    """For each row, the unit of each position read from it."""
-    positions: list[np.ndarray]
-    """For each row, the positions read from it; [CLS] is 0."""
 
 
 def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
@@ -144,27 +153,6 @@ def _schema(config: FeaturesConfig, layers: Sequence[int], hidden_size: int) -> 
 def _vector_array(values_UD: np.ndarray, kind: pa.FixedSizeListType) -> pa.Array:
     flat = np.ascontiguousarray(values_UD, dtype=kind.value_type.to_pandas_dtype()).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind)
-
-
-def _units(
-    texts: Sequence[SentenceExample], rows: Sequence[SentenceRow], per: str, tokenizer: TextTokenizer
-) -> VectorUnits:
-    match per:
-        case "word":
-            lengths = [len(text.sentence.words) for text in texts]
-            inside, positions = [row.words for row in rows], [row.word_positions for row in rows]
-            names = [word for text in texts for word in text.sentence.words]
-        case "token":
-            inside, positions = [row.tokens for row in rows], [row.token_positions for row in rows]
-            lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
-            names = [tokenizer.token(token) for row in rows for token in row.row.input_ids[row.token_positions]]
-        case _:
-            positions = _whole_rows(rows)
-            inside, lengths, names = [np.zeros_like(each) for each in positions], [1] * len(texts), None
-    starts = np.cumsum([0, *lengths])
-    text = np.repeat(np.arange(len(texts)), lengths)
-    of = [starts[row.example] + each for row, each in zip(rows, inside, strict=True)]
-    return VectorUnits(text, np.arange(len(text)) - starts[text], names, of, positions)
 
 
 def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:

@@ -38,7 +38,6 @@ from ..checkpoint import (
     save_model,
     write_json,
 )
-from ..config import ModelConfig
 from ..mirror import mirrored, upload
 from ..pretraining.run import SUMMARY
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
@@ -86,6 +85,13 @@ class Job:
         """The output directory."""
         return OutputDirectory(str(self.output))
 
+    def records(self) -> list[RunRecord]:
+        """Return the records of the finished runs, also of earlier calls, the highest learning rate first."""
+        advice = "Delete it and rerun; this run is repeated."
+        paths = (self.output / RUNS).glob(f"*/{RECORD}")
+        records = [parse_json(path.read_bytes(), RunRecord, path, advice) for path in paths]
+        return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+
     def directory(self, rate: float, seed: int) -> Path:
         """Return where the record and the logs of a run are."""
         return self.output / RUNS / f"learning-rate-{rate}-seed-{seed}"
@@ -115,29 +121,31 @@ def finetune(
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
     data_read = read_data(task_name, data, config)
     with mirrored(output) as directory:
-        return _finetune(_prepare(data_read, str(checkpoint), directory, config), progress, overwrite)
+        job = _prepare(data_read, str(checkpoint), directory, config)
+        return _finetune(job, progress, overwrite)
 
 
 def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> dict[str, Any]:
-    config, output = job.config, job.output
     with (
-        unwritable_as_user_error(output, NO_SPACE),
-        join_ranks(config.device, job.recipe.batch_size) as ranks,
-        claimed(str(output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
+        unwritable_as_user_error(job.output, NO_SPACE),
+        join_ranks(job.config.device, job.recipe.batch_size) as ranks,
+        claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
         if ranks.rank == 0
         else nullcontext(),
     ):
         if ranks.rank == 0:
             if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
-                (output / SUMMARY).unlink(missing_ok=True)
-            _report_cut(job)
+                (job.output / SUMMARY).unlink(missing_ok=True)
+            report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
+            for prefix, features in job.dev.items():
+                report_cut(job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
         ranks.wait()  # for the first one, which alone writes
-        summary = read_summary(output)
+        summary = read_summary(job.output)
         if summary is None and _search(job, ranks, progress):
             if ranks.rank == 0:
                 _finish(job, ranks.device)
             ranks.wait()
-            summary = read_summary(output)
+            summary = read_summary(job.output)
     return {**summary} if summary else {"status": "interrupted"}
 
 
@@ -149,18 +157,12 @@ def _prepare(data: TaskData, checkpoint: str, output: Path, config: FinetuneConf
     train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
     if not train:
         raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
-    return Job(data, train, dev, checkpoint, config, _recipe(data.task, config), output)
+    recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
+    return Job(data, train, dev, checkpoint, config, recipe, output)
 
 
-def _report_cut(job: Job) -> None:
-    report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
-    for prefix, features in job.dev.items():
-        report_cut(job.data.task, f"dev_{prefix}".removesuffix("_"), num_cut(features), len(job.data.dev[prefix]))
-
-
-def _recipe(task: Task, config: FinetuneConfig) -> Recipe:
-    chosen = {name: getattr(config, name) for name in Recipe._fields}
-    return task.recipe._replace(**{name: value for name, value in chosen.items() if value is not None})
+def _dev_split(prefix: str) -> str:
+    return f"dev_{prefix}".removesuffix("_")
 
 
 def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
@@ -168,28 +170,20 @@ def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
     grid = job.grid()
     for index, (rate, seed) in enumerate(grid, 1):
         stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
-        if not _is_done(job, rate, seed, ranks) and not _run(job, rate, seed, ranks, _staged(progress, stage)):
+        # Only the first rank looks for the record, for it may be writing it when the others look.
+        done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
+        done = bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
+        if not done and not _run(job, rate, seed, ranks, _staged(progress, stage)):
             return False
         if ranks.rank == 0:
             _keep_best(job)
-            job.files.write_bytes(RESULTS, _results_table(_records(job)))
+            job.files.write_bytes(RESULTS, _results_table(job.records()))
             upload(job.output)
     return True
 
 
-def _is_done(job: Job, rate: float, seed: int, ranks: Ranks) -> bool:
-    # The first rank looks and the others hear of it, for it may be writing while they look.
-    done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
-    return bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
-
-
-def _records(job: Job) -> list[RunRecord]:
-    """Return the records of the finished runs, those of earlier calls among them, the highest learning rate first."""
-    paths = (job.output / RUNS).glob(f"*/{RECORD}")
-    records = [
-        parse_json(path.read_bytes(), RunRecord, path, "Delete it and rerun; this run is repeated.") for path in paths
-    ]
-    return sorted(records, key=lambda record: (-record["learning_rate"], record["seed"]))
+def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
+    return lambda live: progress({"stage": stage, **live}) if progress else None
 
 
 def _best(records: Sequence[RunRecord]) -> RunRecord:
@@ -198,10 +192,6 @@ def _best(records: Sequence[RunRecord]) -> RunRecord:
     So the order in which they were done does not matter.
     """
     return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
-
-
-def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
-    return lambda live: progress({"stage": stage, **live}) if progress else None
 
 
 def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
@@ -216,51 +206,32 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallbac
         return True
     outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
-    scores = _scores(job, task, outputs)
+    scores: dict[str, float] = {}
+    for prefix, features in job.dev.items():
+        measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
+        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
+    given, settings = job.data.task.settings(), task.settings()
+    direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else None
     record = RunRecord(
         task=task.name,
-        variant=_variant(task, model.bert.config),
+        variant=" ".join(filter(None, (settings.get("version"), settings.get("features"), direction))),
         checkpoint=job.checkpoint,
         seed=seed,
         learning_rate=rate,
-        tuned=_tuned(job.data.task, task),
+        tuned={name: value for name, value in settings.items() if value != given[name]},
         scores=scores,
         seconds=round(seconds, 3),
     )
-    if _best([*_records(job), record]) is record:
+    if _best([*job.records(), record]) is record:
         _save(job, model, task, outputs, directory / MODEL)
     job.files.write_json(f"{directory.relative_to(job.output)}/{RECORD}", record)
     return True
 
 
-def _variant(task: Task, config: ModelConfig) -> str:
-    """Return what beside its name tells which row of the paper's tables the task is."""
-    settings = task.settings()
-    names = (settings.get("version"), settings.get("features"), LEFT_TO_RIGHT if config.is_decoder else None)
-    return " ".join(filter(None, names))
-
-
-def _tuned(before: Task, after: Task) -> dict[str, Any]:
-    """Return the settings that were chosen on the dev examples."""
-    given = before.settings()
-    return {name: value for name, value in after.settings().items() if value != given[name]}
-
-
-def _scores(job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
-    scores = {}
-    for prefix, features in job.dev.items():
-        measured = task.scores(outputs[prefix], features, job.data.dev[prefix])
-        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
-    return scores
-
-
 def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]], directory: Path) -> None:
-    """Write the model directory, and the answers to the dev examples in the form of the official script.
-
-    `directory` is seen complete or not at all.
-    """
+    """Write the model directory, and the answers to the dev examples in the form of the official script."""
     config = model.bert.config.to_hf() | {"architectures": [type(model).__name__]} | task.hf_settings()
     with job.files.write_folder(str(directory.relative_to(job.output))) as folder:
         save_model(folder, model.state_dict(), config, tokenizer_files(job.checkpoint))
@@ -268,8 +239,7 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
         for prefix, features in job.dev.items():
             examples = job.data.dev[prefix]
             answers = task.answers(outputs[prefix], features, examples)
-            split = f"dev_{prefix}".removesuffix("_")
-            for name, content in task.official(answers, examples, split).items():
+            for name, content in task.official(answers, examples, _dev_split(prefix)).items():
                 (folder / "dev").mkdir(exist_ok=True)
                 (folder / "dev" / name).write_bytes(content)
 
@@ -280,24 +250,21 @@ def _keep_best(job: Job) -> None:
     A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
     run whenever this is killed. While files are moved there is no ``task.json``, without which nothing reads them.
     """
-    records = _records(job)
+    records = job.records()
     best = _best(records)
     for record in records:
         directory = job.directory(record["learning_rate"], record["seed"])
         if record is best and (directory / MODEL / TASK).exists():
-            _publish(directory / MODEL, job.output)
+            (job.output / TASK).unlink(missing_ok=True)
+            shutil.rmtree(job.output / "test", ignore_errors=True)  # of the model before
+            files = (path for path in (directory / MODEL).rglob("*") if path.is_file())
+            for file in sorted(files, key=lambda path: path.name == TASK):
+                target = job.output / file.relative_to(directory / MODEL)
+                target.parent.mkdir(exist_ok=True)
+                file.replace(target)
         shutil.rmtree(directory / MODEL, ignore_errors=True)
         for checkpoint in (directory / CHECKPOINT, (directory / CHECKPOINT).with_suffix(".partial")):
             checkpoint.unlink(missing_ok=True)
-
-
-def _publish(model: Path, output: Path) -> None:
-    (output / TASK).unlink(missing_ok=True)
-    shutil.rmtree(output / "test", ignore_errors=True)  # of the model before
-    for file in sorted((path for path in model.rglob("*") if path.is_file()), key=lambda path: path.name == TASK):
-        target = output / file.relative_to(model)
-        target.parent.mkdir(exist_ok=True)
-        file.replace(target)
 
 
 def _finish(job: Job, device: torch.device) -> None:
@@ -308,7 +275,7 @@ def _finish(job: Job, device: torch.device) -> None:
         for split, files in tests.items():
             for name, content in predict_files(finetuned, files, split).items():
                 job.files.write_bytes(f"test/{name}", content)
-    job.files.write_json(SUMMARY, _summary(job, _records(job)))
+    job.files.write_json(SUMMARY, _summary(job, job.records()))
     job.files.remove(WORK)
 
 
@@ -317,16 +284,12 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
     rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
     shape = replace(read_config(checkpoint), **rates)
     model = task.model(shape)
-    generator = torch.Generator().manual_seed(_torch_seed(seed, "head"))
+    generator = torch.Generator().manual_seed(int(rng_for(seed, "finetune", "head").integers(2**62)))
     for module in (model.bert.pooler, *(child for name, child in model.named_children() if name != "bert")):
         initialise(module, shape, generator)
     # Only the encoder, so that the head of another task in the checkpoint is left there.
     load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint, new=("bert.pooler.",))
     return model
-
-
-def _torch_seed(seed: int, use: str) -> int:
-    return int(rng_for(seed, "finetune", use).integers(2**62))
 
 
 def _main(scores: Mapping[str, float]) -> float:

@@ -27,28 +27,24 @@ NOT_SCORES = ("total", "_thresh")
 _ADVICE = "Move it away, or rerun `clozeworks finetune`."
 
 
-class RunRecord(TypedDict):
-    """What a run of `finetune` leaves in its ``run.json``."""
-
-    task: str
-    variant: str
-    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
-    checkpoint: str
-    seed: int
-    learning_rate: float
-    tuned: dict[str, Any]
-    """The settings chosen on the dev examples."""
-    scores: Annotated[dict[str, int | float], Meta(min_length=1)]
-    seconds: float
-
-
 class BestRun(TypedDict):
     """The best run of a search."""
 
     learning_rate: float
     seed: int
     tuned: dict[str, Any]
+    """The settings chosen on the dev examples."""
     scores: Annotated[dict[str, int | float], Meta(min_length=1)]
+
+
+class RunRecord(BestRun):
+    """What a run of `finetune` leaves in its ``run.json``."""
+
+    task: str
+    variant: str
+    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
+    checkpoint: str
+    seconds: float
 
 
 class SearchSummary(TypedDict):
