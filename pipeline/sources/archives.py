@@ -30,7 +30,7 @@ from .compression import (
     decompressed,
     is_bomb,
     progress,
-    without_compression,
+    stem_of,
 )
 from .records import Input, InputRange, OpenFile, RawDocument
 
@@ -82,7 +82,7 @@ def read_archive(file: BinaryIO, part: InputRange, config: IngestConfig, counter
     for member in (_zip_members if suffix == ".zip" else _tar_members)(part, file, counters):
         name = f"{part.name}/{member.name}"
         text = decompressed(member.stream, name, counters)
-        book = InputRange(path=name, name=without_compression(name), format="text")
+        book = InputRange(path=name, name=stem_of(name), format="text")
         for document in read_book(text, book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(part.name))
         num_bytes += text.tell()
@@ -111,7 +111,7 @@ def _wanted_name(raw_name: str, part: InputRange, counters: Counters) -> str:
 def _is_text(name: str) -> bool:
     """Return whether a member's name is that of a text, and not hidden: macOS adds ``._Emma.txt`` to ``Emma.txt``."""
     hidden = any(part.startswith(".") and part != "." for part in name.split("/"))
-    return not hidden and without_compression(name.lower()).endswith(".txt")
+    return not hidden and stem_of(name.lower()).endswith(".txt")
 
 
 def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
@@ -235,8 +235,7 @@ class _TarStream:
 
 def _open_tar(part: InputRange, file: BinaryIO, counters: Counters) -> _TarStream:
     """Return the decompressed bytes of a tar, from the start of the range."""
-    name = re.sub(r"\.tgz$", ".tar.gz", part.name, flags=re.IGNORECASE)
-    stream = decompressed(file, name, counters, ARCHIVE_ALLOWANCE)
+    stream = decompressed(file, part.name, counters, ARCHIVE_ALLOWANCE)
     return _TarStream(stream, part.start, file.seek(0, io.SEEK_END)) if stream is file else _TarStream(stream)
 
 

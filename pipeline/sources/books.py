@@ -27,7 +27,7 @@ from ..config import IngestConfig
 from ..execution.counters import Counters
 from ..schemas import SENTENCE_ENDS
 from . import gutenberg
-from .compression import decompressed, peekable
+from .compression import decompressed, peekable, stem_of
 from .gutenberg import Block
 from .records import InputRange, RawDocument
 from .sentences import ends_sentence
@@ -56,7 +56,6 @@ _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*
 _NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
-_SUFFIX = re.compile(r"(?:\.txt)?(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
 
@@ -88,7 +87,7 @@ def _documents(
     part: InputRange, head: str, rest: Iterator[str], continues: bool, counters: Counters, documents: str
 ) -> Iterator[RawDocument]:
     """Yield the documents of a text that comes in pieces of whole lines: its `head`, then the rest."""
-    name = _SUFFIX.sub("", part.name)
+    name = stem_of(part.name, ".txt")
     is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
     if is_book or part.format == "gutenberg":
         fields = gutenberg.read_header(head[:HEAD_BYTES])

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ..execution.counters import Counters
 
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
 BOMB_RATIO = 200
 """Times its compressed size that text may expand to."""
@@ -32,13 +32,13 @@ _ZSTD_READ_BYTES = 1 << 13
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
-"""What decompressing raises; see `is_failure`."""
+# What decompressing raises; see `is_failure`.
+_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def is_failure(error: Exception) -> bool:
-    """Return whether an error has an error number: then the disk or the network failed, and the data may be good."""
-    return isinstance(error, OSError) and error.errno is not None
+    """Return whether the disk or the network failed, so that the data may be good: the error has an error number."""
+    return isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def is_compressed(name: str) -> bool:
@@ -46,14 +46,16 @@ def is_compressed(name: str) -> bool:
     return name.lower().endswith(COMPRESSED_SUFFIXES)
 
 
-def without_compression(name: str) -> str:
-    """Return a file's name without the suffix of its compression.
+def stem_of(name: str, *suffixes: str) -> str:
+    """Return a file's name without the suffix of its compression, and then without one of `suffixes`.
 
-    >>> without_compression("part-0.jsonl.zst")
-    'part-0.jsonl'
+    >>> stem_of("part-0.jsonl.zst"), stem_of("part-0.jsonl.zst", ".jsonl")
+    ('part-0.jsonl', 'part-0')
     """
-    suffix = next((suffix for suffix in COMPRESSED_SUFFIXES if name.lower().endswith(suffix)), "")
-    return name[: len(name) - len(suffix)]
+    for known in (COMPRESSED_SUFFIXES, suffixes):
+        suffix = next((suffix for suffix in known if name.lower().endswith(suffix)), "")
+        name = name[: len(name) - len(suffix)]
+    return name
 
 
 def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
@@ -65,19 +67,6 @@ def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
     return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
 
 
-def decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
-    """Return a function that reads up to so many decompressed bytes from `file`, none at its end.
-
-    It raises one of `DAMAGE` once it has returned what comes before the damage.
-    """
-    suffix = name.lower().rpartition(".")[2]
-    if suffix == "zst":
-        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-        return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
-    opener: Any = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[suffix]
-    return opener(file).read1
-
-
 def decompressed(file: BinaryIO, name: str, counters: Counters, allowance: int = TEXT_ALLOWANCE) -> BinaryIO:
     """Return the bytes of a file, decompressed if its `name` says that it is compressed.
 
@@ -86,7 +75,17 @@ def decompressed(file: BinaryIO, name: str, counters: Counters, allowance: int =
     """
     if not is_compressed(name):
         return file
-    return BoundedStream(decompressor(file, name), progress(file), name, counters, allowance).buffered()
+    return BoundedStream(_decompressor(file, name), progress(file), name, counters, allowance).buffered()
+
+
+def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
+    """Return a function that reads up to so many decompressed bytes, none at the end; it raises one of `_DAMAGE`."""
+    suffix = name.lower().rpartition(".")[2]
+    if suffix == "zst":
+        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+        return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
+    opener: Any = {"gz": gzip.open, "tgz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[suffix]
+    return opener(file).read1
 
 
 def peekable(file: BinaryIO) -> BinaryIO:
@@ -159,7 +158,7 @@ class BoundedStream(io.RawIOBase):
     def _next_block(self, size: int) -> bytes:
         try:
             block = self._read(size)
-        except (*DAMAGE, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             if is_failure(error):
                 raise
             self._end(self._damage, f"{self._name}: {str(error) or type(error).__name__}")

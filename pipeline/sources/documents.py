@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..config import IngestConfig
@@ -37,17 +38,11 @@ def read_documents_transform(sources: str | Sequence[str], config: IngestConfig 
     from ..execution.beam import ReadParts
 
     config = config or IngestConfig()
-    return ReadParts(_plan(sources, config, Counters()), _Reader(config))
+    return ReadParts(_plan(sources, config, Counters()), partial(_read, config=config))
 
 
-class _Reader:
-    """Reads the documents of a range, on a worker."""
-
-    def __init__(self, config: IngestConfig) -> None:
-        self.config = config
-
-    def __call__(self, part: InputRange, counters: Counters) -> Iterator[dict[str, Any]]:
-        return map(asdict, read_range(part, self.config, counters))
+def _read(part: InputRange, counters: Counters, config: IngestConfig) -> Iterator[dict[str, Any]]:
+    return map(asdict, read_range(part, config, counters))
 
 
 def _plan(sources: str | Sequence[str], config: IngestConfig, counters: Counters) -> list[InputRange]:

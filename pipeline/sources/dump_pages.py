@@ -8,12 +8,13 @@ every page exactly once, without an index.
 import bz2
 import codecs
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
 from ..execution.counters import Counters
-from .compression import DAMAGE, decompressor, is_failure
+from .compression import decompressed
 from .records import InputRange
 
 READ_BYTES = 1 << 20
@@ -88,32 +89,18 @@ def is_ascii_compatible(encoding: str) -> bool:
 
 
 def _blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
-    name = part.name.lower()
-    if name.endswith(".bz2"):
+    if part.name.lower().endswith(".bz2"):
         return _bz2_blocks(file, part, stop, counters)
-    if name.endswith((".gz", ".xz")):
-        return _compressed_blocks(file, part, counters)
-    return _plain_blocks(file, part.start, stop)
+    file.seek(part.start)
+    # A dump may expand to any size; a page may not.
+    stream = decompressed(file, part.name, counters, allowance=sys.maxsize)
+    return _plain_blocks(stream, part.start, stop)
 
 
-def _plain_blocks(file: BinaryIO, start: int, stop: int | None) -> Blocks:
-    file.seek(start)
-    position = start
-    while block := file.read(READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)):
+def _plain_blocks(stream: BinaryIO, position: int, stop: int | None) -> Blocks:
+    while block := stream.read(READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)):
         yield stop is None or position < stop, block
         position += len(block)
-
-
-def _compressed_blocks(file: BinaryIO, part: InputRange, counters: Counters) -> Blocks:
-    file.seek(0)
-    read = decompressor(file, part.name)
-    try:
-        while block := read(READ_BYTES):
-            yield True, block
-    except DAMAGE as error:
-        if is_failure(error):
-            raise
-        counters.skip("corrupt_file", f"{part.name}: {error}")
 
 
 def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:

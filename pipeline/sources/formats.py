@@ -20,7 +20,7 @@ from ..execution.counters import Counters
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book
-from .compression import decompressed, is_compressed, without_compression
+from .compression import decompressed, is_compressed, stem_of
 from .jsonl import plan_json_lines, read_json_lines
 from .lines import BOM, plan_lines
 from .records import Input, InputRange, OpenFile, RawDocument
@@ -105,7 +105,7 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
         return "wikipedia"
     if _DUMP_INDEX_NAME.search(name):
         return None
-    suffix = posixpath.splitext(without_compression(name))[1]
+    suffix = posixpath.splitext(stem_of(name))[1]
     return _SUFFIXES.get(suffix) or (_sniffed_format(path) if suffix in ("", ".json") else None)
 
 
@@ -185,7 +185,9 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
     range_bytes = choose_range_bytes(sum(entry.num_bytes for entry in inputs))
     units: list[PlannedUnit] = []
     room = 0
-    for entry in map(_marked_if_empty, inputs):
+    for entry in inputs:
+        if not entry.num_bytes and entry.format != "hf":
+            entry = entry._replace(format="empty")
         form = FORMATS[entry.format]
         ranges = form.plan(entry, form.open, range_bytes, config)
         if units and len(ranges) == 1 and entry.num_bytes <= room:
@@ -195,10 +197,6 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
             units.extend(PlannedUnit([part], entry.num_bytes // len(ranges)) for part in ranges)
             room = range_bytes - entry.num_bytes
     return units
-
-
-def _marked_if_empty(entry: Input) -> Input:
-    return entry if entry.num_bytes or entry.format == "hf" else entry._replace(format="empty")
 
 
 def read_range(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:

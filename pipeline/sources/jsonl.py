@@ -5,16 +5,16 @@ core; pyarrow's reader has two thirds of that rate, and does not say which line 
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
-from .compression import decompressed, without_compression
-from .lines import BOM, LONGEST_LINE_BYTES, plan_lines, read_lines
+from .compression import decompressed, stem_of
+from .lines import BOM, LONGEST_LINE_BYTES, decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import Table, joined_documents, row_document
+from .rows import Table, row_documents
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -60,34 +60,25 @@ def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
 def read_json_lines(
     file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a JSON Lines file, one line in memory at a time; see `object_documents`."""
-    stem = _stem(part.name)
-    table = Table(name=part.name, stem=stem, source="jsonl", text_column=config.text_column, unit="byte")
-    stream = decompressed(file, part.name, counters)
-    return object_documents(stream, part, table, config.documents, counters)
+    """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
 
-
-def object_documents(
-    stream: BinaryIO, part: InputRange, table: Table, documents: str, counters: Counters
-) -> Iterator[RawDocument]:
-    """Yield the documents of the JSON objects that begin in a range, one a line.
-
-    An object is a document; if `documents` is ``blank-line``, the objects up to one whose text is empty are, see
-    `joined_documents`. The number of a row is the offset of its line in bytes. `counters` gets the bad input
-    ``not_json``, ``no_json_object``, ``no_text_column``, ``text_is_no_string``, ``invalid_utf8`` (the row is kept,
-    with U+FFFD for the bad bytes), and what `row_document` and `read_lines` name.
+    An object is a document; with ``--documents blank-line``, the objects up to one whose text is empty are. `counters`
+    gets the bad input that `read_objects` and `row_documents` name.
     """
-    rows = _rows(stream, part, table, counters)
-    if documents == "blank-line":
-        yield from joined_documents(_texts(rows, table, counters), table)
-        return
-    for offset, row in rows:
-        if document := row_document(row, offset, table, counters):
-            yield document
+    stem = stem_of(part.name, *SUFFIXES)
+    table = Table(name=part.name, stem=stem, source="jsonl", text_column=config.text_column, unit="byte")
+    rows = read_objects(decompressed(file, part.name, counters), part, table, counters)
+    return row_documents(rows, table, counters, joined=config.documents == "blank-line")
 
 
-def _rows(stream: BinaryIO, part: InputRange, table: Table, counters: Counters) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a range that have the text column, each with its offset."""
+def read_objects(
+    stream: BinaryIO, part: InputRange, table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON objects that begin in a range, one a line, each with the offset of its line in bytes.
+
+    `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``, ``invalid_utf8`` (the row is
+    kept, with U+FFFD for the bad bytes), and what `read_lines` names.
+    """
     for offset, line in read_lines(stream, part, counters):
         row = parse_object(line, table.location(offset), counters) if line.strip() else None
         if row is not None and table.text_column not in row:
@@ -96,26 +87,10 @@ def _rows(stream: BinaryIO, part: InputRange, table: Table, counters: Counters) 
             yield offset, row
 
 
-def _texts(
-    rows: Iterable[tuple[int, dict[str, Any]]], table: Table, counters: Counters
-) -> Iterator[tuple[int, str | None]]:
-    for offset, row in rows:
-        text = row[table.text_column]
-        if text is None or isinstance(text, str):
-            yield offset, text
-        else:
-            counters.skip("text_is_no_string", table.location(offset))
-
-
 def parse_object(line: bytes, location: str, counters: Counters) -> dict[str, Any] | None:
     """Return the JSON object that a line holds; None, and a count, if it holds none."""
     try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        counters.skip("invalid_utf8", location)
-        text = line.decode("utf-8", "replace")
-    try:
-        value = json.loads(text)
+        value = json.loads(decode(line, location, counters))
     except (ValueError, RecursionError):
         counters.skip("not_json", location)
         return None
@@ -123,9 +98,3 @@ def parse_object(line: bytes, location: str, counters: Counters) -> dict[str, An
         counters.skip("no_json_object", location)
         return None
     return value
-
-
-def _stem(name: str) -> str:
-    name = without_compression(name)
-    suffix = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
-    return name[: len(name) - len(suffix)]

@@ -50,6 +50,15 @@ def read_lines(
         offset += len(line)
 
 
+def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
+    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding`` in `counters`)."""
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        counters.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", location)
+        return raw.decode(encoding, "replace")
+
+
 def _seek_line(stream: BinaryIO, start: int) -> int:
     """Go to the first line that begins at byte `start` or after it, and return its offset."""
     if start == 0:

@@ -63,6 +63,23 @@ class Table:
         return f"{self.name}, {self.unit} {number}"
 
 
+def row_documents(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters, *, joined: bool = False
+) -> Iterator[RawDocument]:
+    """Yield the documents of numbered rows.
+
+    Each row is one, see `row_document`. If they are `joined`, each row holds a sentence, and a document ends at an
+    empty row or at `LONGEST_JOINED` characters, because such tables do not say where a book ends; its id has the number
+    of its first row.
+    """
+    if joined:
+        yield from _joined_documents(rows, table, counters)
+        return
+    for number, row in rows:
+        if document := row_document(row, number, table, counters):
+            yield document
+
+
 def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> RawDocument | None:
     """Return the document of one row; None, and a count, if it has no text.
 
@@ -96,14 +113,16 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     )
 
 
-def joined_documents(texts: Iterable[tuple[int, str | None]], table: Table) -> Iterator[RawDocument]:
-    """Yield documents of numbered rows that hold a sentence each; a document's id has the number of its first row.
-
-    A document ends at an empty row, or at `LONGEST_JOINED` characters: such tables do not say where a book ends.
-    """
+def _joined_documents(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
+) -> Iterator[RawDocument]:
     lines: list[str] = []
     first = size = 0
-    for number, text in chain(texts, [(0, None)]):
+    for number, row in chain(rows, [(0, {})]):
+        text = row.get(table.text_column)
+        if text is not None and not isinstance(text, str):
+            counters.skip("text_is_no_string", table.location(number))
+            continue
         if text and text.strip():
             first = first if lines else number
             lines.append(text)

@@ -1,13 +1,12 @@
 """Parquet files and data sets as documents, one a row; see `rows`.
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``), consecutive rows make a
-document, see `rows.joined_documents`.
+document; see `rows.row_documents`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,7 +19,7 @@ from ..execution.counters import Counters
 from ..execution.hub import DataSet
 from .compression import is_failure
 from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import FIELDS, Table, joined_documents, row_document
+from .rows import FIELDS, Table, row_documents
 
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
@@ -30,16 +29,6 @@ SENTENCE_CHARACTERS = 200
 
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
-
-
-class _RowBatch(NamedTuple):
-    """Consecutive rows of a data set."""
-
-    part: str
-    """What they are part of: ``20231101.en/train``, and the shard's number if the data set is streamed."""
-    first_row: int
-    """The number of the first of them in that part."""
-    rows: pa.RecordBatch
 
 
 def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -75,16 +64,12 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
     columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
-    joined = _is_joined(parquet.schema_arrow, config.documents)
     sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
     for group in range(part.start, len(sizes) if part.stop is None else part.stop):
         batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
-        try:
-            yield from _documents(_numbered(batches, sum(sizes[:group])), table, counters, joined)
-        except (pa.ArrowException, OSError) as error:
-            if is_failure(error):
-                raise
-            counters.skip("unreadable_row_group", f"{part.name}, row group {group}")
+        location = f"{part.name}, row group {group}"
+        run = _numbered(batches, sum(sizes[:group]), "unreadable_row_group", location, counters)
+        yield from _documents(run, parquet.schema_arrow, table, config, counters)
 
 
 def plan_data_set(
@@ -97,9 +82,9 @@ def plan_data_set(
     with open_set(entry.path) as found:
         ranges = entry.cut(_data_set_starts(found))
         schema = found.schema
-        if schema is None and ranges:
-            head = next(_data_set_batches(found, ranges[0], None, Counters()), None)
-            schema = head.rows.schema if head else None
+        for shard in _shards(found, ranges[0], None) if schema is None and ranges else ():
+            head = next(_shard_batches(shard, entry.name, Counters()), None)
+            schema = head[1].schema if head else None
     if schema is not None:
         _text_columns(schema, entry.name, config.text_column)
     return ranges
@@ -112,13 +97,10 @@ def read_data_set(found: DataSet, part: InputRange, config: IngestConfig, counte
     there is no text in the text column.
     """
     columns = _text_columns(found.schema, part.name, config.text_column) if found.schema else None
-    for name, batches in groupby(_data_set_batches(found, part, columns, counters), attrgetter("part")):
-        head = next(batches)
-        columns = columns or _text_columns(head.rows.schema, part.name, config.text_column)
-        joined = _is_joined(found.schema or head.rows.schema, config.documents)
+    for shard in _shards(found, part, columns):
+        name = found.part if found.is_on_disk else f"{found.part}/{shard.number}"
         table = Table(name=f"{found.source}:{name}", stem=name, source=found.source, text_column=config.text_column)
-        run = ((batch.first_row, batch.rows.select(columns)) for batch in chain([head], batches))
-        yield from _documents(run, table, counters, joined)
+        yield from _documents(_shard_batches(shard, part.name, counters), found.schema, table, config, counters)
 
 
 def _data_set_starts(found: DataSet) -> list[int]:
@@ -130,42 +112,29 @@ def _data_set_starts(found: DataSet) -> list[int]:
     return [num_rows * index // num_ranges for index in range(num_ranges)]
 
 
-def _data_set_batches(
-    found: DataSet, part: InputRange, columns: Sequence[str] | None, counters: Counters
-) -> Iterator[_RowBatch]:
-    """Yield the rows of a range, `columns` of them (None: all), a few in memory at a time.
+class _Shard(NamedTuple):
+    """A part of a data set that is read by itself."""
 
-    `counters` gets ``unreadable_shard``: a shard that is left out from a damaged row on.
-    """
+    number: int
+    first_row: int
+    rows: Any
+
+
+def _shards(found: DataSet, part: InputRange, columns: Sequence[str] | None) -> Iterator[_Shard]:
+    """Yield the shards of a range, with some of the columns (None: all); one if the data set was saved to disk."""
     rows = found.rows.select_columns(list(columns)) if columns else found.rows
     rows = rows.with_format("arrow")
     if found.is_on_disk:
-        stop = len(rows) if part.stop is None else part.stop
-        yield from _batches(rows.select(range(part.start, stop)), found.part, part.start)
+        yield _Shard(0, part.start, rows.select(range(part.start, len(rows) if part.stop is None else part.stop)))
         return
     for index in range(part.start, rows.num_shards if part.stop is None else part.stop):
-        shard = rows.shard(num_shards=rows.num_shards, index=index)
-        try:
-            yield from _batches(shard, f"{found.part}/{index}", 0)
-        except (ValueError, pa.ArrowException, OSError) as error:
-            # An error number or one of these classes means that the disk or the network failed, not the data.
-            if isinstance(error, OSError) and (error.errno or isinstance(error, ConnectionError | TimeoutError)):
-                raise
-            counters.skip("unreadable_shard", f"{part.name}, shard {index}: {error}")
+        yield _Shard(index, 0, rows.shard(num_shards=rows.num_shards, index=index))
 
 
-def _batches(rows: Any, part: str, first_row: int) -> Iterator[_RowBatch]:
-    for table in rows.iter(batch_size=BATCH_ROWS):
-        for batch in table.to_batches():
-            yield _RowBatch(part, first_row, batch)
-            first_row += batch.num_rows
-
-
-def _is_joined(schema: pa.Schema, documents: str) -> bool | None:
-    """Return whether consecutive rows make a document; None if the rows have to show it."""
-    if documents == "auto" and len(schema.names) == 1:
-        return None
-    return documents == "blank-line"
+def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatches:
+    """Yield the rows of a shard, a few in memory at a time; `counters` gets ``unreadable_shard``."""
+    batches = (batch for table in shard.rows.iter(batch_size=BATCH_ROWS) for batch in table.to_batches())
+    return _numbered(batches, shard.first_row, "unreadable_shard", f"{name}, shard {shard.number}", counters)
 
 
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
@@ -178,27 +147,40 @@ def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     return [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
 
 
-def _numbered(batches: Iterator[pa.RecordBatch], first_row: int) -> NumberedBatches:
-    for batch in batches:
-        yield first_row, batch
-        first_row += batch.num_rows
+def _numbered(
+    batches: Iterable[pa.RecordBatch], first_row: int, damage: str, location: str, counters: Counters
+) -> NumberedBatches:
+    """Yield the batches up to the first one that is damaged, which is counted as `damage`."""
+    try:
+        for batch in batches:
+            yield first_row, batch
+            first_row += batch.num_rows
+    except (ValueError, pa.ArrowException, OSError) as error:
+        if is_failure(error):
+            raise
+        counters.skip(damage, f"{location}: {error}")
 
 
-def _documents(run: NumberedBatches, table: Table, counters: Counters, joined: bool | None) -> Iterator[RawDocument]:
-    """Yield the documents of the rows of a run."""
+def _documents(
+    run: NumberedBatches, schema: pa.Schema | None, table: Table, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of the rows of a run; `schema` is that of the whole table, None if only the rows show it."""
     head = next(run, None)
     if head is None:
         return
-    run = chain([head], run)
-    if _holds_sentences(head[1]) if joined is None else joined:
-        texts = ((number, text) for start, batch in run for number, text in enumerate(_values(batch.column(0)), start))
-        yield from joined_documents(texts, table)
-        return
+    names: list[str] = (schema or head[1].schema).names
+    columns = _text_columns(schema or head[1].schema, table.name, table.text_column)
+    joined = config.documents == "blank-line"
+    if config.documents == "auto" and len(names) == 1:
+        joined = _holds_sentences(head[1])
+    yield from row_documents(_rows(chain([head], run), columns), table, counters, joined=joined)
+
+
+def _rows(run: NumberedBatches, columns: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     for first_row, batch in run:
-        columns = [_values(column) for column in batch.columns]
-        for number, values in enumerate(zip(*columns, strict=True), first_row):
-            if document := row_document(dict(zip(batch.schema.names, values, strict=True)), number, table, counters):
-                yield document
+        values = [_values(batch.column(name)) for name in columns]
+        for number, row in enumerate(zip(*values, strict=True), first_row):
+            yield number, dict(zip(columns, row, strict=True))
 
 
 def _holds_sentences(batch: pa.RecordBatch) -> bool:

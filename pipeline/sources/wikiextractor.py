@@ -11,11 +11,11 @@ from typing import BinaryIO, NamedTuple
 
 from ..config import IngestConfig
 from ..execution.counters import Counters
-from .compression import decompressed, peekable, without_compression
-from .jsonl import object_documents
-from .lines import BOM, read_lines
+from .compression import decompressed, peekable, stem_of
+from .jsonl import read_objects
+from .lines import BOM, decode, read_lines
 from .records import InputRange, RawDocument
-from .rows import Table, row_document
+from .rows import Table, row_documents
 
 HEAD = b"<doc "
 LONGEST_ARTICLE_BYTES = 1 << 24
@@ -31,9 +31,6 @@ class _DocElement(NamedTuple):
     header: bytes
     lines: list[bytes]
 
-    def text(self) -> bytes:
-        return b"\n".join(self.lines)
-
 
 def read_extracted(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
     """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
@@ -42,20 +39,28 @@ def read_extracted(file: BinaryIO, part: InputRange, config: IngestConfig, count
     (kept as far as it goes), ``oversized_article``, ``malformed_header``, ``text_outside_articles``, ``invalid_utf8``
     (kept, with U+FFFD for the bad bytes), and what `row_document` and `read_lines` name.
     """
-    stem = without_compression(part.name)
-    table = Table(name=part.name, stem=stem, source="wikiextractor", unit="byte", extracted=True)
+    table = Table(name=part.name, stem=stem_of(part.name), source="wikiextractor", unit="byte", extracted=True)
     stream = peekable(decompressed(file, part.name, counters))
     head: bytes = stream.peek(_SNIFFED_BYTES)[:_SNIFFED_BYTES]  # pyright: ignore[reportAttributeAccessIssue]
-    if head.removeprefix(BOM).startswith(b"{"):
-        yield from object_documents(stream, part, table, "line", counters)
-        return
+    is_json = head.removeprefix(BOM).startswith(b"{")
+    return row_documents((read_objects if is_json else _read_articles)(stream, part, table, counters), table, counters)
+
+
+def _read_articles(
+    stream: BinaryIO, part: InputRange, table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the articles whose header begins in the range, each with its offset, in the columns of a table."""
     for article in _articles(stream, part, counters):
-        if (row := _row(article, table, counters)) and (document := row_document(row, article.offset, table, counters)):
-            yield document
+        location = table.location(article.offset)
+        header, text = (decode(raw, location, counters) for raw in (article.header, b"\n".join(article.lines)))
+        if match := _HEADER.match(header):
+            page_id, url, title = (html.unescape(value or "") for value in match.groups())
+            yield article.offset, {"id": page_id, "url": url, "title": title, "text": text}
+        else:
+            counters.skip("malformed_header", location)
 
 
 def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[_DocElement]:
-    """Yield the articles whose header begins in the range."""
     article: _DocElement | None = None
     outside = part.start == 0
     for offset, line in read_lines(stream, part, counters, beyond=True):
@@ -82,22 +87,3 @@ def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterato
     if article:
         counters.skip("cut_off_article", f"{part.name}, byte {article.offset}")
         yield article
-
-
-def _row(article: _DocElement, table: Table, counters: Counters) -> dict[str, str] | None:
-    """Return an article in the columns of a table; None, and a count, if its header cannot be read."""
-    header, text = (_decoded(raw, table.location(article.offset), counters) for raw in (article.header, article.text()))
-    match = _HEADER.match(header)
-    if match is None:
-        counters.skip("malformed_header", table.location(article.offset))
-        return None
-    page_id, url, title = (html.unescape(value or "") for value in match.groups())
-    return {"id": page_id, "url": url, "title": title, "text": text}
-
-
-def _decoded(raw: bytes, location: str, counters: Counters) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        counters.skip("invalid_utf8", location)
-        return raw.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from ..config import IngestConfig
 from ..execution.counters import Counters
 from .dump_pages import read_head, read_pages, sniff_encoding
+from .lines import decode
 from .records import Input, InputRange, OpenFile, RawDocument
 from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
@@ -91,12 +92,7 @@ def _parse_page(xml: bytes, encoding: str, where: str, counters: Counters) -> El
     # UTF-16 comes from `read_pages` as UTF-8 already.
     encoding = "utf-8" if encoding.startswith("utf-16") else encoding
     try:
-        text = xml.decode(encoding)
-    except UnicodeDecodeError:
-        counters.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", where)
-        text = xml.decode(encoding, "replace")
-    try:
-        return ElementTree.fromstring(text)
+        return ElementTree.fromstring(decode(xml, where, counters, encoding))
     except (ElementTree.ParseError, ValueError) as error:
         counters.skip("malformed_page", f"{where}: {error}")
         return None
@@ -108,19 +104,17 @@ def _document(page: ElementTree.Element, site: Site, counters: Counters) -> RawD
     revisions = page.findall("revision")
     text = (revisions[-1].findtext("text") if revisions else None) or ""
     kind = _left_out_as(page, title, text, site)
-    if kind is None and revisions[-1].findtext("model") not in (None, "", "wikitext"):
-        kind = "other_models"
-    paragraphs = wikitext_to_paragraphs(text, site.language, site.dropped_links) if kind is None else []
-    if kind is None and paragraphs:
-        return RawDocument(
-            id=(page.findtext("id") or title).strip(),
-            source=site.database,
-            title=title,
-            language=site.language,
-            paragraphs=paragraphs,
-        )
-    counters.count(kind or "empty_pages")
-    return None
+    paragraphs = [] if kind else wikitext_to_paragraphs(text, site.language, site.dropped_links)
+    if not paragraphs:
+        counters.count(kind or "empty_pages")
+        return None
+    return RawDocument(
+        id=(page.findtext("id") or title).strip(),
+        source=site.database,
+        title=title,
+        language=site.language,
+        paragraphs=paragraphs,
+    )
 
 
 def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
@@ -133,7 +127,7 @@ def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -
         return "empty_pages"
     if is_disambiguation(title, text):
         return "disambiguation_pages"
-    return None
+    return None if page.findtext("revision[last()]/model") in (None, "", "wikitext") else "other_models"
 
 
 def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:

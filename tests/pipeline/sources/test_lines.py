@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.compression import decompressed, without_compression
+from clozeworks.pipeline.sources.compression import decompressed, stem_of
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES, plan_lines, read_lines
 from clozeworks.pipeline.sources.records import Input
 from hypothesis import given
@@ -108,4 +108,4 @@ def test_a_failing_disk_is_not_bad_input():
 
 
 def test_names_without_compression():
-    assert [without_compression(name) for name in ("a.txt.GZ", "a.zst", "a.zip")] == ["a.txt", "a", "a.zip"]
+    assert [stem_of(name) for name in ("a.txt.GZ", "a.zst", "a.zip")] == ["a.txt", "a", "a.zip"]
