@@ -80,7 +80,7 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
         split=split,
         rows=counts.pop("rows", 0),
         bytes=written.num_bytes,
-        sha256=written.hexdigest(),
+        sha256=written.sha256,
         counts=dict(sorted(counts.items())),
         source_tokens={source: num_passes * tokens for source, tokens in source_tokens(corpus, sources).items()},
         warnings=warnings,

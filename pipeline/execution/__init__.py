@@ -2,6 +2,6 @@
 
 A stage is a list of `phases` over units of work; `runner` hands the units to `workers` (processes on this machine) or
 to Apache `beam`. `storage` opens local and remote paths, `hub` opens data sets, `directory` is the output directory
-(claim, lock, resume, finish), `shards` reads and writes Parquet, and `partitions` spreads rows over files. `counters`,
-`progress` and `estimates` report.
+(claim, lock, resume, finish), `shards` reads and writes Parquet, and `partitions` spreads rows over files. `counters`
+and `estimates` report.
 """

@@ -4,7 +4,7 @@ An element is the number of a unit. Text never crosses: a unit reads and writes 
 `GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key, which waits for all of its units; one
 element then plans the next phase::
 
-    Create | deal out | Scatter | wait | plan | deal out | Deduplicate | wait | plan | deal out | Gather | wait
+    Create | deal out | Scatter | wait | plan | deal out | Deduplicate | wait | plan | deal out | Gather
 
 Traps of the runners that this module deals with:
 
@@ -20,7 +20,6 @@ Traps of the runners that this module deals with:
 
 import logging
 import os
-import shutil
 import tempfile
 import threading
 import traceback
@@ -42,80 +41,45 @@ from .counters import Counters
 from .directory import StageDirectory
 from .phases import Phase, do_unit, plan_phase
 from .storage import is_remote
-from .workers import DeadWorkerError, available_cores
+from .workers import DeadWorkerError, num_workers
 
-REMOTE_RUNNER = "DataflowRunner"
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
-Deal = Callable[[list[int]], list[int]]
-Work = Callable[[int], Iterator[int]]
 METRICS = "clozeworks"
 
 
 def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions) -> None:
     """Run all phases as one pipeline, on the runner that the options name; raise what broke the run."""
-    _set_log(options.verbose)
+    log = logging.getLogger("apache_beam")
+    log.setLevel(logging.INFO if options.verbose else logging.ERROR)
+    if options.verbose and not log.handlers:
+        log.addHandler(logging.StreamHandler())
     beam_options = pipeline_options(options)
-    claims = tempfile.mkdtemp(prefix="clozeworks-claims-") if _is_direct(beam_options) else None
-    try:
+    is_direct = (beam_options.view_as(StandardOptions).runner or "DirectRunner").endswith("DirectRunner")
+    num_slots = num_workers(options) if is_direct else None
+    with tempfile.TemporaryDirectory(prefix="clozeworks-claims-", ignore_cleanup_errors=True) as claims:
         pipeline = beam.Pipeline(options=beam_options)
-        num_slots = _num_slots(options) if claims else None
         first = _plan(directory, phases[0], num_slots)
-        padding = [NO_UNIT] * (DASK_PARTITIONS - len(first)) if claims is None else []
+        padding = [] if is_direct else [NO_UNIT] * (DASK_PARTITIONS - len(first))
         elements = pipeline | beam.Create([*first, *padding])
-        for index, phase in enumerate(phases):
-            if index:
-                plan = partial(_plan, directory=directory, phase=phase, num_slots=num_slots)
-                elements = elements | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
-            work = partial(_work, directory=directory, phase=phase, claims=claims)
-            elements = elements | phase.name.capitalize() >> _RunPhase(work)
+        for phase in phases:
+            if phase is not phases[0]:
+                plan = partial(_plan, directory, phase, num_slots)
+                elements = (
+                    elements
+                    | f"Wait before {phase.name}" >> beam.GroupByKey()
+                    | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
+                )
+            work = partial(_work, directory=directory, phase=phase, claims=claims if is_direct else None)
+            elements = (
+                elements
+                | f"Deal out {phase.name}" >> beam.GroupBy(lambda number: number)
+                | phase.name.capitalize() >> beam.Map(work)
+            )
         _run(pipeline)
-    finally:
-        if claims:
-            shutil.rmtree(claims, ignore_errors=True)
-
-
-class _RunPhase(beam.PTransform):
-    """Do the units of a phase, and pass one element on when all are done."""
-
-    def __init__(self, work: Callable[[int], int]) -> None:
-        super().__init__()
-        self._work = work
-
-    def expand(self, input_or_inputs: Any) -> Any:
-        """Wire the phase."""
-        return (
-            input_or_inputs | "Deal out" >> _Redistribute() | "Work" >> beam.Map(self._work) | "Wait for all" >> _Wait()
-        )
-
-
-class _Redistribute(beam.PTransform):
-    """Spread the elements over the workers; `Reshuffle` does nothing on some runners."""
-
-    def expand(self, input_or_inputs: Any) -> Any:
-        """Group by the element itself."""
-        return (
-            input_or_inputs
-            | "Key" >> beam.Map(lambda number: (number, None))
-            | beam.GroupByKey()
-            | "Number" >> beam.Map(lambda item: item[0])
-        )
-
-
-class _Wait(beam.PTransform):
-    """Pass one element on when all have come."""
-
-    def expand(self, input_or_inputs: Any) -> Any:
-        """Group under one key."""
-        return (
-            input_or_inputs
-            | "One key" >> beam.Map(lambda number: (0, number))
-            | beam.GroupByKey()
-            | "One element" >> beam.Map(lambda _: NO_UNIT)
-        )
 
 
 def _plan(directory: StageDirectory, phase: Phase[Any, Any], num_slots: int | None) -> list[int]:
@@ -129,13 +93,16 @@ def _plan(directory: StageDirectory, phase: Phase[Any, Any], num_slots: int | No
     return numbers or [NO_UNIT]
 
 
-def _work(element: int, directory: StageDirectory, phase: Phase[Any, Any], claims: str | None) -> int:
-    """Do one unit; or, as a slot, one unclaimed unit after the other."""
+def _work(
+    keyed: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any], claims: str | None
+) -> tuple[int, None]:
+    """Do one unit; or, as a slot, one unclaimed unit after the other. All elements leave under one key."""
+    element, _ = keyed
     numbers = [element] if claims is None else _claimed(claims, phase.name, plan_phase(directory, phase))
     with suppress(UserError):  # it is written down; a runner would only try again
         for number in numbers if element != NO_UNIT else []:
             do_unit(number, directory, phase)
-    return element
+    return 0, None
 
 
 def _claimed(claims: str, phase: str, numbers: list[int]) -> Iterator[int]:
@@ -173,18 +140,10 @@ def _run(pipeline: beam.Pipeline) -> None:
         threading.excepthook = hook_before
 
 
-def _set_log(verbose: bool) -> None:
-    log = logging.getLogger("apache_beam")
-    log.setLevel(logging.INFO if verbose else logging.ERROR)
-    if verbose and not log.handlers:
-        log.addHandler(logging.StreamHandler())
-
-
 def prepare(options: RunOptions, output: str) -> None:
     """Check the options; raises `UserError` for one that Beam does not know, and for an `output` out of reach."""
-    beam_options = pipeline_options(options)
-    runner = beam_options.view_as(StandardOptions).runner
-    if runner == REMOTE_RUNNER and not is_remote(output):
+    runner = pipeline_options(options).view_as(StandardOptions).runner
+    if runner == "DataflowRunner" and not is_remote(output):
         raise UserError(f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path.")
 
 
@@ -196,7 +155,7 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     flags = list(options.beam_options)
     runner = next((flag.partition("=")[2] for flag in flags if flag.startswith("--runner")), None)
     if runner is None:
-        workers = _num_slots(options)
+        workers = num_workers(options)
         mode = "in_memory" if workers == 1 else "multi_processing"
         flags = [
             "--runner=DirectRunner",
@@ -209,27 +168,13 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
         import_module(DASK_MODULE)
         others = [flag for flag in flags if not flag.startswith("--runner")]
         flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *others]
-    _refuse_unknown(flags)
-    return PipelineOptions(flags)
-
-
-def _num_slots(options: RunOptions) -> int:
-    return options.workers or available_cores()
-
-
-def _is_direct(options: PipelineOptions) -> bool:
-    return (options.view_as(StandardOptions).runner or "DirectRunner").endswith("DirectRunner")
-
-
-def _refuse_unknown(flags: Sequence[str]) -> None:
     parser = _BeamArgumentParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
             group._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(list(flags))
-    if unknown:
+    if unknown := parser.parse_known_args(flags)[1]:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
-        raise UserError(f"{unknown[0]} is no option of Apache Beam; see the pages of your runner.")
+    return PipelineOptions(flags)
 
 
 class ReadParts(beam.PTransform):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..config import RunOptions
-from .workers import available_cores
+from . import workers
 
 OutputState = Literal["new", "begun", "finished"]
 
@@ -39,7 +39,7 @@ class Estimate:
 
 def num_workers(options: RunOptions, num_units: int) -> int:
     """Return how many workers this many units keep busy."""
-    return max(1, min(options.workers or available_cores(), num_units))
+    return max(1, min(workers.num_workers(options), num_units))
 
 
 def worker_memory(text_bytes: float) -> int:

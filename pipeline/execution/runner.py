@@ -3,29 +3,30 @@
 import os
 import re
 import signal
+import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from ..config import RunOptions
 from ..errors import UserError
 from .directory import StageDirectory
 from .phases import Phase, Unit, do_unit, finished_units, forget_errors, plan_phase, read_errors, read_plan, write_plan
-from .progress import bytes_progress, noise_to_file
 from .storage import is_remote
-from .workers import DeadWorkerError, available_cores, do_all, started
+from .workers import DeadWorkerError, do_all, num_workers, started
 
 POLL_S = 0.25
 REMOTE_POLL_S = 5.0  # each poll lists a folder of an object store
 
 Phases = Sequence[Phase[Any, Any]]
-Launcher = Callable[[StageDirectory, Phases, RunOptions], None]
 
 
 class RunError(Exception):
@@ -47,24 +48,21 @@ def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Ph
 
 def _run(directory: StageDirectory, phases: Phases, num_units: int, options: RunOptions) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # inherited by the workers, which share out the cores already
-    poll_s = REMOTE_POLL_S if is_remote(directory.path) else POLL_S
-    with noise_to_file(options.verbose) as (terminal, log), bytes_progress(Console(file=terminal)) as progress:
-        run = partial(_launcher(options, phases, num_units), directory, phases, options)
-        failure = _watch(run, partial(_show, progress, directory, phases), poll_s)
+    if options.beam_options:
+        from .beam import run_pipeline as launch
+    elif num_workers(options) == 1 or (len(phases) == 1 and num_units <= 1):
+        launch = _run_here
+    else:
+        launch = _run_in_workers
+    with _noise_to_file(options.verbose) as (terminal, log):
+        console = Console(file=terminal)
+        columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+            progress.add_task("", total=None)
+            run, show = partial(launch, directory, phases, options), partial(_show, progress, directory, phases)
+            failure = _watch(run, show, REMOTE_POLL_S if is_remote(directory.path) else POLL_S)
         if failure and not read_errors(directory):
             raise RunError(failure + (f" Log: {log}" if log else ""))
-
-
-def _launcher(options: RunOptions, phases: Phases, num_units: int) -> Launcher:
-    if options.beam_options:
-        from .beam import run_pipeline
-
-        return run_pipeline
-    return _run_here if _num_workers(options) == 1 or (len(phases) == 1 and num_units <= 1) else _run_in_workers
-
-
-def _num_workers(options: RunOptions) -> int:
-    return options.workers or available_cores()
 
 
 def _run_here(directory: StageDirectory, phases: Phases, options: RunOptions) -> None:
@@ -74,7 +72,7 @@ def _run_here(directory: StageDirectory, phases: Phases, options: RunOptions) ->
 
 
 def _run_in_workers(directory: StageDirectory, phases: Phases, options: RunOptions) -> None:
-    with started(_num_workers(options)) as workers:
+    with started(num_workers(options)) as workers:
         for phase in phases:
             numbers = plan_phase(directory, phase)
             do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
@@ -82,9 +80,7 @@ def _run_in_workers(directory: StageDirectory, phases: Phases, options: RunOptio
 
 def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None:
     """Show how much of the current phase is done, in bytes."""
-    if progress.disable:
-        return
-    for phase in phases:
+    for phase in phases if not progress.disable else ():
         try:
             units = read_plan(directory, phase)
         except UserError:  # not planned yet
@@ -142,6 +138,34 @@ def _last_line(error: Exception) -> str:
     causes = [line for line in lines if not line.startswith(("[while running", "File ", "return ", "raise "))]
     cause = causes[-1] if causes else type(error).__name__
     return re.sub(r"^(RuntimeError: )?([\w.]+: )?|(\s*\[while running .*)", "", cause).rstrip(".")
+
+
+@contextmanager
+def _noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
+    """Redirect standard error of this process and its children to a file, unless `verbose`.
+
+    Libraries in the workers print there before logging can be configured. Yield the terminal's own stream, for progress
+    and errors, and the file's path. It is kept only if the body raises an `Exception`, not if the user interrupts.
+    """
+    if verbose:
+        yield sys.stderr, None
+        return
+    sys.stderr.flush()
+    terminal = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    handle, path = tempfile.mkstemp(prefix="clozeworks-", suffix=".log")
+    os.dup2(handle, 2)
+    os.close(handle)
+    keep = False
+    try:
+        yield terminal, path
+    except Exception:
+        keep = True
+        raise
+    finally:
+        if not keep:
+            Path(path).unlink(missing_ok=True)
+        os.dup2(terminal.fileno(), 2)
+        terminal.close()
 
 
 def prepare(options: RunOptions, output: str) -> None:

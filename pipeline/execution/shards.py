@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,50 +21,29 @@ BATCH_ROWS = 64
 BUFFER_BYTES = 1 << 20
 
 
-class HashingWriter:
-    """A binary file that hashes and counts what is written through it."""
+@dataclass
+class Written:
+    """Length and SHA-256 of a file, once it is written."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._sha256 = hashlib.sha256()
-        self.num_bytes = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        """Write `data`, and take it into the digest."""
-        self._sha256.update(data)
-        self._file.write(data)
-        self.num_bytes += memoryview(data).nbytes
-        return memoryview(data).nbytes
-
-    def flush(self) -> None:
-        """Pass on to the file."""
-        self._file.flush()
-
-    def tell(self) -> int:
-        """Return the number of bytes written so far."""
-        return self.num_bytes
-
-    def close(self) -> None:
-        """Do nothing: the one who opened the file closes it."""
-
-    def hexdigest(self) -> str:
-        """Return the SHA-256 of all that was written."""
-        return self._sha256.hexdigest()
+    num_bytes: int = 0
+    sha256: str = ""
 
 
 @contextmanager
 def write_parquet(
     directory: StageDirectory, name: str, schema: pa.Schema, **options: Any
-) -> Iterator[tuple[pq.ParquetWriter, HashingWriter]]:
+) -> Iterator[tuple[pq.ParquetWriter, Written]]:
     """Open a Parquet file for writing; afterwards the second value knows its length and digest.
 
     `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say otherwise.
     """
+    written = Written()
     with directory.write(name) as file:
-        sink = HashingWriter(file)
-        with pq.ParquetWriter(sink, schema, **{"compression": "zstd", **options}) as writer:
-            yield writer, sink
+        with pq.ParquetWriter(file, schema, **{"compression": "zstd", **options}) as writer:
+            yield writer, written
+        written.num_bytes = file.tell()
+        file.seek(0)
+        written.sha256 = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
 def shard_name(split: str, index: int, count: int) -> str:

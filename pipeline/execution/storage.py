@@ -297,7 +297,7 @@ def _write_local(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     os.makedirs(os.path.dirname(temporary), exist_ok=True)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -20,6 +20,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
+from ..config import RunOptions
+
 # -P: what lies in the folder that a command is typed in is not imported.
 COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
 LOOK_FOR_PARENT_S = 0.5
@@ -42,9 +44,10 @@ class DeadWorkerError(Exception):
         super().__init__(f"A worker process {what}; rerun the same command to resume.")
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use: those of its allocation, not of the whole machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def num_workers(options: RunOptions) -> int:
+    """Return how many worker processes to use: by default one per core of this process's allocation."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return options.workers or cores
 
 
 @contextmanager

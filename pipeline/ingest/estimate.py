@@ -9,7 +9,6 @@ as much again, and small wikis half.
 
 from collections.abc import Sequence
 from math import ceil
-from typing import NamedTuple
 
 from ..config import RunOptions
 from ..execution.counters import count_of
@@ -26,20 +25,12 @@ from ..execution.estimates import (
 from ..sources.compression import is_compressed
 from ..sources.formats import Input
 
-
-class Rate(NamedTuple):
-    """How fast one core reads a kind of input."""
-
-    bytes_per_s: float  # of the file on disk
-    text_share: float  # bytes of clean text per byte of the file
-
-
-PLAIN_DUMP = Rate(8e6, 0.25)
-COMPRESSED_DUMP = Rate(2.2e6, 1.0)
-BOOKS = Rate(16e6, 0.95)
-TABLES = Rate(7e6, 3.2)
-LINES = Rate(19e6, 0.95)
-COMPRESSED_TEXT = Rate(4e6, 2.8)
+# What one core reads: bytes of the file per second, and bytes of clean text per byte of the file.
+PLAIN_DUMP = 8e6, 0.25
+COMPRESSED_DUMP = 2.2e6, 1.0
+TABLES = 7e6, 3.2
+PLAIN_TEXT = 17e6, 0.95
+COMPRESSED_TEXT = 4e6, 2.8
 GATHER_BYTES_PER_S = 60e6  # of text
 
 
@@ -47,9 +38,11 @@ def estimate_documents(
     inputs: Sequence[Input], num_ranges: int, shards: int | None, options: RunOptions, state: OutputState
 ) -> Estimate:
     """Return what `ingest` takes for these files, cut into `num_ranges` units; `shards` is the option of that name."""
-    rates = [_rate_of(entry) for entry in inputs]
-    text = sum(entry.num_bytes * rate.text_share for entry, rate in zip(inputs, rates, strict=True))
-    read_s = sum(entry.num_bytes / rate.bytes_per_s for entry, rate in zip(inputs, rates, strict=True))
+    text = read_s = 0.0
+    for entry in inputs:
+        bytes_per_s, text_share = _rates_of(entry)
+        text += entry.num_bytes * text_share
+        read_s += entry.num_bytes / bytes_per_s
     num_shards = shards or max(1, ceil(text / SHARD_TEXT_BYTES))
     workers = num_workers(options, num_ranges)
     gather_s = text / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
@@ -66,11 +59,10 @@ def estimate_documents(
     )
 
 
-def _rate_of(entry: Input) -> Rate:
+def _rates_of(entry: Input) -> tuple[float, float]:
+    name = entry.name.lower()
     if entry.format == "wikipedia":
-        return PLAIN_DUMP if entry.name.lower().endswith(".xml") else COMPRESSED_DUMP
+        return PLAIN_DUMP if name.endswith(".xml") else COMPRESSED_DUMP
     if entry.format in ("parquet", "hf"):
         return TABLES
-    if is_compressed(entry.name) or entry.name.lower().endswith((".zip", ".tgz")):
-        return COMPRESSED_TEXT
-    return LINES if entry.format in ("jsonl", "wikiextractor") else BOOKS
+    return COMPRESSED_TEXT if is_compressed(name) or name.endswith((".zip", ".tgz")) else PLAIN_TEXT

@@ -194,7 +194,7 @@ def _write_shard(
         split=run.split,
         rows=len(order),
         bytes=written.num_bytes,
-        sha256=written.hexdigest(),
+        sha256=written.sha256,
         counts={"documents": len(order), "sentences": num_sentences},
         sources=dict(sorted(sources.items())),
     )

@@ -122,7 +122,7 @@ def _learn(directory: StageDirectory, payload: None, config: VocabConfig, normal
             "learned_from": asdict(learned),
             "validation": fertility_report(validation, vocabulary),
         },
-        word_counts={"name": WORD_COUNTS_FILE, "bytes": written.num_bytes, "sha256": written.hexdigest()},
+        word_counts={"name": WORD_COUNTS_FILE, "bytes": written.num_bytes, "sha256": written.sha256},
     )
 
 
