@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..pipeline.errors import UserError
 from ..pipeline.execution import storage
+from ..pipeline.parsing import FilePath, parse_json
 from ..pipeline.seeding import stable_hash
 
 INDEX = ".files.json"
@@ -30,30 +31,22 @@ def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="clozeworks-")
 
 
-def local_copy(path: str | Path) -> Path:
-    """Return a local path as it is; of a remote file, or of the files directly in a remote folder, a local copy.
+def local_copy(path: str | Path, *names: str) -> Path:
+    """Return a local path as it is, and of a remote file or folder a local copy.
 
-    A copy that is still up to date is not fetched again. If there is nothing at `path`, nothing is at the copy either.
+    Of a folder, copy the files directly in it; or, if `names` are given, the files so named anywhere in it. A copy that
+    is still up to date is not fetched again. If there is nothing at `path`, nothing is at the copy either.
     """
     if not storage.is_remote(str(path)):
         return Path(path)
     remote = str(path).rstrip("/")
     local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
-    names = storage.file_names(remote)
-    _download(remote, local, names)
-    if not names and storage.exists(remote):
+    if names:
+        below = (found.removeprefix(f"{remote}/") for found in storage.find_files(remote))
+        files = [name for name in below if name.rsplit("/", 1)[-1] in names]
+    elif not (files := storage.file_names(remote)) and storage.exists(remote):
         storage.download(remote, str(local))
-    return local
-
-
-def local_copies(folder: str | Path, *names: str) -> Path:
-    """Return a local path as it is; of a remote folder, a local copy of the files with these names anywhere in it."""
-    if not storage.is_remote(str(folder)):
-        return Path(folder)
-    remote = str(folder).rstrip("/")
-    local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
-    found = (path.removeprefix(f"{remote}/") for path in storage.find_files(remote))
-    _download(remote, local, [name for name in found if name.rsplit("/", 1)[-1] in names])
+    _download(remote, local, files)
     return local
 
 
@@ -72,8 +65,10 @@ class _Mirror:
 
     def download(self) -> None:
         """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything else."""
-        if storage.exists(self._path(INDEX)):
-            _download(self.remote, self.local, json.loads(storage.read_bytes(self._path(INDEX))))
+        index = self._path(INDEX)
+        if storage.exists(index):
+            names = parse_json(storage.read_bytes(index), list[FilePath], index, "Use another --output.")
+            _download(self.remote, self.local, names)
         elif found := storage.find_files(self.remote):
             raise UserError(f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output.")
         else:
@@ -98,10 +93,8 @@ class _Mirror:
         return storage.join(self.remote, name)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        found = {path.relative_to(self.local).as_posix(): path.stat() for path in self.local.rglob("*")}
-        hidden = {name for name in found if any(part.startswith(".") for part in name.split("/"))}
-        names = (name for name in found if name not in hidden and (self.local / name).is_file())
-        return {name: (found[name].st_size, found[name].st_mtime_ns) for name in names}
+        found = storage.find_files(str(self.local))
+        return {os.path.relpath(path, self.local): (size, os.stat(path).st_mtime_ns) for path, size in found.items()}
 
 
 _mirrors: list[_Mirror] = []

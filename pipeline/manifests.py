@@ -164,7 +164,7 @@ class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
 
 Manifest = DocumentsManifest | VocabularyManifest | InstancesManifest
 AnyManifest = TypeVar("AnyManifest", DocumentsManifest, VocabularyManifest, InstancesManifest)
-_KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
+KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
 
 
 class _Stage(Struct):
@@ -173,7 +173,7 @@ class _Stage(Struct):
 
 def parse_manifest(content: bytes, path: str) -> Manifest:
     """Return the manifest of a finished stage; raise `UserError` naming the file and the field that does not fit."""
-    kind = _KINDS[parse_json(content, _Stage, path).stage]
+    kind = KINDS[parse_json(content, _Stage, path).stage]
     digest = blake2b(content, digest_size=16).hexdigest()
     return replace(parse_json(content, kind, path), digest=digest)
 

@@ -14,9 +14,11 @@ import msgspec
 from .errors import UserError
 
 T = TypeVar("T")
-_FILE_NAME = r"\A(?!\.)[^/\\\x00]+\Z"
-FileName = Annotated[str, msgspec.Meta(pattern=_FILE_NAME)]
+_NAME = r"(?!\.)[^/\\\x00]+"
+FileName = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z")]
 """The name of a file in the directory at hand: no folder before it, and not hidden."""
+FilePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(/{_NAME})*\Z")]
+"""The path of a file below the directory at hand, nothing of it hidden."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -66,7 +68,7 @@ def describe_fault(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
-    message = str(error).rstrip(".").replace(f"`str` matching regex {_FILE_NAME!r}", "a plain file name")
+    message = re.sub(r"`str` matching regex '.*'", "a plain file name", str(error).rstrip("."))
     what, _, field = message.replace("`", "").partition(" - at ")
     what = re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), what)
     return f"{field.removeprefix('$').removeprefix('.')}: {what}" if field else what

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, Finite, convert, parse_json, read_csv
-from ..mirror import local_copies
+from ..mirror import local_copy
 
 RESULTS = "results.csv"
 SUMMARY = "summary.json"  # as in `run`, which needs torch
@@ -157,7 +157,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
     Raises `UserError` if there is none, or if a file of results is damaged.
     """
-    root = local_copies(folder, RESULTS, SUMMARY)
+    root = local_copy(folder, RESULTS, SUMMARY)
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(f"{folder} holds no {RESULTS}; `clozeworks finetune` writes it into its output directory.")

@@ -28,9 +28,8 @@ import msgspec
 
 from ..errors import UserError
 from ..manifests import (
+    KINDS,
     AnyManifest,
-    DocumentsManifest,
-    InstancesManifest,
     Manifest,
     Plan,
     VocabularyManifest,
@@ -77,19 +76,19 @@ def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE
 
 
 @contextmanager
-def locked(path: str, *, when: bool = True) -> Iterator[None]:
-    """Hold the lock of a directory, which is created if it does not exist; with ``when=False`` do nothing.
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock of a directory, which is created if it does not exist.
 
     Raise `UserError` if another process holds it. A process that holds the lock may take it again.
     """
-    held = not when or os.path.abspath(path) in _locks
-    if not held:
-        lock(path)
+    if os.path.abspath(path) in _locks:
+        yield
+        return
+    lock(path)
     try:
         yield
     finally:
-        if not held:
-            unlock(path)
+        unlock(path)
 
 
 _locks: dict[str, int] = {}
@@ -101,7 +100,11 @@ def lock(path: str) -> None:
     key = os.path.abspath(path)
     if storage.is_remote(path) or key in _locks:
         return
-    descriptor = _open_folder(path)
+    if os.path.isfile(path):
+        raise UserError(f"{path} is a file, but --output must be a directory.")
+    with unwritable_as_user_error(path):
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -114,14 +117,6 @@ def lock(path: str) -> None:
     if not _is_at(path, descriptor):  # its owner removed it between our open and our lock
         unlock(path)
         lock(path)
-
-
-def _open_folder(path: str) -> int:
-    if os.path.isfile(path):
-        raise UserError(f"{path} is a file, but --output must be a directory.")
-    with unwritable_as_user_error(path):
-        os.makedirs(path, exist_ok=True)
-        return os.open(path, os.O_RDONLY)
 
 
 def _is_at(path: str, descriptor: int) -> bool:
@@ -230,9 +225,12 @@ def claimed(
     directory = OutputDirectory(path)
     with locked(path):
         stored_file = directory.file(identity_file)
-        stored = _read_identity(stored_file) if storage.exists(stored_file) and not overwrite else None
-        if stored is None and not storage.exists(stored_file):
+        stored = None
+        if not storage.exists(stored_file):
             _refuse_foreign(path)
+        elif not overwrite:
+            next_step = "Choose another --output, or start over with --overwrite."
+            stored = parse_json(storage.read_bytes(stored_file), dict[str, Any], stored_file, next_step)
         changes = changed_fields(stored, identity) if stored is not None else []
         if changes and has_work():
             raise other_settings(path, changes, advice)
@@ -242,11 +240,6 @@ def claimed(
             directory.remove(*own_files, identity_file)
             directory.write_json(identity_file, identity)
         yield directory
-
-
-def _read_identity(path: str) -> dict[str, Any]:
-    advice = "Choose another --output, or start over with --overwrite."
-    return parse_json(storage.read_bytes(path), dict[str, Any], path, advice)
 
 
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -300,19 +293,16 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
 
     Raise `UserError` if there is none, or a shard that it lists is missing or does not have its size.
     """
-    stage = _STAGES[kind]
+    [stage] = [name for name, each in KINDS.items() if each is kind]
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
-    if manifest.stage != stage:
+    if not isinstance(manifest, kind):
         raise UserError(f"{directory} was written by `clozeworks {manifest.stage}`, not by `clozeworks {stage}`.")
     damage = _damage(directory, manifest)
     if not isinstance(manifest, VocabularyManifest) and not any(shard.split == "train" for shard in manifest.shards):
         damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
     if damage:
         raise UserError(f"{damage}: recreate it with `clozeworks {stage} … --overwrite`.")
-    return cast(AnyManifest, manifest)
-
-
-_STAGES: dict[type, str] = {DocumentsManifest: "ingest", VocabularyManifest: "vocab", InstancesManifest: "build"}
+    return manifest
 
 
 def read_any_manifest(directory: str, writer: str = "clozeworks ingest, vocab or build") -> Manifest:
@@ -354,7 +344,12 @@ def manifest_head(
     stage: str, config: Any, inputs: Sequence[dict[str, Any]], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Return what a manifest begins with: the stage, what it was asked for, and the fingerprint of that."""
-    asked = {"stage": stage, "config": _plain(asdict(config)), "inputs": list(inputs), "versions": versions}
+    asked = {
+        "stage": stage,
+        "config": json.loads(json.dumps(asdict(config))),
+        "inputs": list(inputs),
+        "versions": versions,
+    }
     return {**asked, "fingerprint": digest_of(asked)}
 
 
@@ -403,10 +398,6 @@ def open_stage(
         directory.remove(*own, WORK, MANIFEST)
         directory.write_bytes(PLAN, canonical_json(head))
     return directory, None
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
 
 
 def _read_manifest(directory: str) -> Manifest | None:

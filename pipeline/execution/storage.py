@@ -115,11 +115,8 @@ def open_input(path: str) -> BinaryIO:
         return open(path, "rb")
     filesystem, name = _connect(path)
     with _as_user_error(path):
-        return _buffered(filesystem.open_input_file(name), path)
-
-
-def _buffered(file: "NativeFile", path: str) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_RemoteReader(file, path), MIN_FETCH_BYTES))
+        reader = _RemoteReader(filesystem.open_input_file(name), path)
+        return cast(BinaryIO, io.BufferedReader(reader, MIN_FETCH_BYTES))
 
 
 class _RemoteReader(io.RawIOBase):
@@ -208,11 +205,16 @@ def find_files(pattern: str) -> dict[str, int]:
 
     It is a file, a folder (all files below it but hidden ones) or a glob of either.
     """
-    if is_remote(pattern):
-        return dict(sorted(_find_remote(pattern)))
-    named = [pattern] if os.path.exists(pattern) else local_glob.glob(pattern, recursive=True)
-    paths = {path for name in named for path in _files_below(name)}
-    return {path: os.path.getsize(path) for path in sorted(paths)}
+    if not is_remote(pattern):
+        named = [pattern] if os.path.exists(pattern) else local_glob.glob(pattern, recursive=True)
+        paths = {path for name in named for path in _files_below(name)}
+        return {path: os.path.getsize(path) for path in sorted(paths)}
+    root = glob_root(pattern)
+    if root == pattern and (found := _stat(pattern))[0] == "File":
+        return {pattern: found[1]}
+    matches = _glob_expression(pattern).fullmatch
+    below = (entry for entry in _list(root, recursive=True) if not _is_hidden(entry[0].removeprefix(root)))
+    return dict(sorted((path, num_bytes) for path, num_bytes in below if matches(path)))
 
 
 def _files_below(path: str) -> list[str]:
@@ -220,20 +222,6 @@ def _files_below(path: str) -> list[str]:
         return [path]
     below = (found for found in Path(path).rglob("*") if found.is_file())
     return [str(found) for found in below if not _is_hidden(found.relative_to(path).as_posix())]
-
-
-def _find_remote(pattern: str) -> list[tuple[str, int]]:
-    root = glob_root(pattern)
-    if root == pattern:
-        kind, num_bytes = _stat(pattern)
-        if kind == "File":
-            return [(pattern, num_bytes)]
-    matches = _glob_expression(pattern).fullmatch
-    return [
-        (path, num_bytes)
-        for path, num_bytes in _list(root, recursive=True)
-        if matches(path) and not _is_hidden(path.removeprefix(root))
-    ]
 
 
 def _glob_expression(pattern: str) -> re.Pattern[str]:
@@ -286,13 +274,15 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     A local file is written in `temporary_directory`, on the same filesystem, and renamed at the end; a remote one is
     written on this machine and uploaded at the end. An error or a kill on the way leaves nothing at `path`.
     """
-    write = _write_remote(path) if is_remote(path) else _write_local(path, temporary_directory)
-    with write as file:
-        yield file
-
-
-@contextmanager
-def _write_local(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
+    if is_remote(path):
+        # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So the
+        # upload begins when the content is complete, and runs in a thread, which Ctrl-C does not interrupt.
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
+            yield cast(BinaryIO, spooled)
+            spooled.seek(0)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(_upload, cast(BinaryIO, spooled), path).result()
+        return
     temporary = join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
     os.makedirs(os.path.dirname(temporary), exist_ok=True)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -305,17 +295,6 @@ def _write_local(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def _write_remote(path: str) -> Iterator[BinaryIO]:
-    # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So the upload
-    # begins when the content is complete, and runs in a thread, which Ctrl-C does not interrupt.
-    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
-        yield cast(BinaryIO, file)
-        file.seek(0)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(_upload, cast(BinaryIO, file), path).result()
 
 
 def upload(local: str, path: str) -> None:

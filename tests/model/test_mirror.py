@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clozeworks.model.mirror import INDEX, local_copies, local_copy, local_file, mirrored, upload
+from clozeworks.model.mirror import INDEX, local_copy, local_file, mirrored, upload
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import storage
 from object_stores import object_store
@@ -22,7 +22,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def test_local_paths_are_left_alone(tmp_path):
-    assert local_copy(tmp_path) == local_copies(str(tmp_path), "a") == tmp_path
+    assert local_copy(tmp_path) == local_copy(str(tmp_path), "a") == tmp_path
     with mirrored(tmp_path) as folder, local_file(tmp_path / "file") as file:
         upload(folder)
         assert (folder, file) == (tmp_path, tmp_path / "file")
@@ -34,7 +34,7 @@ def test_copies_of_a_file_and_of_a_folder_follow_the_remote(bucket):
     folder = local_copy(f"{bucket}/copied")
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
     assert local_copy(f"{bucket}/copied/sub/c").read_bytes() == b"4"
-    assert (local_copies(f"{bucket}/copied", "a") / "sub" / "a").read_bytes() == b"3"
+    assert (local_copy(f"{bucket}/copied", "a") / "sub" / "a").read_bytes() == b"3"
     write(f"{bucket}/copied/a", b"changed")
     assert (local_copy(f"{bucket}/copied/") / "a").read_bytes() == b"changed"
     assert not local_copy(f"{bucket}/copied/nothing").exists()
@@ -68,6 +68,16 @@ def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(bu
         pass
     with pytest.raises(UserError, match=r"^s3://bucket/new is damaged$"), mirrored(f"{bucket}/new") as folder:
         raise UserError(f"{folder} is damaged")
+
+
+@pytest.mark.parametrize("index", [b"", b"{}", b"[1]", b'["../../etc/passwd"]', b'["/etc/passwd"]', b'["a/../../b"]'])
+def test_an_index_that_is_not_ours_is_refused(bucket, index: bytes):
+    write(f"{bucket}/damaged/{INDEX}", index)
+    refused = (
+        rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another --output\.$"
+    )
+    with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/damaged"):
+        pass
 
 
 def test_a_remote_file_is_written_locally_and_uploaded(bucket):
