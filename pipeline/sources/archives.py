@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from ..config import IngestConfig
 from ..execution import storage
@@ -44,10 +44,8 @@ _NOT_A_TAR = (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionEr
 _LONGEST_HEADER_BYTES = 1 << 16
 
 
-class _Member(NamedTuple):
-    name: str
-    """Its path within the archive, without dots."""
-    stream: BinaryIO
+_Members = Iterator[tuple[str, BinaryIO]]
+"""The path of each member within the archive, without dots, and its bytes."""
 
 
 def plan_archive(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -79,15 +77,15 @@ def read_archive(file: BinaryIO, part: InputRange, config: IngestConfig, counter
     archive_bytes = file.seek(0, io.SEEK_END)
     file.seek(0)
     num_bytes = 0
-    for member in (_zip_members if suffix == ".zip" else _tar_members)(part, file, counters):
-        name = f"{part.name}/{member.name}"
-        text = decompressed(member.stream, name, counters)
+    for member, stream in (_zip_members if suffix == ".zip" else _tar_members)(part, file, counters):
+        name = f"{part.name}/{member}"
+        text = decompressed(stream, name, counters)
         book = InputRange(path=name, name=stem_of(name), format="text")
         for document in read_book(text, book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(part.name))
         num_bytes += text.tell()
         if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):
-            counters.skip("compression_bomb", f"{part.name}, after {member.name}")
+            counters.skip("compression_bomb", f"{part.name}, after {member}")
             return
 
 
@@ -114,7 +112,7 @@ def _is_text(name: str) -> bool:
     return not hidden and stem_of(name.lower()).endswith(".txt")
 
 
-def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
+def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Members:
     try:
         archive = zipfile.ZipFile(file)
     except _NOT_A_ZIP as error:
@@ -127,28 +125,24 @@ def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> Iterat
             counters.skip("archive_without_text", part.name)
         for entry in entries:
             own = part.start <= entry.header_offset and (part.stop is None or entry.header_offset < part.stop)
-            if own and not entry.is_dir() and (name := _wanted_name(_zip_name(entry), part, counters)):
-                yield from _zip_member(archive, entry, name, f"{part.name}: {name}", counters)
+            if not own or entry.is_dir() or not (name := _wanted_name(_zip_name(entry), part, counters)):
+                continue
+            location = f"{part.name}: {name}"
+            if reason := _unreadable(entry):
+                counters.skip(reason, location)
+                continue
+            try:
+                read = cast(zipfile.ZipExtFile, archive.open(entry)).read1
+            except _NOT_A_ZIP as error:
+                counters.skip("damaged_member", f"{location}: {error}")
+                continue
+            tell = cast(BinaryIO, archive.fp).tell
+            yield name, BoundedStream(read, tell, location, counters, damage="damaged_member").buffered()
 
 
 def _zip_name(entry: zipfile.ZipInfo) -> str:
     # Some tools of Windows write its separators.
     return entry.filename.replace("\\", "/")
-
-
-def _zip_member(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, location: str, counters: Counters
-) -> Iterator[_Member]:
-    if reason := _unreadable(entry):
-        counters.skip(reason, location)
-        return
-    try:
-        opened = cast(zipfile.ZipExtFile, archive.open(entry))
-    except _NOT_A_ZIP as error:
-        counters.skip("damaged_member", f"{location}: {error}")
-        return
-    tell = cast(BinaryIO, archive.fp).tell
-    yield _Member(name, BoundedStream(opened.read1, tell, location, counters, damage="damaged_member").buffered())
 
 
 def _unreadable(entry: zipfile.ZipInfo) -> str:
@@ -162,11 +156,12 @@ def _unreadable(entry: zipfile.ZipInfo) -> str:
     return "" if entry.compress_type in _METHODS else "unsupported_member"
 
 
-def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> Iterator[_Member]:
+def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Members:
     num_compressed = progress(file)
     last, num_texts, found = "", 0, Counters()
     try:
-        stream = _open_tar(part, file, found)
+        unpacked = decompressed(file, part.name, found, ARCHIVE_ALLOWANCE)
+        stream = _TarStream(unpacked, part.start, file.seek(0, io.SEEK_END) if unpacked is file else None)
         for info in _walk_tar(stream):
             if part.stop is not None and info.offset >= part.stop:
                 return
@@ -174,7 +169,7 @@ def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> Iterat
             if not info.isdir() and (name := _wanted_file(info, part, counters)):
                 num_texts += 1
                 text = BoundedStream(stream.reader(info.size), num_compressed, f"{part.name}: {name}", counters)
-                yield _Member(name, text.buffered())
+                yield name, text.buffered()
         if num_texts == 0 and part.start == 0 and not found.bad:
             counters.skip("archive_without_text", part.name)
     except _NOT_A_TAR as error:
@@ -231,12 +226,6 @@ class _TarStream:
         """Return a function that reads a member: the next `num_bytes`."""
         stop = self._offset + num_bytes
         return lambda size: self.read(min(size, stop - self._offset))
-
-
-def _open_tar(part: InputRange, file: BinaryIO, counters: Counters) -> _TarStream:
-    """Return the decompressed bytes of a tar, from the start of the range."""
-    stream = decompressed(file, part.name, counters, ARCHIVE_ALLOWANCE)
-    return _TarStream(stream, part.start, file.seek(0, io.SEEK_END)) if stream is file else _TarStream(stream)
 
 
 def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:

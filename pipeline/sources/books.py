@@ -19,8 +19,9 @@ the next sentence nearly always comes from the same book.
 
 import codecs
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import BinaryIO
 
 from ..config import IngestConfig
@@ -94,7 +95,7 @@ def _documents(
         head = gutenberg.after_header(head, HEAD_BYTES)
         blocks = _blocks(_lines(gutenberg.before_footer(chain([head], rest))), _width(head.split("\n")))
         parts = _cut(_prose(gutenberg.without_apparatus(blocks), counters))
-        return _numbered(parts, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
+        return _numbered(parts, name, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
     head_lines = head.split("\n")
     width = _width(head_lines)
     has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, continues)
@@ -104,11 +105,8 @@ def _documents(
     elif documents == "blank-line" or has_blocks:
         parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, width)))
     else:
-        return _numbered(_cut(_prose(_blocks(lines, width), counters)), name, "text")
-    return (
-        RawDocument(id=f"{name}#{number}", source="text", title="", language="", paragraphs=part)
-        for number, part in enumerate(parts)
-    )
+        return _numbered(_cut(_prose(_blocks(lines, width), counters)), name, name)
+    return _numbered(parts, name, f"{name}#0")
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
@@ -117,11 +115,11 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _numbered(
-    parts: Iterator[list[str]], name: str, source: str, title: str = "", language: str = ""
+    parts: Iterator[list[str]], name: str, first: str, source: str = "text", title: str = "", language: str = ""
 ) -> Iterator[RawDocument]:
-    """Make documents of the parts of one file; the first has its name, the others also a number."""
+    """Make documents of the parts of one file; `first` is the id of the first, the others have a number."""
     for number, part in enumerate(parts):
-        identity = f"{name}#{number}" if number else name
+        identity = f"{name}#{number}" if number else first
         yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
 
 
@@ -290,18 +288,9 @@ def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
         if size > longest:
             longest = 2 * BOOK_CHARACTERS
             while size > longest:
-                num_paragraphs, num_characters = _first_book(part)
+                ends = list(accumulate(map(len, part)))
+                num_paragraphs = bisect_left(ends, BOOK_CHARACTERS) + 1
                 yield part[:num_paragraphs]
-                part, size = part[num_paragraphs:], size - num_characters
+                part, size = part[num_paragraphs:], size - ends[num_paragraphs - 1]
     if part:
         yield part
-
-
-def _first_book(paragraphs: list[str]) -> tuple[int, int]:
-    """Return how many of the first paragraphs make a book, and their length in characters."""
-    num_characters = 0
-    for index, paragraph in enumerate(paragraphs):
-        num_characters += len(paragraph)
-        if num_characters >= BOOK_CHARACTERS:
-            return index + 1, num_characters
-    return len(paragraphs), num_characters

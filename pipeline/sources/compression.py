@@ -119,13 +119,8 @@ class BoundedStream(io.RawIOBase):
     ) -> None:
         """Stream what `read` returns, called with a number of bytes; it may return fewer.
 
-        Args:
-            read: reads the next bytes, decompressed.
-            num_compressed: returns how many bytes have been decompressed so far.
-            name: what messages call the text.
-            counters: gets ``compression_bomb`` and `damage`.
-            allowance: bytes that the text may expand to whatever the ratio.
-            damage: the counter of a text that is damaged.
+        `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how many bytes the text may
+        expand to whatever the ratio. `counters` gets ``compression_bomb`` and `damage`; messages begin with `name`.
         """
         self._read = read
         self._num_compressed = num_compressed

@@ -11,10 +11,12 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import BinaryIO
 
 from ..execution.counters import Counters
-from .compression import decompressed
+from .compression import decompressed, is_failure
 from .records import InputRange
 
 READ_BYTES = 1 << 20
@@ -105,37 +107,31 @@ def _plain_blocks(stream: BinaryIO, position: int, stop: int | None) -> Blocks:
 
 def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
     """Yield the streams that begin in the range, decompressed, then those after it."""
-    decompressor: bz2.BZ2Decompressor | None = None
-    stream, num_streams = -1, 0
-    for offset, piece in _bz2_pieces(file, part.start):
+    num_streams = 0
+    for offset, pieces in groupby(_bz2_pieces(file, part.start), itemgetter(0)):
+        num_streams += 1
         own = stop is None or offset < stop
-        if offset != stream:
-            if decompressor and (stop is None or stream < stop):
-                _skip_stream(part, stream, "it ends early", counters)
-            decompressor, stream = bz2.BZ2Decompressor(), offset
-            num_streams += 1
-            if not own:
-                # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
-                yield False, b""
-        if decompressor is None:
-            continue
+        if not own:
+            # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
+            yield False, b""
+        decompressor = bz2.BZ2Decompressor()
+        damage = ""
         try:
-            for block in _decompress(decompressor, piece):
-                yield own, block
+            for _, piece in pieces:
+                for block in _decompress(decompressor, piece):
+                    yield own, block
+                if decompressor.eof:
+                    break
+            else:
+                damage = "it ends early"
         except OSError as error:
-            decompressor = None
-            if own:
-                _skip_stream(part, offset, str(error), counters)
-        else:
-            decompressor = None if decompressor.eof else decompressor
-    if decompressor and (stop is None or stream < stop):
-        _skip_stream(part, stream, "it ends early", counters)
+            if is_failure(error):
+                raise
+            damage = str(error)
+        if own and damage:
+            counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {damage}")
     if part.start == 0 and num_streams == 1:
         counters.note("single_stream_files", part.name)
-
-
-def _skip_stream(part: InputRange, offset: int, reason: str, counters: Counters) -> None:
-    counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {reason}")
 
 
 def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
