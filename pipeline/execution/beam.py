@@ -9,9 +9,6 @@ element then plans the next phase::
 Traps of the runners that this module deals with:
 
 - DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``.
-- DirectRunner gives each worker an equal slice of the elements before it knows how long they take. So there the
-  elements are *slots*, one a worker, and a slot claims one unit after the other. (Only slots: the slices are taken in
-  the order in which elements arrive, and any other element could put two slots into one slice.)
 - DirectRunner hangs when a worker process dies.
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first elements make. So
   units are dealt out by a `GroupByKey` on their own number, and the first elements are many.
@@ -19,8 +16,6 @@ Traps of the runners that this module deals with:
 """
 
 import logging
-import os
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,60 +52,41 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
     log.setLevel(logging.INFO if options.verbose else logging.ERROR)
     if options.verbose and not log.handlers:
         log.addHandler(logging.StreamHandler())
-    beam_options = pipeline_options(options)
-    is_direct = (beam_options.view_as(StandardOptions).runner or "DirectRunner").endswith("DirectRunner")
-    num_slots = num_workers(options) if is_direct else None
-    with tempfile.TemporaryDirectory(prefix="clozeworks-claims-", ignore_cleanup_errors=True) as claims:
-        pipeline = beam.Pipeline(options=beam_options)
-        first = _plan(directory, phases[0], num_slots)
-        padding = [] if is_direct else [NO_UNIT] * (DASK_PARTITIONS - len(first))
-        elements = pipeline | beam.Create([*first, *padding])
-        for phase in phases:
-            if phase is not phases[0]:
-                plan = partial(_plan, directory, phase, num_slots)
-                elements = (
-                    elements
-                    | f"Wait before {phase.name}" >> beam.GroupByKey()
-                    | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
-                )
-            work = partial(_work, directory=directory, phase=phase, claims=claims if is_direct else None)
+    pipeline = beam.Pipeline(options=pipeline_options(options))
+    first = _plan(directory, phases[0])
+    elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
+    for phase in phases:
+        if phase is not phases[0]:
+            plan = partial(_plan, directory, phase)
             elements = (
                 elements
-                | f"Deal out {phase.name}" >> beam.GroupBy(lambda number: number)
-                | phase.name.capitalize() >> beam.Map(work)
+                | f"Wait before {phase.name}" >> beam.GroupByKey()
+                | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
             )
-        _run(pipeline)
+        work = partial(_work, directory=directory, phase=phase)
+        elements = (
+            elements
+            | f"Deal out {phase.name}" >> beam.GroupBy(lambda number: number)
+            | phase.name.capitalize() >> beam.Map(work)
+        )
+    _run(pipeline)
 
 
-def _plan(directory: StageDirectory, phase: Phase[Any, Any], num_slots: int | None) -> list[int]:
-    """Return the elements of a phase: its unfinished units, or slots that claim them."""
+def _plan(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
+    """Return the elements of a phase: the numbers of its unfinished units."""
     try:
-        numbers = plan_phase(directory, phase)
+        return plan_phase(directory, phase) or [NO_UNIT]
     except UserError:
         return []  # it is written down, and the launching process raises it
-    if num_slots is not None:
-        return list(range(min(num_slots, len(numbers)))) or [NO_UNIT]
-    return numbers or [NO_UNIT]
 
 
-def _work(
-    keyed: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any], claims: str | None
-) -> tuple[int, None]:
-    """Do one unit; or, as a slot, one unclaimed unit after the other. All elements leave under one key."""
-    element, _ = keyed
-    numbers = [element] if claims is None else _claimed(claims, phase.name, plan_phase(directory, phase))
+def _work(dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any]) -> tuple[int, None]:
+    """Do one unit; all elements leave under one key."""
+    number, _ = dealt
     with suppress(UserError):  # it is written down; a runner would only try again
-        for number in numbers if element != NO_UNIT else []:
+        if number != NO_UNIT:
             do_unit(number, directory, phase)
     return 0, None
-
-
-def _claimed(claims: str, phase: str, numbers: list[int]) -> Iterator[int]:
-    """Yield those of the unit numbers that no other slot has claimed, each claimed when it is yielded."""
-    for number in numbers:
-        with suppress(FileExistsError):
-            os.close(os.open(os.path.join(claims, f"{phase}-{number}"), os.O_CREAT | os.O_EXCL))
-            yield number
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
@@ -60,15 +59,18 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
         for worker in workers:
             worker.kill()  # an idle one has nothing to lose, and the work of others can be done again
         for worker in workers:
-            _close(worker)
+            worker.wait()
+            for pipe in (worker.stdin, worker.stdout):
+                with suppress(OSError):  # what a dead one did not read
+                    cast(BinaryIO, pipe).close()
 
 
-def do_all(items: Iterable[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
+def do_all(items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
     """Call `step` on every item in the `workers`, in the order of the items; step and items are pickled.
 
     Raises `WorkError` or `DeadWorkerError` at the first failure, when all of the workers have been killed.
     """
-    todo = deque(items)
+    todo = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]
         failures = [ended.exception() for ended in wait(handed, return_when=FIRST_EXCEPTION).done]
@@ -78,29 +80,16 @@ def do_all(items: Iterable[Item], step: Callable[[Item], object], workers: Seque
         raise failure
 
 
-def _hand_over(worker: Worker, step: Callable[[Item], object], todo: deque[Item]) -> None:
-    """Give one worker items until none is left."""
+def _hand_over(worker: Worker, step: Callable[[Item], object], todo: Iterator[Item]) -> None:
+    """Give one worker items until none is left; other threads take from `todo` too."""
     requests, replies = cast(BinaryIO, worker.stdin), cast(BinaryIO, worker.stdout)
     try:
-        for item in _taken(todo):
+        for item in todo:
             _send(requests, (step, item))
             if message := pickle.load(replies):
                 raise WorkError(message)
     except (EOFError, OSError, pickle.UnpicklingError) as error:
         raise DeadWorkerError(worker.wait(END_S)) from error
-
-
-def _taken(todo: deque[Item]) -> Iterator[Item]:
-    with suppress(IndexError):  # other threads take from it too
-        while True:
-            yield todo.popleft()
-
-
-def _close(worker: Worker) -> None:
-    worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        with suppress(OSError):  # what a dead one did not read
-            cast(BinaryIO, pipe).close()
 
 
 def _send(pipe: BinaryIO, message: Any) -> None:
@@ -114,12 +103,10 @@ def serve() -> None:
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
-    try:
+    with suppress(EOFError):
         while True:
             step, item = pickle.load(sys.stdin.buffer)
             _send(replies, _attempt(step, item))
-    except EOFError:
-        return
 
 
 def _attempt(step: Callable[[Any], object], item: Any) -> str | None:

@@ -16,14 +16,17 @@ whatever the size of the corpus. See the modules of those names, and `layout`.
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 from msgspec import to_builtins
 
 from ..config import IngestConfig, RunOptions
+from ..execution import storage
 from ..execution.counters import Counters, sum_counters
-from ..execution.directory import StageDirectory, check_output, library_versions, manifest_head, open_stage
+from ..execution.directory import StageDirectory, check_output, digest_of, library_versions, manifest_head, open_stage
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
@@ -31,12 +34,14 @@ from ..manifests import DocumentsManifest
 from ..sources.formats import Input, find_inputs, plan_units
 from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
 from .estimate import estimate_documents
-from .fingerprint import fingerprint_inputs
 from .gather import Gathered, ShardRun, gather_shards, plan_shards
 from .layout import KeyRange, Layout, choose_layout, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import BANDS_PER_UNIT, find_candidates, find_clusters
 from .scatter import Ranges, Scattered, scatter_ranges
+
+NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
+NUM_READERS = 16  # files read at a time, because object stores are slow to answer
 
 
 def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> DocumentsManifest:
@@ -143,5 +148,25 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
         ranges = Ranges(name=f"range-{len(units):05d}", ranges=planned.ranges)
         units.append(Unit(ranges.name, planned.num_bytes, ranges))
     libraries = ["sentencex", *(["rensa"] if config.near_duplicates is not None else [])]
-    head = manifest_head("ingest", config, fingerprint_inputs(inputs), library_versions(*libraries))
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        fingerprints = list(pool.map(_fingerprint, inputs))
+    head = manifest_head("ingest", config, fingerprints, library_versions(*libraries))
     return _Job(inputs, left_out, units, head)
+
+
+def _fingerprint(entry: Input) -> dict[str, Any]:
+    """Return name, format, size and digest of an input; of a large file it takes samples, to not read it twice."""
+    digest = entry.digest
+    if not digest:
+        with storage.open_input(entry.path) as file:
+            if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES:
+                digest = digest_of(file.read())
+            else:
+                offsets = np.linspace(0, entry.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
+                digest = digest_of(b"".join(_sample(file, offset) for offset in offsets.tolist()))
+    return {"name": entry.name, "format": entry.format, "bytes": entry.num_bytes, "digest": digest}
+
+
+def _sample(file: BinaryIO, offset: int) -> bytes:
+    file.seek(offset)
+    return file.read(SAMPLE_BYTES)
