@@ -123,10 +123,10 @@ def hub_split(name: str, split: str) -> Path:
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.execution.hub import open_rows
+    from ...pipeline.execution.hub import open_set
 
     name, _, split = str(path).partition("#")
-    for number, values in enumerate(open_rows(name, split or None), 1):
+    for number, values in enumerate(open_set(name, split or None).rows, 1):
         yield TableRow(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
 
 

@@ -48,11 +48,6 @@ class Counters:
         if len(examples) < MAX_EXAMPLES:
             examples.append(where)
 
-    def first_bad(self) -> str:
-        """Return the first bad input of the first reason, for a message; there must be one."""
-        reason = next(reason for reason in self.examples if self.bad[reason])
-        return f"{reason.replace('_', ' ')} at {self.examples[reason][0]}"
-
     def add(self, record: CounterRecord) -> None:
         """Add the `to_record` of other counters."""
         self.counts.update(record["counts"])
@@ -81,10 +76,12 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
     num_bad = sum(total.bad.values())
     num_all = num_bad + total.counts[seen]
     if num_bad > max_bad * num_all:
-        share = (
-            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows"
+        reason = next(reason for reason in total.examples if total.bad[reason])
+        raise UserError(
+            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows; "
+            f"the first: {reason.replace('_', ' ')} at {total.examples[reason][0]}. "
+            "Fix the input, or raise --max-bad to continue."
         )
-        raise UserError(f"{share}; the first: {total.first_bad()}. Fix the input, or raise --max-bad to continue.")
     return total
 
 

@@ -89,22 +89,15 @@ def splits(name: str) -> list[str]:
     return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2])
 
 
-def open_rows(name: str, split: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one split as plain Python values by column; by default the split that `name` gives, or train.
-
-    Raise `UserError` if there is no such data set, configuration or split, or if the hub cannot be reached.
-    """
-    return iter(_open(_parse(name), split).rows)
-
-
 @lru_cache(maxsize=8)
-def open_set(name: str) -> DataSet:
-    """Open one split of a data set; no rows are read yet.
+def open_set(name: str, split: str | None = None) -> DataSet:
+    """Open one split of a data set, by default the one that `name` gives, or train; no rows are read yet.
 
     Raise `UserError` if there is no such data set, configuration or split (it lists the existing ones), or, within
     seconds, if the hub cannot be reached.
     """
-    return _open(_parse(name))
+    named = _parse(name)
+    return _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)
 
 
 def opened_set(name: str) -> AbstractContextManager[DataSet]:
@@ -127,10 +120,6 @@ def _parse(name: str) -> _Name:
             f"{PREFIX}owner/name:config, {PREFIX}owner/name:config:split or {PREFIX}FOLDER."
         )
     return _Name(match[1], match[2], parts)
-
-
-def _open(named: _Name, split: str | None = None) -> DataSet:
-    return _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)
 
 
 def _open_saved(named: _Name, split: str | None) -> DataSet:

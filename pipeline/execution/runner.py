@@ -40,17 +40,10 @@ def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Ph
     """
     forget_errors(directory)
     write_plan(directory, phases[0], units)
-    _run(directory, phases, len(units), options)
-    if errors := read_errors(directory):
-        forget_errors(directory)
-        raise UserError(errors[0])
-
-
-def _run(directory: StageDirectory, phases: Phases, num_units: int, options: RunOptions) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # inherited by the workers, which share out the cores already
     if options.beam_options:
         from .beam import run_pipeline as launch
-    elif num_workers(options) == 1 or (len(phases) == 1 and num_units <= 1):
+    elif num_workers(options) == 1 or (len(phases) == 1 and len(units) <= 1):
         launch = _run_here
     else:
         launch = _run_in_workers
@@ -61,8 +54,12 @@ def _run(directory: StageDirectory, phases: Phases, num_units: int, options: Run
             progress.add_task("", total=None)
             run, show = partial(launch, directory, phases, options), partial(_show, progress, directory, phases)
             failure = _watch(run, show, REMOTE_POLL_S if is_remote(directory.path) else POLL_S)
-        if failure and not read_errors(directory):
+        errors = read_errors(directory)
+        if failure and not errors:
             raise RunError(failure + (f" Log: {log}" if log else ""))
+    if errors:
+        forget_errors(directory)
+        raise UserError(errors[0])
 
 
 def _run_here(directory: StageDirectory, phases: Phases, options: RunOptions) -> None:

@@ -84,33 +84,25 @@ def plan_shards(
     """
     if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))
-    validation_bytes, *bucket_bytes = _bucket_bytes(scattered, deduplicated)
+    read, left_out = (
+        sum(np.frombuffer(record.bucket_bytes, np.int64) for record in records) for records in (scattered, deduplicated)
+    )
+    # A document that occurs in two sources under one id can be subtracted twice.
+    validation_bytes, *bucket_bytes = np.maximum(read - left_out, 0).tolist()
+    train = borders(range(num_shards + 1), num_shards) if num_shards else None
+    splits: list[tuple[Split, list[int], int, int]] = [
+        ("train", train or cut_shards(bucket_bytes, layout.num_partitions), sum(bucket_bytes), layout.num_partitions),
+        ("validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions),
+    ]
     lowest = sorted(value for record in deduplicated for value in record.lowest_validation_hashes)
     below = max(layout.validation_below, lowest[MIN_VALIDATION_DOCUMENTS - 1] + 1)
-    train = (
-        borders(range(num_shards + 1), num_shards) if num_shards else cut_shards(bucket_bytes, layout.num_partitions)
-    )
-    return [
-        *_units("train", train, sum(bucket_bytes), layout.num_partitions, below),
-        *_units(
-            "validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions, below
-        ),
-    ]
-
-
-def _units(
-    split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
-) -> Iterator[Unit[ShardRun]]:
-    count = len(edges) - 1
-    for run in group_by_partition(edges, num_partitions):
-        shards = ShardRun(
-            split=split,
-            first=run.start,
-            count=count,
-            edges=edges[run.start : run.stop + 1],
-            validation_below=validation_below,
-        )
-        yield Unit(shards.names()[0], num_bytes * (shards.edges[-1] - shards.edges[0]) >> 32, shards)
+    units: list[Unit[ShardRun]] = []
+    for split, edges, num_bytes, num_partitions in splits:
+        for run in group_by_partition(edges, num_partitions):
+            own, count = edges[run.start : run.stop + 1], len(edges) - 1
+            shards = ShardRun(split=split, first=run.start, count=count, edges=own, validation_below=below)
+            units.append(Unit(shards.names()[0], num_bytes * (own[-1] - own[0]) >> 32, shards))
+    return units
 
 
 def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
@@ -125,15 +117,6 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
     left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
     return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {left_out}."
-
-
-def _bucket_bytes(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> list[int]:
-    """Return the bytes of text that stay, first for validation, then in each bucket."""
-    read, left_out = (
-        sum(np.frombuffer(record.bucket_bytes, np.int64) for record in records) for records in (scattered, deduplicated)
-    )
-    # A document that occurs in two sources under one id can be subtracted twice.
-    return np.maximum(read - left_out, 0).tolist()
 
 
 def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> Gathered:

@@ -104,9 +104,8 @@ def sign(shingles: np.ndarray) -> np.ndarray:
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]
 
     ends = np.array([0, len(shingles)], np.uint64)
-    return np.array(
-        RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends, NUM_HASHES, 1).to_rows()[0], np.uint32
-    )
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends, NUM_HASHES, 1)
+    return np.array(matrix.to_rows()[0], np.uint32)
 
 
 def hash_bands(signatures: np.ndarray, num_bands: int, length: int) -> np.ndarray:

@@ -69,7 +69,7 @@ def test_what_save_to_disk_wrote(saved: str):
     assert found[3] == RawDocument(id="train/3", source="books", title="", language="", paragraphs=[f"{PROSE} 3"])
     assert [document.id for document in documents(f"{saved}:test")] == [f"test/{i}" for i in range(3)]
     assert hub.splits(saved) == ["train", "test"]
-    assert list(hub.open_rows(saved, "test")) == rows(3)
+    assert list(hub.open_set(saved, "test").rows) == rows(3)
     assert hub.is_saved(saved) and hub.is_saved(f"{saved}/test") and not hub.is_saved(str(Path(saved).parent))
 
 
@@ -90,7 +90,7 @@ def test_a_folder_of_parquet_files(tmp_path: Path):
     assert [(document.source, document.id) for document in found] == [
         pair for i in range(3) for pair in [("simplewiki", str(i)), ("wiki", f"train/{i}/{i + 9}")]
     ]
-    assert len(list(hub.open_rows(name))) == 6
+    assert len(list(hub.open_set(name).rows)) == 6
     with pytest.raises(UserError, match=r"wiki:train has no column 'text' but body, id, url, title"):
         documents(name)
 
@@ -221,7 +221,7 @@ def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
         "import sys; from clozeworks.pipeline.execution import hub\n"
-        "print(len(list(hub.open_rows(sys.argv[1]))), {'torch', 'apache_beam'} & set(sys.modules))"
+        "print(len(list(hub.open_set(sys.argv[1]).rows)), {'torch', 'apache_beam'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "set")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
