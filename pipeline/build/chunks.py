@@ -5,6 +5,7 @@ row. Everything is an offset into the flat array of tokens; no token is copied.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,15 +37,21 @@ class Segments:
     document: np.ndarray
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """Consecutive groups of segments of one document: chunk ``i`` is the segments ``first[i]:stop[i]``."""
+class Chunks(NamedTuple):
+    """Consecutive groups of segments of one document.
+
+    Chunk ``i`` is the tokens ``start[i]:stop[i]`` of `document[i]`: `num_segments[i]` segments from `first[i]` on.
+    """
 
     first: np.ndarray
+    num_segments: np.ndarray
+    start: np.ndarray
     stop: np.ndarray
+    document: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.first)
+    def take(self, rows: np.ndarray) -> "Chunks":
+        """Return the chunks at the given indices or mask."""
+        return Chunks(*(column[rows] for column in self))
 
 
 def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
@@ -112,8 +119,10 @@ def make_chunks(segments: Segments, limit: int, short_share: float, rng: np.rand
     # At least one segment, and never past the document's end.
     following = np.clip(filled, np.arange(1, num_segments + 1), document_stop)
     first = _follow(following)
-    stop = np.append(first, num_segments)[1:]
-    return _lend_segments(segments, first, stop, limit)
+    num_segments = np.diff(first, append=num_segments)
+    _lend_segments(segments, first, num_segments, limit)
+    stop = segments.offsets[first + num_segments]
+    return Chunks(first, num_segments, segments.offsets[first], stop, segments.document[first])
 
 
 def _follow(following: np.ndarray) -> np.ndarray:
@@ -126,18 +135,17 @@ def _follow(following: np.ndarray) -> np.ndarray:
     return np.array(chain, np.int64)
 
 
-def _lend_segments(segments: Segments, first: np.ndarray, stop: np.ndarray, limit: int) -> Chunks:
+def _lend_segments(segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int) -> None:
     """Let chunks of one segment take over the last segment of a predecessor that has three or more.
 
     A chunk of one segment cannot be split between sentences, so it ends up NotNext or cut: the fewer, the better.
     """
     lender = np.flatnonzero(
         (segments.document[first[:-1]] == segments.document[first[1:]])
-        & (stop[:-1] - first[:-1] >= 3)
-        & (stop[1:] - first[1:] == 1)
-        & (segments.offsets[stop[1:]] - segments.offsets[stop[:-1] - 1] <= limit)
+        & (num_segments[:-1] >= 3)
+        & (num_segments[1:] == 1)
+        & (segments.offsets[first[1:] + 1] - segments.offsets[first[1:] - 1] <= limit)
     )
-    first, stop = first.copy(), stop.copy()
     first[lender + 1] -= 1
-    stop[lender] -= 1
-    return Chunks(first, stop)
+    num_segments[lender + 1] += 1
+    num_segments[lender] -= 1

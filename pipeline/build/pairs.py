@@ -105,66 +105,76 @@ def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: 
     `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut between words. Raise
     `UserError` if the pairing needs another document and there is none.
     """
-    if config.pairing == "bert":
-        return bert_pairs(corpus, config, rng)
-    if config.pairing == "none":
-        return single_segments(corpus, continues, config, rng)
-    make = balanced_pairs if config.pairing == "balanced" else sop_pairs
-    return make(corpus, continues, config, rng)
-
-
-def balanced_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains."""
-    document_lengths = _check_two_documents(corpus)
-    limit = config.max_length - PAIR_SPECIALS
-    segments = cut_segments(corpus, continues, limit)
-    chunks = make_chunks(segments, limit, config.short_share, rng)
-    left, right = _pair_singles(segments, chunks, limit, rng)
-    paired = np.zeros(len(chunks), bool)
-    paired[left] = paired[right] = True
-    free = _split_chunks(corpus, continues, segments, chunks, np.flatnonzero(~paired), rng)
-    # Free pairs come first: the exchange below indexes them, and the forced ones keep the Bs they have.
-    pairs = _append(free, _join_chunks(segments, chunks, left, right))
-    not_next = balanced_labels(pairs.a_length + pairs.b_length, np.arange(len(pairs)) < len(free), rng)
-    source, not_next[: len(free)], unexchanged = exchange(free.b_length, free.document_a, not_next[: len(free)], rng)
-    source = np.append(source, np.arange(len(free), len(pairs)))
-    pairs = replace(
-        pairs,
-        b_start=pairs.b_start[source],
-        b_stop=pairs.b_stop[source],
-        document_b=pairs.document_b[source],
-        label=not_next.astype(np.uint8),
-        forced=len(left),
-        unexchanged=unexchanged,
-        largest_document=float(document_lengths.max() / document_lengths.sum()),
-    )
-    return _trim(pairs, limit)
-
-
-def _check_two_documents(corpus: Corpus) -> np.ndarray:
-    """Return the document lengths; raise `UserError` if fewer than two documents have tokens."""
-    lengths = corpus.document_lengths()
-    if (num_documents := int(np.count_nonzero(lengths))) < 2:
+    num_documents = int(np.count_nonzero(corpus.document_lengths()))
+    if config.pairing in ("balanced", "bert") and num_documents < 2:
         raise UserError(
             f"The shard has {count_of(num_documents, 'document')} with text, but NotNext pairs need two: ingest more "
             "documents, with fewer --shards or a larger --validation-share, or build with --pairing sop or none."
         )
-    return lengths
+    if config.pairing == "bert":
+        return _bert_pairs(corpus, config, rng)
+    limit = config.max_length - (SINGLE_SPECIALS if config.pairing == "none" else PAIR_SPECIALS)
+    segments = cut_segments(corpus, continues, limit)
+    chunks = make_chunks(segments, limit, config.short_share, rng)
+    if config.pairing == "none":
+        # RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
+        label = np.zeros(len(chunks.first), np.uint8)
+        return Pairs(chunks.start, chunks.stop, chunks.stop, chunks.stop, label, chunks.document, chunks.document)
+    if config.pairing == "sop":
+        return _swap_half(_split_chunks(corpus, continues, segments, chunks, rng), rng)
+    return _balanced_pairs(corpus, continues, segments, chunks, limit, rng)
 
 
-def _pair_singles(
-    segments: Segments, chunks: Chunks, limit: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _balanced_pairs(
+    corpus: Corpus,
+    continues: np.ndarray,
+    segments: Segments,
+    chunks: Chunks,
+    limit: int,
+    rng: np.random.Generator,
+) -> Pairs:
+    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains."""
+    left, right = _pair_singles(chunks, limit, rng)
+    is_free = np.ones(len(chunks.first), bool)
+    is_free[left] = is_free[right] = False
+    free = _split_chunks(corpus, continues, segments, chunks.take(is_free), rng)
+    # Free pairs come first: the exchange below indexes them, and the forced ones keep the Bs they have.
+    a_start, a_stop = np.append(free.a_start, chunks.start[left]), np.append(free.a_stop, chunks.stop[left])
+    b_start, b_stop = np.append(free.b_start, chunks.start[right]), np.append(free.b_stop, chunks.stop[right])
+    source = np.arange(len(a_start))
+    not_next = balanced_labels(a_stop - a_start + b_stop - b_start, source < len(free), rng)
+    exchanged = exchange(free.b_length, free.document_a, not_next[: len(free)], rng)
+    source[: len(free)], not_next[: len(free)], unexchanged = exchanged
+    b_start, b_stop = b_start[source], b_stop[source]
+    # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token.
+    excess = np.maximum(a_stop - a_start + b_stop - b_start - limit, 0)
+    from_a = np.minimum(excess, a_stop - a_start - 1)
+    document_lengths = corpus.document_lengths()
+    return Pairs(
+        a_start=a_start + from_a,
+        a_stop=a_stop,
+        b_start=b_start,
+        b_stop=b_stop - (excess - from_a),
+        label=not_next.astype(np.uint8),
+        document_a=np.append(free.document_a, chunks.document[left]),
+        document_b=np.append(free.document_b, chunks.document[right])[source],
+        tokens_cut=free.tokens_cut + int(excess.sum()),
+        forced=len(left),
+        unexchanged=unexchanged,
+        largest_document=float(document_lengths.max() / document_lengths.sum()),
+    )
+
+
+def _pair_singles(chunks: Chunks, limit: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Match one-segment chunks across documents, `limit` tokens together at most; return the lefts and the rights.
 
     Long ones are matched with short ones first, which saves cutting them, then the short ones with each other.
     """
-    lengths, document = segments.offsets[chunks.stop] - segments.offsets[chunks.first], segments.document[chunks.first]
-    is_single = chunks.stop - chunks.first == 1
+    lengths, document, is_single = chunks.stop - chunks.start, chunks.document, chunks.num_segments == 1
     short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
     long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
     # Each of these pairs is a NotNext that could have been a free pair: leave enough free ones to balance it.
-    most = (len(chunks) - len(short) - len(long)) // 2
+    most = (len(lengths) - len(short) - len(long)) // 2
     long, partners, short = match_to_fit(long, short, document, lengths, limit, most)
     # The longest come last, because the last are left over and get split in two.
     short = short[np.argsort(lengths[short], kind="stable")]
@@ -175,67 +185,20 @@ def _pair_singles(
 
 
 def _split_chunks(
-    corpus: Corpus,
-    continues: np.ndarray,
-    segments: Segments,
-    chunks: Chunks,
-    which: np.ndarray,
-    rng: np.random.Generator,
+    corpus: Corpus, continues: np.ndarray, segments: Segments, chunks: Chunks, rng: np.random.Generator
 ) -> Pairs:
     """Split chunks between two segments at random, or inside the only one; drop and count single tokens."""
-    starts, stops = segments.offsets[chunks.first[which]], segments.offsets[chunks.stop[which]]
-    splittable = stops - starts >= 2
-    which, tokens_cut = which[splittable], int(np.count_nonzero(~splittable))
-    starts, stops = starts[splittable], stops[splittable]
-    first, num_segments = chunks.first[which], (chunks.stop - chunks.first)[which]
-    cuts = segments.offsets[first + rng.integers(1, np.maximum(num_segments, 2))]
-    single = num_segments == 1
-    cuts[single] = cut_inside(corpus.token_ids, continues, starts[single], stops[single], rng)
-    document = segments.document[first]
-    label = np.full(len(which), IS_NEXT, np.uint8)
-    return Pairs(starts, cuts, cuts, stops, label, document, document, tokens_cut)
+    splittable = chunks.stop - chunks.start >= 2
+    chunks, tokens_cut = chunks.take(splittable), int(np.count_nonzero(~splittable))
+    cuts = segments.offsets[chunks.first + rng.integers(1, np.maximum(chunks.num_segments, 2))]
+    single = chunks.num_segments == 1
+    cuts[single] = cut_inside(corpus.token_ids, continues, chunks.start[single], chunks.stop[single], rng)
+    label = np.full(len(cuts), IS_NEXT, np.uint8)
+    return Pairs(chunks.start, cuts, cuts, chunks.stop, label, chunks.document, chunks.document, tokens_cut)
 
 
-def _join_chunks(segments: Segments, chunks: Chunks, left: np.ndarray, right: np.ndarray) -> Pairs:
-    """Pair whole chunks of different documents."""
-    return Pairs(
-        a_start=segments.offsets[chunks.first[left]],
-        a_stop=segments.offsets[chunks.stop[left]],
-        b_start=segments.offsets[chunks.first[right]],
-        b_stop=segments.offsets[chunks.stop[right]],
-        label=np.full(len(left), NOT_NEXT, np.uint8),
-        document_a=segments.document[chunks.first[left]],
-        document_b=segments.document[chunks.first[right]],
-    )
-
-
-def _append(pairs: Pairs, more: Pairs) -> Pairs:
-    """Return the rows of both, with the counters of the first."""
-    arrays = {name: np.concatenate([getattr(pairs, name), getattr(more, name)]) for name in _ROW_ARRAYS}
-    return replace(pairs, **arrays)
-
-
-def _trim(pairs: Pairs, limit: int) -> Pairs:
-    """Cut rows that the exchange made longer than `limit`: off A's front, then off B's end so that A keeps a token."""
-    excess = np.maximum(pairs.a_length + pairs.b_length - limit, 0)
-    from_a = np.minimum(excess, pairs.a_length - 1)
-    return replace(
-        pairs,
-        a_start=pairs.a_start + from_a,
-        b_stop=pairs.b_stop - (excess - from_a),
-        tokens_cut=pairs.tokens_cut + int(excess.sum()),
-    )
-
-
-def sop_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return two consecutive segments per row, half of them swapped (label 1) at every length.
-
-    Source: ALBERT (arXiv 1909.11942), section 3.1. A chunk of one sentence is split inside.
-    """
-    limit = config.max_length - PAIR_SPECIALS
-    segments = cut_segments(corpus, continues, limit)
-    chunks = make_chunks(segments, limit, config.short_share, rng)
-    pairs = _split_chunks(corpus, continues, segments, chunks, np.arange(len(chunks)), rng)
+def _swap_half(pairs: Pairs, rng: np.random.Generator) -> Pairs:
+    """Swap A and B in half of the rows (label 1) at every length: ALBERT (arXiv 1909.11942), section 3.1."""
     swapped = balanced_labels(pairs.a_length + pairs.b_length, np.ones(len(pairs), bool), rng)
     return replace(
         pairs,
@@ -247,34 +210,20 @@ def sop_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: n
     )
 
 
-def single_segments(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return whole sentences of one document per row, without B.
-
-    Source: RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES; `short_share` applies as in the other pairings.
-    """
-    limit = config.max_length - SINGLE_SPECIALS
-    segments = cut_segments(corpus, continues, limit)
-    chunks = make_chunks(segments, limit, config.short_share, rng)
-    starts, stops = segments.offsets[chunks.first], segments.offsets[chunks.stop]
-    document = segments.document[chunks.first]
-    return Pairs(starts, stops, stops, stops, np.zeros(len(chunks), np.uint8), document, document)
-
-
-def bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
+def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
     """Return pairs as google-research/bert makes them, one document at a time: slow, for comparison.
 
     Source: ``create_instances_from_document`` of create_pretraining_data.py. Tokens cut are counted; tokens used
     more than once are not.
     """
-    document_lengths = _check_two_documents(corpus)
     limit = config.max_length - PAIR_SPECIALS
     # Offsets at which each document's sentences start and its last one stops.
     bounds = [
         np.unique(corpus.sentence_offsets[first : stop + 1]).tolist()
         for first, stop in zip(corpus.document_offsets[:-1], corpus.document_offsets[1:], strict=True)
     ]
-    documents = np.flatnonzero(document_lengths).tolist()
-    rows: list[BertRow] = []
+    documents = np.flatnonzero(corpus.document_lengths()).tolist()
+    rows: list[tuple[int, ...]] = []
     for document in documents:
         short = rng.random() < config.short_share
         target = int(rng.integers(2, limit + 1)) if short else limit
@@ -282,12 +231,9 @@ def bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) ->
     return _truncate(np.array(rows, np.int64), limit, rng)
 
 
-BertRow = tuple[int, int, int, int, int, int, int]
-
-
 def _bert_rows(
     bounds: list[list[int]], documents: list[int], document: int, target: int, rng: np.random.Generator
-) -> Iterator[BertRow]:
+) -> Iterator[tuple[int, ...]]:
     """Yield (A's start and stop, B's start and stop, label, A's and B's document), not yet truncated."""
     own = bounds[document]
     first, last = 0, len(own) - 1
