@@ -10,7 +10,6 @@ Call them on blocks of about 10,000 rows: intermediate arrays are padded to the 
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -52,24 +51,8 @@ def mask_rows(
     Return the chosen positions as indices into their rows, the original tokens there, and each row's first index in
     these two: int64 [num_rows + 1].
     """
-    positions = choose_positions(
-        ids,
-        row_offsets,
-        segment_b_start,
-        vocabulary.continues,
-        masking=config.masking,
-        mask_rate=config.mask_rate,
-        max_length=config.max_length,
-        rng=rng,
-    )
-    originals = apply_masks(
-        ids,
-        positions,
-        mask_split=config.mask_split,
-        mask_id=vocabulary.mask_id,
-        ordinary_ids=np.flatnonzero(vocabulary.is_ordinary),
-        rng=rng,
-    )
+    positions = choose_positions(ids, row_offsets, segment_b_start, vocabulary, config, rng)
+    originals = apply_masks(ids, positions, vocabulary, config, rng)
     return positions.in_row(row_offsets), originals, np.append(0, np.cumsum(positions.counts))
 
 
@@ -86,50 +69,39 @@ def choose_positions(
     ids: np.ndarray,
     row_offsets: np.ndarray,
     segment_b_start: np.ndarray,
-    continues: np.ndarray,
-    *,
-    masking: Literal["token", "whole-word", "span"],
-    mask_rate: float,
-    max_length: int,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
     rng: np.random.Generator,
 ) -> Positions:
     """Choose the positions to predict: `num_to_mask` tokens of each row, never [CLS] or [SEP].
 
-    Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest word if none
-    fits. `continues` (bool [vocabulary]) marks the word pieces that continue a word.
+    Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest word if none fits.
     """
-    lengths = np.diff(row_offsets)
-    wanted = num_to_mask(lengths, mask_rate, max_length)
-    if masking == "token":
+    wanted = num_to_mask(np.diff(row_offsets), config.mask_rate, config.max_length)
+    if config.masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
-    words = find_words(ids, row_offsets, segment_b_start, continues)
-    choose = _choose_words if masking == "whole-word" else _choose_spans
+    words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues)
+    choose = _choose_words if config.masking == "whole-word" else _choose_spans
     return choose(words, wanted, rng)
 
 
 def apply_masks(
-    ids: np.ndarray,
-    positions: Positions,
-    *,
-    mask_split: tuple[int, int, int],
-    mask_id: int,
-    ordinary_ids: np.ndarray,
-    rng: np.random.Generator,
+    ids: np.ndarray, positions: Positions, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
 ) -> np.ndarray:
     """Overwrite the chosen positions of `ids` in place; return the original tokens there.
 
-    `mask_split` are the percentages that become [MASK], become a random one of `ordinary_ids`, or are kept. The
-    choice is made per token, or per span if the positions have spans (SpanBERT, section 3.1: "at the span level");
-    random tokens are drawn one by one.
+    The choice of ``config.mask_split`` is made per token, or per span if the positions have spans (SpanBERT, section
+    3.1: "at the span level"); random tokens are ordinary ones, drawn one by one.
     """
     originals = ids[positions.flat]
     num_choices = len(originals) if positions.span is None else int(positions.span.max(initial=-1)) + 1
     percent = rng.integers(0, 100, num_choices, dtype=np.uint8)
     if positions.span is not None:
         percent = percent[positions.span]
-    to_mask, to_random, _ = mask_split
-    ids[positions.flat[percent < to_mask]] = mask_id
+    to_mask, to_random, _ = config.mask_split
+    ids[positions.flat[percent < to_mask]] = vocabulary.mask_id
     random = positions.flat[(percent >= to_mask) & (percent < to_mask + to_random)]
+    ordinary_ids = np.flatnonzero(vocabulary.is_ordinary)
     ids[random] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(random))]
     return originals
 

@@ -1,15 +1,21 @@
 """Masks: the exact count, never a special token, whole words, SpanBERT's spans, 80/10/10."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from clozeworks.pipeline.build import masking as masking_module
 from clozeworks.pipeline.build.masking import MAX_SPAN_WORDS, Positions, apply_masks, choose_positions, num_to_mask
+from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocab.tokenize import Normalization
+from clozeworks.pipeline.vocab.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 VOCAB_SIZE, CLS, SEP, MASK = 1000, 2, 3, 4
-CONTINUES = np.arange(VOCAB_SIZE) >= 700
+WORDS = [f"w{i}" if i < 700 else f"##p{i}" for i in range(10, VOCAB_SIZE)]
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(5)), *WORDS), Normalization(True, True))
 ORDINARY = np.arange(10, VOCAB_SIZE)
 
 
@@ -30,21 +36,14 @@ class Rows:
         self.special = np.isin(self.ids, [CLS, SEP])
 
     def choose(self, masking: str, mask_rate: float = 0.15, max_length: int = 128, seed: int = 0) -> Positions:
-        return choose_positions(
-            self.ids,
-            self.offsets,
-            self.segment_b_start,
-            CONTINUES,
-            masking=masking,  # pyright: ignore[reportArgumentType]
-            mask_rate=mask_rate,
-            max_length=max_length,
-            rng=rng_for(seed, "masks"),
-        )
+        config = BuildConfig(masking=cast(Any, masking), mask_rate=mask_rate, max_length=max_length)
+        rng = rng_for(seed, "masks")
+        return choose_positions(self.ids, self.offsets, self.segment_b_start, VOCABULARY, config, rng)
 
     def words(self) -> np.ndarray:
         """Number the words of all rows token by token; special tokens end a word."""
         after_special = np.append(True, self.special[:-1])
-        return np.cumsum(~CONTINUES[self.ids] | after_special | self.special)
+        return np.cumsum(~VOCABULARY.continues[self.ids] | after_special | self.special)
 
 
 def many_rows(num_rows: int, seed: int = 0) -> Rows:
@@ -138,9 +137,7 @@ def test_spans_do_not_cross_a_separator():
 
 def masked(rows: Rows, positions: Positions, split: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     ids = rows.ids.copy()
-    originals = apply_masks(
-        ids, positions, mask_split=split, mask_id=MASK, ordinary_ids=ORDINARY, rng=rng_for(0, "apply")
-    )
+    originals = apply_masks(ids, positions, VOCABULARY, BuildConfig(mask_split=split), rng_for(0, "apply"))
     return ids, originals
 
 
