@@ -28,16 +28,8 @@ from .vocab import vocab
 COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
 DATA_STAGES = ("ingest", "vocab", "build")
 EXTRAS = {
-    "apache_beam": "data",
-    "datasets": "data",
-    "huggingface_hub": "data",
-    "rensa": "data",
-    "sentencex": "data",
-    "torch": "train",
-    "safetensors": "train",
-    "tensorboard": "train",
-    "sklearn": "train",
-    "scipy": "train",
+    "data": ("apache_beam", "datasets", "huggingface_hub", "rensa", "sentencex"),
+    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
 
 
@@ -46,7 +38,7 @@ class Stages(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the stages."""
-        return [str(command.name) for command in COMMANDS]
+        return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
@@ -57,17 +49,15 @@ class Stages(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Stages, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=Stages, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(package_name="clozeworks")
 def commands() -> None:
     """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face model.
 
     Each stage writes one directory; an interrupted command resumes when you rerun it.
     """
-
-
-for _command in COMMANDS:
-    commands.add_command(_command)
 
 
 @commands.result_callback()
@@ -114,10 +104,11 @@ def _help_hint(error: click.ClickException) -> str:
 
 
 def _fail_missing(error: ModuleNotFoundError) -> None:
-    extra = EXTRAS.get(str(error.name).split(".")[0])
-    if extra is None:
-        raise error
-    _fail(f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'.", 2)
+    module = str(error.name).split(".")[0]
+    for extra, modules in EXTRAS.items():
+        if module in modules:
+            _fail(f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'.", 2)
+    raise error
 
 
 def _fail(message: str, exit_code: int) -> Any:

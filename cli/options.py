@@ -1,16 +1,15 @@
 """Click options generated from the configuration dataclasses: one source for name, default and help."""
 
 import dataclasses
-import tomllib
 import types
 import typing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
 from ..pipeline.errors import UserError
+from ..pipeline.parsing import read_toml
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Config = TypeVar("Config")
@@ -106,12 +105,7 @@ def _config_file_option(command: Command) -> Command:
 def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is None:
         return
-    try:
-        values = tomllib.loads(Path(value).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"--config {value} does not exist.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"--config {value} is not valid TOML: {error}.") from None
+    values = read_toml(value, dict[str, Any])
     named = values.get(str(ctx.info_name), values)
     defaults = {name.replace("-", "_"): default for name, default in named.items() if not isinstance(default, dict)}
     known = {parameter.name for parameter in ctx.command.params}

@@ -1,14 +1,22 @@
 """``clozeworks run``: the stages of a recipe, each run as if typed."""
 
 import time
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import Struct
 
 from ..pipeline.errors import UserError
+from ..pipeline.parsing import read_toml
 from .summary import CommandSummary
+
+Value = bool | int | float | str | list[int | float | str]
+
+
+class Recipe(Struct):
+    """A recipe's stages: for each the `command`, its `arguments`, and its options."""
+
+    stage: list[dict[str, Value]]
 
 
 @click.command()
@@ -21,7 +29,8 @@ def run(ctx: click.Context, recipe: str, output: str) -> list[CommandSummary]:
     Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an option (true means
     --key, false means --no-key). In strings, {recipe} is the recipe's folder and {output} the value of --output.
     """
-    stages = _read_stages(recipe, {"recipe": str(Path(recipe).parent), "output": output})
+    variables = {"recipe": str(Path(recipe).parent), "output": output}
+    stages = [(str(stage.get("command", "")), _typed(stage, variables)) for stage in read_toml(recipe, Recipe).stage]
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
     summaries: list[CommandSummary] = []
@@ -40,23 +49,10 @@ def run(ctx: click.Context, recipe: str, output: str) -> list[CommandSummary]:
     return summaries
 
 
-def _read_stages(recipe: str, variables: dict[str, str]) -> list[tuple[str, list[str]]]:
-    """Return the stages of a recipe as (command, arguments as typed)."""
-    try:
-        stages = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))["stage"]
-        if not isinstance(stages, list):
-            raise TypeError("[stage] with single brackets")
-        return [(stage["command"], _typed(stage, variables)) for stage in stages]
-    except OSError as error:
-        raise UserError(f"{recipe} cannot be read: {error.strerror}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{recipe} is not valid TOML: {error}.") from None
-    except (KeyError, TypeError):
-        raise UserError(f"{recipe} is not a recipe: it needs [[stage]] tables, each with a `command`.") from None
-
-
-def _typed(stage: dict[str, Any], variables: dict[str, str]) -> list[str]:
-    args = [_text(value, variables) for value in stage.get("arguments", [])]
+def _typed(stage: dict[str, Value], variables: dict[str, str]) -> list[str]:
+    """Return the arguments and options of a stage as one would type them."""
+    arguments = stage.get("arguments", [])
+    args = [_text(value, variables) for value in (arguments if isinstance(arguments, list) else [arguments])]
     for name, value in stage.items():
         if name in ("command", "arguments"):
             continue
@@ -68,7 +64,7 @@ def _typed(stage: dict[str, Any], variables: dict[str, str]) -> list[str]:
     return args
 
 
-def _text(value: Any, variables: dict[str, str]) -> str:
+def _text(value: Value, variables: dict[str, str]) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
     text = str(value)

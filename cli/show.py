@@ -9,6 +9,9 @@ from ..pipeline.errors import UserError
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ..pipeline.audit.decode import Token
+    from ..pipeline.vocab.vocabulary import Vocabulary
+
 STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random": "bold red", "kept": "bold green"}
 
 
@@ -34,48 +37,39 @@ def show(directory: str, num_rows: int, split: str) -> None:
     from ..pipeline.audit.decode import first_rows
     from ..pipeline.execution.directory import read_any_manifest
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
+    from ..pipeline.vocab.vocabulary import read_vocabulary
 
     manifest = read_any_manifest(directory)
     if isinstance(manifest, VocabularyManifest):
         raise UserError(f"{directory} was written by `clozeworks vocab`; show reads documents and instances.")
     console = Console(highlight=False, soft_wrap=True)
-    prepare = _document(directory) if isinstance(manifest, DocumentsManifest) else _instance(directory)
+    vocabulary = None if isinstance(manifest, DocumentsManifest) else read_vocabulary(directory)
     for row in first_rows(directory, manifest, split, num_rows):
-        for line in prepare(row):
+        for line in _document(row) if vocabulary is None else _instance(row, vocabulary):
             console.print(line)
         console.print()
 
 
-def _document(directory: str) -> Any:
+def _document(row: dict[str, Any]) -> "list[Text]":
     from rich.text import Text
 
-    def lines(row: dict[str, Any]) -> list["Text"]:
-        head = Text(f"{row['doc_id']}  {row['title']}  ({len(row['sentences'])} sentences)", "bold")
-        return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
-
-    return lines
+    head = Text(f"{row['doc_id']}  {row['title']}  ({len(row['sentences'])} sentences)", "bold")
+    return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
 
 
-def _instance(directory: str) -> Any:
+def _instance(row: dict[str, Any], vocabulary: "Vocabulary") -> "list[Text]":
     from rich.text import Text
 
     from ..pipeline.audit.decode import decode_row
-    from ..pipeline.vocab.vocabulary import read_vocabulary
 
-    vocabulary = read_vocabulary(directory)
-
-    def lines(row: dict[str, Any]) -> list["Text"]:
-        label = "NotNext" if row["next_sentence_label"] else "IsNext"
-        documents = f"documents {row['document_a']} and {row['document_b']}"
-        tokens = decode_row(row, vocabulary)
-        head = Text(f"{label}, {documents}, duplicate {row['duplicate']}, {len(tokens)} tokens", "bold")
-        text = Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)
-        return [head, text]
-
-    return lines
+    label = "NotNext" if row["next_sentence_label"] else "IsNext"
+    documents = f"documents {row['document_a']} and {row['document_b']}"
+    tokens = decode_row(row, vocabulary)
+    head = Text(f"{label}, {documents}, duplicate {row['duplicate']}, {len(tokens)} tokens", "bold")
+    return [head, Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)]
 
 
-def _marked(token: Any) -> str:
+def _marked(token: "Token") -> str:
     if token.role == "mask":
         return f"[MASK={token.original}]"
     if token.role == "random":

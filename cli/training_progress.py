@@ -3,16 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import click
 
 from ..pipeline.execution.storage import is_remote
 from .summary import duration
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PLAIN_EVERY_S = 60.0
 # Most important first: a narrow terminal cuts off the rest.
@@ -42,70 +39,35 @@ def report_upload(output: str) -> None:
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
-    On a terminal this is a bar, elsewhere (``nohup``, CI) a plain line every `PLAIN_EVERY_S`, so short runs print
+    On a terminal this is one live line, elsewhere (``nohup``, CI) a line every `PLAIN_EVERY_S`, so short runs print
     nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those in `SHOWN`; a new ``stage`` (a
-    string) starts a new bar.
+    string) has a time left of its own.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console(stderr=True)
     if os.environ.get("RANK", "0") != "0":  # under torchrun only one process prints
         yield lambda numbers: None
-    elif console.is_terminal:
-        with _bars(console) as report:
-            yield report
-    else:
-        yield _plain_lines()
-
-
-@contextmanager
-def _bars(console: "Console") -> Iterator[Report]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-
-    # rich shrinks columns that may wrap first, so only the last one may.
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-    )
-    with Progress(*columns, console=console, expand=True, refresh_per_second=4) as progress:
-        bars: dict[str, Any] = {}
-
-        def report(numbers: Mapping[str, Any]) -> None:
-            stage = _stage(numbers)
-            if stage not in bars:
-                # Steps from before a resume must not count towards the time left.
-                bars[stage] = progress.add_task(stage, total=numbers["steps"], completed=numbers["step"], numbers="")
-            text = "  ".join(_texts(numbers))
-            progress.update(bars[stage], completed=numbers["step"], total=numbers["steps"], numbers=text)
-
-        yield report
-
-
-def _plain_lines() -> Report:
+        return
+    console = Console(stderr=True)
     starts: dict[str, tuple[int, float]] = {}
     last_line_s = time.monotonic()
+    with console.status("") if console.is_terminal else nullcontext() as status:
 
-    def report(numbers: Mapping[str, Any]) -> None:
-        nonlocal last_line_s
-        now, stage, step, steps = time.monotonic(), _stage(numbers), numbers["step"], numbers["steps"]
-        first, first_time = starts.setdefault(stage, (step, now))
-        if now - last_line_s < PLAIN_EVERY_S:
-            return
-        last_line_s = now
-        left = [f"{duration((steps - step) * (now - first_time) / (step - first))} left"] if step > first else []
-        click.echo(f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *_texts(numbers)]), err=True)
+        def report(numbers: Mapping[str, Any]) -> None:
+            nonlocal last_line_s
+            now, stage = time.monotonic(), numbers.get("stage", "training")
+            step, steps = numbers["step"], numbers["steps"]
+            # Steps from before a resume must not count towards the time left.
+            first, first_time = starts.setdefault(stage, (step, now))
+            left = [f"{duration((steps - step) * (now - first_time) / (step - first))} left"] if step > first else []
+            shown = [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]
+            line = f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *shown])
+            if status:
+                status.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            elif now - last_line_s >= PLAIN_EVERY_S:
+                last_line_s = now
+                click.echo(line, err=True)
 
-    return report
-
-
-def _stage(numbers: Mapping[str, Any]) -> str:
-    return str(numbers.get("stage", "training"))
-
-
-def _texts(numbers: Mapping[str, Any]) -> list[str]:
-    return [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]
+        yield report

@@ -7,6 +7,7 @@ The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annota
 import csv
 import io
 import re
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -36,6 +37,16 @@ def parse_json(content: bytes, kind: type[T], path: object, advice: str = "Delet
         return msgspec.json.decode(content, type=kind)
     except (ValueError, RecursionError, UserError) as error:
         raise _damaged(path, error, advice) from None
+
+
+def read_toml(path: str, kind: type[T]) -> T:
+    """Return a TOML file that the user wrote as a value of type `kind`; raise `UserError` naming file and field."""
+    try:
+        return msgspec.toml.decode(Path(path).read_bytes(), type=kind)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid ({describe_fault(error)}).") from None
 
 
 def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:

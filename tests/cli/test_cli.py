@@ -122,7 +122,9 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.C
     config.write_text("mask_rat = 0.2\n")
     assert "no option 'mask-rat'" in fails(capsys, *arguments)
     config.write_text("[build\n")
-    assert "not valid TOML" in fails(capsys, *arguments)
+    assert "c.toml is not valid (expected ']'" in fails(capsys, *arguments)
+    config.unlink()
+    assert "c.toml cannot be read: No such file or directory" in fails(capsys, *arguments)
 
 
 def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -131,4 +133,8 @@ def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_pat
     recipe.write_text('[[stage]]\ncommand = "brew"\n')
     assert "'brew'" in fails(capsys, "run", str(recipe))
     recipe.write_text("[stage]\n")
-    assert "is not a recipe" in fails(capsys, "run", str(recipe))
+    assert "stage: expected array, got object" in fails(capsys, "run", str(recipe))
+    recipe.write_text("[[stage]]\nseed = 0\n")
+    assert "stage 1: there is no command ''" in fails(capsys, "run", str(recipe))
+    recipe.write_text('[[stage]]\ncommand = "vocab"\nseed = {}\n')
+    assert "stage[0][...]: expected" in fails(capsys, "run", str(recipe))
