@@ -1,7 +1,7 @@
 """``clozeworks audit``."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -45,39 +45,32 @@ def audit(
     return None if as_json else CommandSummary("audit", instances, rows)
 
 
-def _print(audits: dict[str, Any]) -> None:
+def _print(audits: "dict[str, Audit]") -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from ..pipeline.audit.checks import checks_by_name
 
     table = Table("check", box=None, pad_edge=False, header_style="bold")
     for directory in audits:
         table.add_column(escape(directory) if len(audits) > 1 else "measured", overflow="fold")
         table.add_column("expected")
         table.add_column("")
-    by_name: dict[str, dict[str, Any]] = {}
-    for directory, measured in audits.items():
-        for check in measured.checks:
-            by_name.setdefault(check.name, {})[directory] = check
-    for name, checks in by_name.items():
-        cells = [checks.get(directory) for directory in audits]
+    for name, cells in checks_by_name(audits.values()).items():
         shown = [(escape(cell.measured), cell.asked, MARKS[cell.verdict]) if cell else ("", "", "") for cell in cells]
         table.add_row(escape(name), *(text for cell in shown for text in cell))
     Console().print(table)
 
 
-def _write_report(path: str, audits: dict[str, "Audit"]) -> None:
+def _write_report(path: str, audits: "dict[str, Audit]") -> None:
     from ..pipeline.audit.decode import first_rows
     from ..pipeline.audit.report import render_report
     from ..pipeline.execution.directory import read_manifest, write_file
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
-    directories = list(audits)
-    first, other = directories[0], directories[-1] if len(directories) > 1 else None
+    first = next(iter(audits))
     rows = list(first_rows(first, read_manifest(first, InstancesManifest), "train", NUM_EXAMPLES))
-    page = render_report(
-        audits[first], rows, read_vocabulary(first), audits[other] if other else None, names=(first, other or "")
-    )
     with write_file(path) as file:
-        file.write(page.encode())
+        file.write(render_report(audits, rows, read_vocabulary(first)).encode())

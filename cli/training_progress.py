@@ -65,7 +65,7 @@ def training_progress() -> Iterator[Report]:
             shown = [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]
             line = f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *shown])
             if status:
-                status.update(Text(line, no_wrap=True, overflow="ellipsis"))
+                status.update(Text(line))
             elif now - last_line_s >= PLAIN_EVERY_S:
                 last_line_s = now
                 click.echo(line, err=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -298,6 +298,13 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
     for source, num_tokens in tokens.most_common(NUM_SOURCES):
         share = num_tokens / max(tokens.total(), 1)
         yield _info(f"tokens from {source}", share, f"{share:.1%}")
+
+
+def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
+    """Return the checks of several audits side by side; None if an audit does not have the check."""
+    found = [{check.name: check for check in audit.checks} for audit in audits]
+    names = dict.fromkeys(name for by_name in found for name in by_name)
+    return {name: [by_name.get(name) for by_name in found] for name in names}
 
 
 def _verdict(holds: bool) -> Verdict:

@@ -11,32 +11,24 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
 from ..vocab.vocabulary import Vocabulary
-from .checks import Audit
+from .checks import Audit, checks_by_name
 from .decode import decode_row
 
 MAX_BARS = 64
 AUC_RANGE = (0.3, 0.7)
 
 
-def render_report(
-    audit: Audit,
-    rows: Sequence[Mapping[str, Any]],
-    vocabulary: Vocabulary,
-    other: Audit | None = None,
-    names: tuple[str, str] = ("This corpus", "The other"),
-) -> str:
-    """Return the page for `audit`, with example `rows` of instances (as ``pa.Table.to_pylist`` gives them).
+def render_report(audits: Mapping[str, Audit], rows: Sequence[Mapping[str, Any]], vocabulary: Vocabulary) -> str:
+    """Return the page for one or two audits by the name of their corpus.
 
-    With `other`, the two corpora are shown side by side under `names`.
+    `rows` are example instances of the first (as ``pa.Table.to_pylist`` gives them).
     """
-    corpora = [(names[0], audit)] + ([(names[1], other)] if other else [])
-    found = [{check.name: check for check in audit.checks} for _, audit in corpora]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("report.html").render(
-        corpora=corpora,
-        checks={name: [checks.get(name) for checks in found] for checks in found for name in checks},
+        corpora=list(audits.items()),
+        checks=checks_by_name(audits.values()),
         examples=[(row, decode_row(row, vocabulary)) for row in rows],
         labels=_labels,
         shares=_shares,

@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_stands_alone_and_escapes_tokens():
-    html = render_report(AUDIT, [ROW], VOCABULARY)
+    html = render_report({"new": AUDIT}, [ROW], VOCABULARY)
     text = " ".join(Page(html).text)
     assert "</script>" in text
     assert "url(" not in html
@@ -78,12 +78,12 @@ def test_the_page_stands_alone_and_escapes_tokens():
 
 def test_failures_are_in_the_headline():
     failing = replace(AUDIT, checks=[replace(AUDIT.checks[0], verdict="bad"), *AUDIT.checks[1:]])
-    text = "".join(Page(render_report(failing, [], VOCABULARY)).text)
+    text = "".join(Page(render_report({"new": failing}, [], VOCABULARY)).text)
     assert "1 of 3 checks fails: rows" in text
 
 
 def test_examples_show_what_was_masked():
-    html = render_report(AUDIT, [ROW], VOCABULARY)
+    html = render_report({"new": AUDIT}, [ROW], VOCABULARY)
     assert '<span class="mask" title="cloze">[MASK]</span><rt>cloze</rt>' in html
     assert '<span class="random" title="&amp;">&lt;/script&gt;</span><rt>&amp;</rt>' in html
     assert '<span class="kept" title="a">a</span></ruby>' in html
@@ -93,7 +93,7 @@ def test_examples_show_what_was_masked():
 def test_a_row_without_segment_b():
     row = {**ROW, "input_ids": [CLS, 5, 6, 7, SEP], "segment_b_start": 5, "next_sentence_label": 0}
     row |= {"masked_lm_positions": [1], "masked_lm_ids": [5]}
-    html = render_report(AUDIT, [row], VOCABULARY)
+    html = render_report({"new": AUDIT}, [row], VOCABULARY)
     Page(html)
     assert html.count("[SEP]") == 1
     assert 'class="seg-b"' not in html
@@ -101,7 +101,7 @@ def test_a_row_without_segment_b():
 
 def test_two_corpora_stand_side_by_side():
     other = replace(AUDIT, checks=[replace(AUDIT.checks[0], measured="777"), AUDIT.checks[3]])
-    text = " ".join(Page(render_report(AUDIT, [ROW], VOCABULARY, other, ("new", "old"))).text)
+    text = " ".join(Page(render_report({"new": AUDIT, "old": other}, [ROW], VOCABULARY)).text)
     assert "1,200" in text
     assert "777" in text
     assert "Row lengths · old" in text
@@ -112,4 +112,4 @@ def test_two_corpora_stand_side_by_side():
 @pytest.mark.parametrize("max_length", [8, 128, 512, 4096])
 def test_any_length_and_no_rows_at_all(max_length):
     empty = replace(AUDIT, lengths=[[0] * (max_length + 1)] * 2, mask_positions=[0] * max_length, top_masked=[])
-    Page(render_report(empty, [], VOCABULARY))
+    Page(render_report({"new": empty}, [], VOCABULARY))
