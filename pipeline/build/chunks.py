@@ -4,6 +4,7 @@ Sentences become *segments* (long ones are cut), and consecutive segments of one
 row. Everything is an offset into the flat array of tokens; no token is copied.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,21 +119,19 @@ def make_chunks(segments: Segments, limit: int, short_share: float, rng: np.rand
     filled = np.searchsorted(segments.offsets, segments.offsets[:-1] + targets, side="right") - 1
     # At least one segment, and never past the document's end.
     following = np.clip(filled, np.arange(1, num_segments + 1), document_stop)
-    first = _follow(following)
+    first = np.fromiter(_follow(following.tolist()), np.int64)
     num_segments = np.diff(first, append=num_segments)
     _lend_segments(segments, first, num_segments, limit)
     stop = segments.offsets[first + num_segments]
     return Chunks(first, num_segments, segments.offsets[first], stop, segments.document[first])
 
 
-def _follow(following: np.ndarray) -> np.ndarray:
-    """Return the chain 0, following[0], following[following[0]], … to the end."""
-    jumps = following.tolist()
-    chain, segment = [], 0
-    while segment < len(jumps):
-        chain.append(segment)
-        segment = jumps[segment]
-    return np.array(chain, np.int64)
+def _follow(following: list[int]) -> Iterator[int]:
+    """Yield the chain 0, following[0], following[following[0]], … to the end."""
+    segment = 0
+    while segment < len(following):
+        yield segment
+        segment = following[segment]
 
 
 def _lend_segments(segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int) -> None:

@@ -72,7 +72,7 @@ def _build_block(
     schema: pa.Schema,
 ) -> pa.RecordBatch:
     ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
-    ids = ids.astype(schema.field("input_ids").type.value_type.to_pandas_dtype())
+    ids = ids.astype(schema.field("input_ids").type.value_type.to_pandas_dtype(), copy=False)
     positions, originals, mask_offsets = mask_rows(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     columns = {
         "input_ids": _lists(row_offsets, ids),
@@ -96,28 +96,20 @@ def lay_out_rows(
     B's first token (int64 [num_rows]; the row's length if there is no B).
     """
     has_b = pairs.b_length > 0
-    lengths = pairs.a_length + pairs.b_length + 2 + has_b
-    row_offsets = np.append(0, np.cumsum(lengths))
+    # Take a token more before and after A, and one after B: the special tokens go there.
+    starts = np.stack([pairs.a_start - 1, pairs.b_start], axis=1).ravel()
+    lengths = np.stack([pairs.a_length + 2, pairs.b_length + has_b], axis=1).ravel()
+    stops = np.cumsum(lengths)
+    index_type = np.int32 if len(token_ids) < 2**31 else np.int64  # half the bytes through the cache
+    index = np.repeat((starts - (stops - lengths)).astype(index_type), lengths)
+    index += np.arange(len(index), dtype=index_type)
+    ids = token_ids.take(index, mode="clip")
+    row_offsets = np.append(0, stops[1::2])
     segment_b_start = pairs.a_length + 2
-    is_text = np.ones(row_offsets[-1], bool)
-    is_text[row_offsets[:-1]] = False
-    is_text[row_offsets[:-1] + segment_b_start - 1] = False
-    is_text[row_offsets[1:] - 1] = False
-    ids = np.full(row_offsets[-1], vocabulary.sep_id, token_ids.dtype)
     ids[row_offsets[:-1]] = vocabulary.cls_id
-    starts = np.stack([pairs.a_start, pairs.b_start], axis=1).ravel()
-    stops = np.stack([pairs.a_stop, pairs.b_stop], axis=1).ravel()
-    ids[is_text] = _gather_ranges(token_ids, starts, stops)
+    ids[row_offsets[:-1] + segment_b_start - 1] = vocabulary.sep_id
+    ids[row_offsets[1:] - 1] = vocabulary.sep_id
     return ids, row_offsets, segment_b_start
-
-
-def _gather_ranges(values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Return ``values[start:stop]`` of all ranges, end to end."""
-    lengths = stops - starts
-    ends = np.cumsum(lengths)
-    index = np.repeat(starts - (ends - lengths), lengths)
-    index += np.arange(len(index))
-    return values[index]
 
 
 def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:

@@ -119,8 +119,9 @@ def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     keys = rng.integers(0, highest, (len(counts), width), dtype=dtype, endpoint=True)
     low = dtype((1 << bits) - 1)
     keys &= ~low
-    keys |= np.arange(width, dtype=dtype)
-    keys[np.arange(width) >= counts[:, None]] = highest
+    index = np.arange(width, dtype=dtype)
+    keys |= index
+    keys[index >= counts.astype(dtype)[:, None]] = highest
     keys.sort(axis=1)
     keys &= low
     return keys

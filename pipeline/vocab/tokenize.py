@@ -32,8 +32,8 @@ from ..schemas import WORD_COUNTS
 MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece turns any longer word into [UNK]."""
 
-SLICE_BYTES = 8 << 20
-"""Bytes of text per slice; bounds the memory."""
+SLICE_BYTES = 12 << 20
+"""Bytes of text per slice; bounds the memory. The parts that shards are read in are a little smaller."""
 
 CACHE_BYTES = 128 << 20
 """Approximate memory for the chunks kept between calls; beyond it the cache is cleared."""
