@@ -110,7 +110,7 @@ def _documents(
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of texts of whole lines."""
+    """Yield the lines of a text that comes in pieces of whole lines."""
     return chain.from_iterable(text.split("\n") for text in texts)
 
 

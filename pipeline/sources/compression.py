@@ -1,7 +1,7 @@
-"""Compressed files, read up to where they are damaged or expand beyond measure.
+"""Compressed files, read up to where they are damaged or turn out to be bombs.
 
-English text shrinks to a third or a quarter of its size, the most repetitive text that people keep to a twentieth. Data
-that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not text: they are a bomb.
+English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data that expand to more
+than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not text: they are a bomb.
 """
 
 import bz2

@@ -103,10 +103,6 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     items = parts[1::2]
     for index, (separator, item) in enumerate(zip(parts[::2], items, strict=True)):
         emptied = _EMPTY_FIRST_ITEM if index == 0 else _EMPTY_LAST_ITEM if index == len(items) - 1 else None
-        if not _is_empty(item) and not (emptied and emptied.fullmatch(item)):
+        if item.strip(" \u00a0\t]:") and not (emptied and emptied.fullmatch(item)):
             kept += (separator if kept else "") + item
     return f"{space}{opening}{kept.strip()}{closing}" if kept.strip() else ""
-
-
-def _is_empty(item: str) -> bool:
-    return not item.strip(" \u00a0\t]:")

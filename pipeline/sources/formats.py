@@ -1,4 +1,4 @@
-"""What the user names on the command line, as ranges of files that can be read each on its own.
+"""The sources that the user names, as ranges of files that can be read independently.
 
 `FORMATS` gives each format's planner and reader. The format of a file is ``--format``; by default it follows from the
 name, or from the first bytes if the name has no suffix (WikiExtractor's ``wiki_00``) or ``.json``, which may be
@@ -36,6 +36,8 @@ KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a l
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
+# What Python keeps of the bytes of a file name that is not UTF-8.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -74,7 +76,7 @@ def _find_files(source: str, output: str | None, config: IngestConfig) -> tuple[
     _refuse_output_within(source, output, found)
     if not found:
         raise UserError(_why_empty(source))
-    if strange := [path for path in found if not _is_utf8(_name_of(path, source))]:
+    if strange := [path for path in found if _LONE_SURROGATE.search(_name_of(path, source))]:
         raise UserError(f"{os.fsencode(strange[0])!r} is not a valid UTF-8 file name: rename it.")
     known = {path: kind for path in found if (kind := _format_of(path, config))}
     if not known:
@@ -87,11 +89,6 @@ def _why_empty(source: str) -> str:
     if storage.has_wildcard(source):
         return f"{source} matches no file."
     return f"The folder {source} is empty." if os.path.isdir(source) else f"{source} does not exist."
-
-
-def _is_utf8(path: str) -> bool:
-    """Return whether a file's name is UTF-8; Python keeps the bytes of one that is not as lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:
@@ -149,7 +146,7 @@ def _refuse_output_within(source: str, output: str | None, found: Iterable[str])
     folder = f"{_absolute(output)}/"
     in_folder = not storage.has_wildcard(source) and folder.startswith(f"{_absolute(source)}/")
     if in_folder or any(_absolute(path).startswith(folder) for path in found):
-        raise UserError(f"--output {output} lies in the source {source} and would be read with it: choose another.")
+        raise UserError(f"--output {output} is inside the source {source} and would be read with it: choose another.")
 
 
 def _refuse_repeated(inputs: Sequence[Input]) -> None:
@@ -159,12 +156,12 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
         path = _absolute(entry.path)
         real = path if storage.is_remote(path) or entry.format == "hf" else os.path.realpath(path)
         if other := paths.get(real):
-            same = f"{entry.path} is" if _absolute(other) == path else f"{other} and {entry.path} are one file,"
+            same = f"{entry.path} is" if _absolute(other) == path else f"{other} and {entry.path} are the same file,"
             raise UserError(f"{same} named twice by the sources: give it once.")
         paths[real] = entry.path
         if (other := named.setdefault(entry.name, path)) != path:
             # Names are part of the documents' ids: the second file would be taken for a copy of the first.
-            raise UserError(f"{other} and {path} have one name, {entry.name}: give the folder that contains both.")
+            raise UserError(f"{other} and {path} have the same name, {entry.name}: give the folder that contains both.")
 
 
 def choose_range_bytes(total_bytes: int) -> int:

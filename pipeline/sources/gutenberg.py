@@ -126,7 +126,7 @@ def after_header(head: str, longest: int) -> str:
 
 
 def before_footer(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of texts of whole lines, up to the one that marks the end of the book."""
+    """Yield the text, which comes in pieces of whole lines, up to the line that marks the end of the book."""
     for text in texts:
         ends = [start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)]
         if ends:

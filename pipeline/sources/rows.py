@@ -1,4 +1,4 @@
-"""Rows that hold a text, of any table, as documents: in the columns of ``wikimedia/wikipedia`` or others.
+"""Rows of any table as documents, with the columns of ``wikimedia/wikipedia`` or others.
 
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a Wikimedia address,
 source and language are those of the wiki (``enwiki``, ``en``), the id is the page's, and the text is read as in
@@ -25,7 +25,7 @@ FIELDS = ("id", "url", "title")
 """The optional columns beside the text."""
 
 LONGEST_JOINED = 100_000
-"""Characters of a document of rows that hold a sentence each, unless an empty row ends it before."""
+"""Characters of a document of joined rows, unless an empty row ends it before."""
 
 _ONE_BOOK = IngestConfig(documents="file")
 # Hard-wrapped text: so many lines, most of which are nearly as long as the longest.

@@ -71,7 +71,7 @@ _DE_NEW_SENTENCE = (
 JOINS = (
     Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
     Join("*", "", r"[,;:)\]}/、，；：」』）】]", "the entries 2 −2 8 −92...| , is the double of the first"),
-    Join("*", r"^\W*\d+\W*", "", "2.| Only a number is no sentence."),
+    Join("*", r"^\W*\d+\W*", "", "2.| A number alone is not a sentence."),
     Join("*", rf"(?:[?!…]|\.\.|[\d{_UPPER_CASE}{_LOWER_CASE}]\.)['\"”“’)\]»]*", _SMALL_LETTER,
          "Още през 1 век пр.| н.| е.| от римляните."),
     Join("*", rf"(?:^|[\s(.-])[{_UPPER_CASE}{_LOWER_CASE}]\.", rf"(?<! \n)[{_UPPER_CASE}º-]", "Nel 44 a.|C.| e poi."),

@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.Cap
     assert "0.1 MB" in table
     assert sorted(tmp_path.iterdir()) == before
     assert not (tmp_path.parent / "none").exists()
-    assert "lies in the source" in fails(capsys, "ingest", str(tmp_path), "--output", f"{tmp_path}/out", "--dry-run")
+    assert "is inside the source" in fails(capsys, "ingest", str(tmp_path), "--output", f"{tmp_path}/out", "--dry-run")
 
 
 def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path):

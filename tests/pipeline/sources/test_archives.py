@@ -242,7 +242,7 @@ def test_what_follows_the_end_mark_is_counted() -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000])
-def test_what_is_no_archive_is_counted(suffix: str, content: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_counted(suffix: str, content: bytes) -> None:
     for range_bytes in (ONE_RANGE, 100):
         counters = Counters()
         assert read(content, f"a{suffix}", counters, range_bytes) == []

@@ -140,7 +140,7 @@ def test_a_book_without_marks_is_a_book_all_the_same() -> None:
     assert [paragraph for paragraph in document.paragraphs if paragraph in PROSE] == PROSE
 
 
-def test_a_text_about_gutenberg_is_no_gutenberg_file() -> None:
+def test_a_text_about_gutenberg_is_not_a_gutenberg_file() -> None:
     assert not is_gutenberg("I found it at Project Gutenberg.\nThe eBook of it is free.")
     assert is_gutenberg("Project Gutenberg's The Bear, by A. Writer\n")
 
@@ -210,7 +210,7 @@ def test_other_encodings() -> None:
     ("content", "reason"),
     [(b"", "no_text"), (b"\n\n \n", "no_text"), (b"CHAPTER I\n", "no_text"), (b"PK\x03\x04\x00\x00", "not_text")],
 )
-def test_what_is_no_text_is_counted(content: bytes, reason: str) -> None:
+def test_a_file_that_is_not_text_is_counted(content: bytes, reason: str) -> None:
     counters = Counters()
     assert read(content, counters) == []
     assert counters.examples == {reason: ["shelf/book.txt"]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
-def test_the_title_above_an_article_is_none_of_its_lines():
+def test_the_title_above_an_article_is_left_out():
     counters = Counters()
     assert article_paragraphs(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
     assert counters.counts == {"lines_left_out": 1}
@@ -72,7 +72,7 @@ def test_holes_are_mended(line: str, expected: str):
     "line",
     ["where formula_19 is the mass.", "They are: Romans , , , and others.", "transcribed into the .", "Graham's , a"],
 )
-def test_a_gap_stands_where_words_are_missing(line: str):
+def test_a_gap_marks_missing_words(line: str):
     assert GAP in repair_line(line)
 
 

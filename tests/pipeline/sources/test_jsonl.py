@@ -75,7 +75,7 @@ def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path
     assert counters.examples["not_json"][0] == f"part.jsonl, byte {len(json.dumps(good)) + 1}"
 
 
-def test_text_that_is_no_utf8_is_kept_with_replacement(tmp_path: Path):
+def test_invalid_utf8_is_kept_with_replacement(tmp_path: Path):
     path = written(tmp_path, b'{"text": "Caf\xe9 is a word, and so is this one."}', {"text": PROSE})
     counters = Counters()
     texts = [document.paragraphs for document in read(path, counters)]
@@ -88,7 +88,7 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path):
     assert len(document.paragraphs[0]) == 10_000_000
 
 
-def test_rows_of_one_sentence_are_documents_together_where_that_is_asked_for(tmp_path: Path):
+def test_rows_of_one_sentence_are_joined_on_request(tmp_path: Path):
     texts = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", 12, "she went ."]
     path = written(tmp_path, *({"text": text} for text in texts))
     counters = Counters()
@@ -126,7 +126,7 @@ def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path)
         b"\xff\xfe\n" * 99,
     ],
 )
-def test_a_file_that_is_no_json_lines_is_refused(tmp_path: Path, content: bytes):
+def test_a_file_that_is_not_json_lines_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "part.jsonl").write_bytes(content)
     with pytest.raises(UserError, match=r"part.jsonl is not JSON Lines: its first lines hold no object"):
         check(tmp_path / "part.jsonl")
@@ -143,11 +143,11 @@ def test_a_file_that_is_no_json_lines_is_refused(tmp_path: Path, content: bytes)
         [b'{"text": "' + b"x" * 100_000 + b'"}'],
     ],
 )
-def test_one_good_line_is_enough_and_where_there_is_none_to_see_nothing_is_said(tmp_path: Path, lines: list[Any]):
+def test_a_file_is_not_refused_if_its_first_lines_may_be_bad_input(tmp_path: Path, lines: list[Any]):
     check(written(tmp_path, *lines))
 
 
-def test_a_compressed_file_that_is_cut_off_is_no_mistake(tmp_path: Path):
+def test_a_truncated_compressed_file_is_not_refused(tmp_path: Path):
     content = gzip.compress(json.dumps({"text": random.Random(0).randbytes(3000).hex()}).encode())
     (tmp_path / "part.jsonl.gz").write_bytes(content[: len(content) // 2])
     check(tmp_path / "part.jsonl.gz")

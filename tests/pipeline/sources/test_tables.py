@@ -97,7 +97,7 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     assert counters.examples["unreadable_row_group"][0].startswith("data/part.parquet, row group 1: ")
 
 
-def test_text_that_is_no_utf8_is_read_with_replacement(tmp_path: Path) -> None:
+def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
     raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
     documents = list(read(written(tmp_path, {"text": raw, "label": [1, 2]}), Counters()))
     assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]

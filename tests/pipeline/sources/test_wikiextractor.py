@@ -78,7 +78,7 @@ def test_bad_articles_are_counted_and_cost_only_themselves(tmp_path: Path):
     assert counters.examples["cut_off_article"][0] == "AA/wiki_00, byte 12"
 
 
-def test_text_that_is_no_utf8_is_kept_with_replacement(tmp_path: Path):
+def test_invalid_utf8_is_kept_with_replacement(tmp_path: Path):
     path = written(tmp_path, article(1).encode().replace(b"rich", b"r\xefch") + article(2).encode())
     counters = Counters()
     found = read(path, counters)

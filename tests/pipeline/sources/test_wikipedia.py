@@ -300,7 +300,7 @@ def test_pages_without_text_are_no_bad_input() -> None:
 
 @pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz"])
-def test_what_is_no_dump_has_no_documents(content: bytes, suffix: str) -> None:
+def test_a_file_that_is_not_a_dump_has_no_documents(content: bytes, suffix: str) -> None:
     documents, counters = read(content, f"dump.xml{suffix}", 2)
     assert not documents and counters.bad["no_dump"] == 1
 
@@ -358,7 +358,7 @@ class Failing(io.BytesIO):
 
 
 @pytest.mark.parametrize("suffix", ["gz", "xz", "bz2"])
-def test_a_disk_that_fails_is_no_damage_of_the_dump(suffix: str) -> None:
+def test_a_failing_disk_is_not_damage_of_the_dump(suffix: str) -> None:
     noise = "".join(random.Random(0).choices("abcdefghij", k=400_000))
     content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress((HEAD + page(1, noise) + FOOT).encode())
     part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")

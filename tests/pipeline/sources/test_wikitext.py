@@ -66,7 +66,7 @@ def test_renders_inline_markup(markup: str, text: str) -> None:
         "{{DEFAULTSORT:Town}}",
     ],
 )
-def test_drops_what_is_no_prose(block: str) -> None:
+def test_drops_what_is_not_prose(block: str) -> None:
     assert clean(f"Before it.\n{block}\nAfter it.").split("\n") in (
         ["Before it.", "After it."],
         ["Before it. After it."],
