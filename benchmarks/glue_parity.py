@@ -32,9 +32,9 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import make_model
 from clozeworks.model.finetuning.predict import infer
 from clozeworks.model.finetuning.train import Training, train_model
+from clozeworks.model.tasks import metrics
 from clozeworks.model.tasks.classification import TextExample
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.metrics import METRICS
 from clozeworks.model.tasks.task import Feature
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.model.training.ranks import Ranks
@@ -89,8 +89,9 @@ def run_once(arguments: argparse.Namespace, task: str, seed: int, trainer: str) 
 
 def measure(task: str, logits: np.ndarray, dev: list[TextExample]) -> float:
     """Return F1 for MRPC, else accuracy."""
-    metric = METRICS[GLUE[task].metrics[0]]
-    return metric(logits.argmax(1), np.array([example.target for example in dev], dtype=np.int64))
+    return metrics.measure(
+        GLUE[task].metrics[0], logits.argmax(1), np.array([example.target for example in dev], dtype=np.int64)
+    )
 
 
 def predict_ours(

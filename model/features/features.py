@@ -17,7 +17,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,7 +48,6 @@ from .vectors import Extractor, Report, make_extractor
 IDENTITY = "features.json"
 PARTS = "parts"
 METADATA = b"clozeworks"
-NUM_TEXTS = b"num_texts"
 PART_BYTES = 64 << 20
 """Of the vectors of a part, if each character were a token."""
 PART_CHARACTERS = 250_000
@@ -86,11 +84,10 @@ def extract_features(
             extractor = make_extractor(checkpoint, config)
             schema = extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()})
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
-                if not _is_finished(local, identity, overwrite):  # another process may have finished it just now
-                    report = _reporter(progress, num_texts)
-                    with oom_as_user_error("--batch-tokens"):
-                        parts = list(_write_parts(extractor, read_texts(data, config), directory, num_texts, report))
-                    _join(parts, local, directory, schema)
+                report = _reporter(progress, num_texts)
+                with oom_as_user_error("--batch-tokens"):
+                    parts = list(_write_parts(extractor, read_texts(data, config), directory, report))
+                _join(parts, local, directory, schema)
         if (work / IDENTITY).exists():
             with locked(str(work)):
                 storage.remove(str(work))
@@ -169,35 +166,23 @@ def _reporter(progress: Progress | None, num_texts: int) -> Report:
 
 
 def _write_parts(
-    extractor: Extractor, texts: Iterator[SentenceExample], directory: OutputDirectory, num_texts: int, report: Report
+    extractor: Extractor, texts: Iterator[SentenceExample], directory: OutputDirectory, report: Report
 ) -> Iterator[Path]:
     """Write the parts that do not exist yet, and yield the paths of all."""
     first = 0
-    while first < num_texts:
-        name = f"{PARTS}/part-{first:09d}.parquet"
+    while chosen := _next_texts(texts, extractor):
+        name = f"{PARTS}/part-{first:09d}-{len(chosen)}.parquet"
         path = Path(directory.file(name))
-        if num_done := _num_texts_in(path):
-            first += sum(1 for _ in islice(texts, num_done))
-        else:
-            chosen = _next_texts(texts, extractor)
+        if not path.exists():
             table = extractor.table(chosen, first, report)
-            schema = table.schema.with_metadata({NUM_TEXTS: str(len(chosen))})
-            with directory.write(name) as file, _open_writer(file, schema) as writer:
+            with directory.write(name) as file, _open_writer(file, table.schema) as writer:
                 writer.write_table(table)
-            first += len(chosen)
+        first += len(chosen)
         yield path
 
 
-def _num_texts_in(part: Path) -> int:
-    """Return the number of texts in a part; 0 if it does not exist or is damaged, so that it is written again."""
-    try:
-        return max(0, int((pq.read_schema(part).metadata or {})[NUM_TEXTS]))
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        return 0
-
-
 def _next_texts(texts: Iterator[SentenceExample], extractor: Extractor) -> list[SentenceExample]:
-    """Return the texts of the next part, at least one."""
+    """Return the texts of the next part; none at the end."""
     vectors = (field.type for field in extractor.schema if pa.types.is_fixed_size_list(field.type))
     vector_bytes = sum(4 * vector.list_size for vector in vectors)
     per_text = extractor.config.per == "text"

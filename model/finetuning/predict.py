@@ -108,18 +108,19 @@ def predict(
     `official`, `output` is a folder for the files that the task's server or script expects. Raises `UserError` for bad
     input, and then writes nothing.
     """
-    finetuned, data = load_finetuned(directory, find_device(device)), _local(data)
+    finetuned = load_finetuned(directory, find_device(device))
+    data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
-        return _predict_official(finetuned, Path(data), str(output))
-    answers = _answers(finetuned, _examples(finetuned.task, str(data)), _name(str(data)))
+        return _predict_official(finetuned, data, str(output))
+    answers = _answers(finetuned, _examples(finetuned.task, data), _name(data))
     with _open_output(str(output)) as file:
         return _write(file, answers, Path(output).suffix)
 
 
-def _predict_official(finetuned: Finetuned, data: Path, output: str) -> int:
-    examples = list(_examples(finetuned.task, str(data)))
-    answers = list(_answers(finetuned, iter(examples), _name(str(data))))
-    files = finetuned.task.official(answers, examples, split_of(data) or "test")
+def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
+    examples = list(_examples(finetuned.task, data))
+    answers = list(_answers(finetuned, iter(examples), _name(data)))
+    files = finetuned.task.official(answers, examples, split_of(Path(data)) or "test")
     if not files:
         raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")
     directory = OutputDirectory(output)
@@ -137,11 +138,9 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     """
     examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
     answers = list(_answers(finetuned, iter(examples), split))
-    if official := finetuned.task.official(answers, examples, split):
-        return official
     table = StringIO(newline="")
     _write(table, answers, ".tsv")
-    return {f"{split}.tsv": table.getvalue().encode()}
+    return finetuned.task.official(answers, examples, split) or {f"{split}.tsv": table.getvalue().encode()}
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
@@ -184,10 +183,6 @@ def _examples(task: Task, data: str) -> Iterator[Any]:
     with nullcontext(sys.stdin.buffer) if data == "-" else open(data, "rb") as file:
         for where, line in text_lines(file, _name(data)):
             yield task.parse_line(line, where)
-
-
-def _local(data: str | Path) -> str:
-    return "-" if str(data) == "-" else str(local_copy(data))
 
 
 def _name(data: str) -> str:

@@ -8,7 +8,7 @@ Shapes: N features, B rows, L padded length.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from ..training.optim import learning_rate, make_optimizer
 from ..training.prefetch import prefetch
 from ..training.ranks import Ranks
 from ..training.signals import stop_signals
-from ..training.update import Loss, Updater
+from ..training.update import Loss, Update, Updater
 from .config import FinetuneConfig
 
 CHECKPOINT = "checkpoint.pt"
@@ -70,17 +70,6 @@ class Training:
         return learning_rate(step, self.peak_rate, warmup_steps, self.num_steps)
 
 
-@dataclass
-class FinetuneState:
-    """What changes during a training besides the weights; saved with them."""
-
-    step: int = 0
-    seconds: float = 0.0
-    """Training time before an interruption."""
-    losses: list[float] = field(default_factory=list)
-    """Losses of the updates since the last report."""
-
-
 def train_model(model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None) -> float | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a checkpoint.
 
@@ -92,7 +81,7 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     """
     config, ranks, num_steps = training.config, training.ranks, training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
-    state = _load(training, model, optimizer)
+    step, spent_s, losses = _load(training, model, optimizer)
     model.train()
     if config.compile:
         model.compile()
@@ -105,37 +94,48 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     )
     lengths = np.array([feature.length for feature in training.features])
     order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))
-    batches = prefetch(lambda step: _make_batches(training, order[step]), range(state.step, num_steps))
+    batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
     devices = [ranks.device] if ranks.device.type == "cuda" else []
 
     # Dropout re-seeds PyTorch's generator; the caller, who may train again, gets back its own.
-    with torch.random.fork_rng(devices), _open_log(training, state) as log, closing(batches), stop_signals() as stop:
-        clock = Clock(spent=state.seconds)
-        while state.step < num_steps:
+    with torch.random.fork_rng(devices), _open_log(training, step) as log, closing(batches), stop_signals() as stop:
+        clock = Clock(spent=spent_s)
+        while step < num_steps:
             with clock.waiting():
                 micro_batches = next(batches)
             with oom_as_user_error("--micro-batch-size"):
                 updater.update(
-                    state.step,
+                    step,
                     micro_batches,
                     lambda micro_batch: _loss(model, micro_batch),
-                    training.rate(state.step),
+                    training.rate(step),
                     stop_asked=stop.is_set(),
                 )
-            rows = order[state.step]
+            rows = order[step]
             clock.count(num_rows=len(rows), num_tokens=int(lengths[rows].sum()))
-            state.step += 1
-            trim_memory(ranks.device, state.step)
+            step += 1
+            trim_memory(ranks.device, step)
 
-            ends = state.step == num_steps
-            reports, saves = state.step % REPORT_EVERY == 0, state.step % config.checkpoint_every == 0
-            if not (ends or reports or saves or state.step % drain_every(ranks.device) == 0):
+            ends, reports, saves = step == num_steps, step % REPORT_EVERY == 0, step % config.checkpoint_every == 0
+            if not (ends or reports or saves or step % drain_every(ranks.device) == 0):
                 continue
-            stops, gradient_norm = _drain(updater, state, training)
+            updates = updater.drain()
+            losses += [_finite_loss(update, training.peak_rate) for update in updates]
+            stops = any(update.stop_asked for update in updates)
             if reports or ends:
-                _report(state, training, clock, gradient_norm, log, report)
-            if (saves or stops) and not ends:
-                _save(training, updater, state, clock, log)
+                rates = clock.rates() | peak_memory(ranks.device)
+                speed = {name: rates[name] for name in SPEED if name in rates}
+                learned = {"loss": sum(losses) / len(losses), "learning_rate": training.rate(step - 1)}
+                report({"step": step, "steps": num_steps, **learned, **speed})
+                if log:
+                    log.metrics(step, "train", learned | {"gradient_norm": updates[-1].gradient_norm})
+                    log.speed(step, speed)
+                losses.clear()
+                clock.start_interval()
+            if log and (saves or stops) and not ends:
+                log.flush()
+                weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                _save(training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses})
             if stops and not ends:
                 return None
     return clock.elapsed()
@@ -184,76 +184,47 @@ def _loss(model: TaskModel, batch: TaskBatch) -> Loss:
     return Loss(loss, loss.detach().double()[None])
 
 
-def _drain(updater: Updater[TaskBatch], state: FinetuneState, training: Training) -> tuple[bool, float]:
-    """Collect the losses of the last updates; return whether to stop, and the last gradient norm.
-
-    Raises `UserError` if a loss or a gradient is not finite.
-    """
-    updates = updater.drain()
-    for update in updates:
-        (loss,) = update.sums
-        if not update.is_finite:
-            what = "gradient norm" if math.isfinite(loss) else "loss"
-            value = update.gradient_norm if math.isfinite(loss) else loss
-            rate = f"learning rate {training.peak_rate:g}"
-            raise UserError(f"The {what} is {value} at step {update.step + 1} with {rate}; try a lower one.")
-        state.losses.append(loss)
-    return any(update.stop_asked for update in updates), updates[-1].gradient_norm
+def _finite_loss(update: Update, peak_rate: float) -> float:
+    """Return the loss of an update; raises `UserError` if it or the gradient is not finite."""
+    (loss,) = update.sums
+    if not update.is_finite:
+        what, value = ("gradient norm", update.gradient_norm) if math.isfinite(loss) else ("loss", loss)
+        found = f"The {what} is {value} at step {update.step + 1} with learning rate {peak_rate:g}"
+        raise UserError(f"{found}; try a lower one.")
+    return loss
 
 
-def _report(
-    state: FinetuneState,
-    training: Training,
-    clock: Clock,
-    gradient_norm: float,
-    log: RunLog | None,
-    report: ProgressCallback,
-) -> None:
-    rates = clock.rates() | peak_memory(training.ranks.device)
-    speed = {name: rates[name] for name in SPEED if name in rates}
-    learned = {"loss": sum(state.losses) / len(state.losses), "learning_rate": training.rate(state.step - 1)}
-    report({"step": state.step, "steps": training.num_steps, **learned, **speed})
-    if log:
-        log.metrics(state.step, "train", learned | {"gradient_norm": gradient_norm})
-        log.speed(state.step, speed)
-    state.losses.clear()
-    clock.start_interval()
-
-
-def _open_log(training: Training, state: FinetuneState) -> Any:
+def _open_log(training: Training, step: int) -> Any:
     if training.directory is None or training.ranks.rank > 0:
         return nullcontext()
     training.directory.mkdir(parents=True, exist_ok=True)
-    return RunLog(training.directory, state.step or -1, METRICS, SPEED)
+    return RunLog(training.directory, step or -1, METRICS, SPEED)
 
 
-def _load(training: Training, model: TaskModel, optimizer: AdamW) -> FinetuneState:
-    """Load an interrupted training's weights and optimiser state, if there is a checkpoint."""
+def _load(training: Training, model: TaskModel, optimizer: AdamW) -> tuple[int, float, list[float]]:
+    """Load an interrupted training's weights and optimiser state, if there is a checkpoint.
+
+    Return the steps done, the seconds they took, and the losses since the last report.
+    """
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
-        return FinetuneState()
+        return 0, 0.0, []
     advice = "Delete it to restart this run."
     saved = load_tensors(path, advice)
     try:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        return FinetuneState(saved["step"], saved["seconds"], saved["losses"])
+        return saved["step"], saved["seconds"], saved["losses"]
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or of another model. {advice}") from None
 
 
-def _save(
-    training: Training, updater: Updater[TaskBatch], state: FinetuneState, clock: Clock, log: RunLog | None
-) -> None:
-    if log is None or training.directory is None:
-        return
-    log.flush()
+def _save(training: Training, values: dict[str, Any]) -> None:
+    assert training.directory is not None
     path = training.directory / CHECKPOINT
     partial = path.with_suffix(".partial")
-    weights = {"model": updater.model.state_dict(), "optimizer": updater.optimizer.state_dict()}
-    progress = {"step": state.step, "seconds": clock.elapsed(), "losses": state.losses}
     try:
-        torch.save(weights | progress, partial)
+        torch.save(values, partial)
         partial.replace(path)
         upload(path)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError

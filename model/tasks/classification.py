@@ -21,7 +21,7 @@ from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .metrics import METRICS
+from .metrics import measure
 from .tables import TableRow, listed, read_rows, shown
 from .task import Answer, Feature, LinearHead, Outputs, Scores, Size, Task, TaskBatch, TokenRow, hf_labels
 
@@ -79,7 +79,7 @@ class LabelTask(Task):
         if self.labels:
             targets = targets.astype(np.int64)
         metrics = self.metrics or (("accuracy", "macro_f1") if self.labels else ("spearman", "pearson"))
-        return {name: METRICS[name](predictions, targets) for name in metrics}
+        return {name: measure(name, predictions, targets) for name in metrics}
 
     def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
         """Return each example's label and the probability of each class, or its score."""

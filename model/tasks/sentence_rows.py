@@ -1,7 +1,7 @@
 """Rows of tokens from sentences of given words, filled up with context from their document."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +42,6 @@ class SentenceRow(NamedTuple):
     """Positions of these first tokens."""
 
 
-class _DocumentTokens(NamedTuple):
-    ids: list[int]
-    word_starts: np.ndarray
-    """Index of each word's first token, then the number of tokens."""
-    sentence_starts: np.ndarray
-    """Index of each sentence's first word, then the number of words."""
-
-
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
@@ -58,41 +50,25 @@ def sentence_rows(
     Words are tokenised one by one, and stay one word even if the tokenizer splits them at punctuation; one without
     tokens (control characters) becomes [UNK]. Each token, and so each word, is read from exactly one row.
     """
-    tokenised: dict[int, _DocumentTokens] = {}
-    for index, example in enumerate(examples):
-        # `examples` keeps the documents alive, so an id is not reused.
-        key = id(example.document)
-        if key not in tokenised:
-            tokenised = {key: _tokenise(example.document, tokenizer)}
-        yield from _rows(index, example.number, tokenised[key], tokenizer, max_length)
-
-
-def _tokenise(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
-    words = [word for sentence in document for word in sentence.words]
-    tokens = [ids or [tokenizer.unknown] for ids in tokenizer.token_ids(words)]
-    return _DocumentTokens(
-        list(chain.from_iterable(tokens)),
-        _starts([len(ids) for ids in tokens]),
-        _starts([len(sentence.words) for sentence in document]),
-    )
-
-
-def _starts(lengths: Sequence[int]) -> np.ndarray:
-    return np.cumsum([0, *lengths])
-
-
-def _rows(
-    example: int, sentence: int, document: _DocumentTokens, tokenizer: TextTokenizer, max_length: int
-) -> Iterator[SentenceRow]:
-    begin, end = document.sentence_starts[sentence : sentence + 2]
-    word_starts = document.word_starts[begin:end]
-    first, last = int(document.word_starts[begin]), int(document.word_starts[end])
-    for window in context_windows(first, last, len(document.ids), max_length - 2):
-        row = TokenRow(*tokenizer.row(document.ids[window.start : window.end], None, max_length))
-        tokens = np.arange(window.first, window.last)
-        words = np.flatnonzero((word_starts >= window.first) & (word_starts < window.last))
-        shift = 1 - window.start
-        yield SentenceRow(example, row, tokens - first, tokens + shift, words, word_starts[words] + shift)
+    # Sentences of one document follow each other. `examples` keeps the documents alive, so an id is not reused.
+    for _, group in groupby(enumerate(examples), key=lambda each: id(each[1].document)):
+        sentences = list(group)
+        document = sentences[0][1].document
+        tokens = tokenizer.token_ids([word for sentence in document for word in sentence.words])
+        ids = [token for word in tokens for token in word or [tokenizer.unknown]]
+        # The first token of each word and the first word of each sentence, and one past the last.
+        word_starts = np.cumsum([0, *(len(word) or 1 for word in tokens)])
+        sentence_starts = np.cumsum([0, *(len(sentence.words) for sentence in document)])
+        for index, example in sentences:
+            begin, end = sentence_starts[example.number : example.number + 2]
+            first, last = int(word_starts[begin]), int(word_starts[end])
+            for window in context_windows(first, last, len(ids), max_length - 2):
+                row = TokenRow(*tokenizer.row(ids[window.start : window.end], None, max_length))
+                shift = 1 - window.start
+                tokens_read = np.arange(window.first, window.last)
+                starts = word_starts[begin:end]
+                words = np.flatnonzero((starts >= window.first) & (starts < window.last))
+                yield SentenceRow(index, row, tokens_read - first, tokens_read + shift, words, starts[words] + shift)
 
 
 class ContextWindow(NamedTuple):

@@ -13,8 +13,10 @@ from .tables import SUFFIXES, hub_split, is_hub
 T = TypeVar("T")
 
 HELD_OUT_SHARE = 0.1
-_WORDS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val", "testa"), "test": ("test", "testb")}
-_NO_MATCH = 3
+_WORDS = {
+    **{"train": "train", "test": "test", "testb": "test"},
+    **dict.fromkeys(("dev", "validation", "valid", "val", "testa"), "dev"),
+}
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
@@ -37,8 +39,9 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         raise UserError(f"{data} does not exist.")
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in sorted(path.iterdir()):
-        if (not suffixes or file.suffix in suffixes) and file.is_file() and (split := split_of(file)):
-            ranked.setdefault(split, {}).setdefault(_rank(file, split), []).append(file)
+        if (not suffixes or file.suffix in suffixes) and file.is_file() and (match := _match(file)):
+            rank, split = match
+            ranked.setdefault(split, {}).setdefault(rank, []).append(file)
     if not ranked:
         raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(suffixes) or 'any'}).")
     return {split: files[min(files)] for split, files in ranked.items()}
@@ -68,31 +71,23 @@ def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
 
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it; None if it means none."""
-    ranks = {split: _rank(file, split) for split in _WORDS}
-    best = min(ranks.values())
-    if best == _NO_MATCH:
-        return None
-    split, *others = (name for name, rank in ranks.items() if rank == best)
-    if others:
-        raise UserError(f"{file} names more than one of train, dev and test; rename it.")
-    return f"{split}_mismatched" if "mismatched" in _stem(file) else split
+    match = _match(file)
+    return match[1] if match else None
 
 
-def _stem(file: Path) -> str:
-    # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
+def _match(file: Path) -> tuple[int, str] | None:
+    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains it as a word, else 2."""
     stem = file.stem.lower()
-    return stem if any(word in stem for words in _WORDS.values() for word in words) else file.name.lower()
-
-
-def _rank(file: Path, split: str) -> int:
-    """Return 0 if the name is a word for `split`, 1 if it contains it as a word, 2 if at all, else `_NO_MATCH`."""
-    stem = _stem(file)
-    words = _WORDS[split.removesuffix("_mismatched")]
-    if stem.removesuffix("_matched").removesuffix("_mismatched") in words:
-        return 0
-    if any(word in re.split("[^a-z]+", stem) for word in words):
-        return 1
-    return 2 if any(word in stem for word in words) else _NO_MATCH
+    # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
+    stem = stem if any(word in stem for word in _WORDS) else file.name.lower()
+    whole = stem.removesuffix("_matched").removesuffix("_mismatched")
+    for rank, text in enumerate(([whole], re.split("[^a-z]+", stem), stem)):
+        found = {split for word, split in _WORDS.items() if word in text}
+        if len(found) > 1:
+            raise UserError(f"{file} names more than one of train, dev and test; rename it.")
+        if found:
+            return rank, found.pop() + ("_mismatched" if "mismatched" in stem else "")
+    return None
 
 
 def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tuple[list[T], list[T]]:

@@ -202,17 +202,15 @@ class Squad(Task):
 
         For 2.0 also the null odds; an answer may be "".
         """
-        predictions = self._predictions(outputs, features, examples)
-        return [self._as_answer(*each) for each in zip(examples, predictions, strict=True)]
-
-    def _as_answer(self, example: Question, prediction: Prediction) -> Answer:
-        text, n_best = self._answer(prediction), self._n_best(prediction)
-        start = prediction.spans[0].start if text else None
-        probability = next(each["probability"] for each in n_best if each["text"] == text)
-        answer = {"id": example.id, "answer": text, "start": start, "probability": probability}
-        if self.version == "2.0":
-            answer["null_odds"] = prediction.null_odds
-        return {**answer, "n_best": n_best}
+        answers = []
+        for example, prediction in zip(examples, self._predictions(outputs, features, examples), strict=True):
+            text, n_best = self._answer(prediction), self._n_best(prediction)
+            start = prediction.spans[0].start if text else None
+            probability = next(each["probability"] for each in n_best if each["text"] == text)
+            answer = {"id": example.id, "answer": text, "start": start, "probability": probability}
+            null_odds = {"null_odds": prediction.null_odds} if self.version == "2.0" else {}
+            answers.append({**answer, **null_odds, "n_best": n_best})
+        return answers
 
     def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
         """Return the distinct answers, including "" for 2.0, with the softmax of their scores."""

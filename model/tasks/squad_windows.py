@@ -62,9 +62,7 @@ def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] 
 
 def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray:
     """Return the positions in the row (2,) of an answer's first and last token; (0, 0) unless both are in it."""
-    if span is None:
-        return np.zeros(2, dtype=np.int64)
-    first, last = (token - window.first_token for token in span)
+    first, last = (token - window.first_token for token in span or (-1, -1))
     if first < 0 or last >= len(window.offsets_P2):
         return np.zeros(2, dtype=np.int64)
     return np.array([first, last], dtype=np.int64) + window.row_start
@@ -110,7 +108,12 @@ def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage:
         null_logits.append((float(logits_L2[0, 0]), float(logits_L2[0, 1])))
         logits_P2 = logits_L2[window.row_start : window.row_start + len(window.offsets_P2)]
         for first, last in best_spans(logits_P2[:, 0], logits_P2[:, 1], window.counts_P, max_tokens):
-            candidates.append(_span(window.offsets_P2[[first, last]], logits_P2[[first, last]], passage))
+            start, end = int(window.offsets_P2[first, 0]), int(window.offsets_P2[last, 1])
+            # A combining accent, which BERT strips, is in no token; it belongs to the letter before it.
+            while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
+                end += 1
+            start_logit, end_logit = float(logits_P2[first, 0]), float(logits_P2[last, 1])
+            candidates.append(Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit))
     candidates.sort(key=lambda span: (-span.score, span.start))
     distinct: dict[str, Span] = {}
     for span in candidates:
@@ -134,16 +137,3 @@ def best_spans(starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, m
     chosen = chosen[np.isfinite(flat[chosen])]
     firsts = chosen // max_tokens
     return np.stack([firsts, firsts + chosen % max_tokens], axis=1)
-
-
-def _span(offsets_22: np.ndarray, logits_22: np.ndarray, passage: str) -> Span:
-    start, end = int(offsets_22[0, 0]), _with_accents(int(offsets_22[1, 1]), passage)
-    start_logit, end_logit = float(logits_22[0, 0]), float(logits_22[1, 1])
-    return Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
-
-
-def _with_accents(end: int, passage: str) -> int:
-    # A combining accent, which BERT strips, is in no token; it belongs to the letter before it.
-    while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
-        end += 1
-    return end

@@ -65,11 +65,6 @@ class Feature(NamedTuple):
         """Tokens of the longest row."""
         return max(len(row.input_ids) for row in self.rows)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether the model misses a part of the example."""
-        return any(row.num_cut for row in self.rows)
-
 
 class TaskBatch(NamedTuple):
     """Padded rows as `BertModel.forward` takes them, and the targets of their features."""
@@ -237,7 +232,7 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
 
 def num_cut(features: Sequence[Feature]) -> int:
     """Return how many of the examples encoded together are cut."""
-    return len({feature.example for feature in features if feature.is_cut})
+    return len({feature.example for feature in features if any(row.num_cut for row in feature.rows)})
 
 
 def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:

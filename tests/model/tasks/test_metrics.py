@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from clozeworks.model.tasks import metrics
+from clozeworks.model.tasks.metrics import measure
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,12 +20,12 @@ def counts(predictions: np.ndarray, labels: np.ndarray) -> tuple[int, int, int, 
 def test_binary_metrics_equal_their_definitions(pairs):
     predictions, labels = np.array(pairs).T
     hits, false_alarms, rejections, misses = counts(predictions, labels)
-    assert metrics.accuracy(predictions, labels) == pytest.approx((hits + rejections) / len(pairs))
+    assert measure("accuracy", predictions, labels) == pytest.approx((hits + rejections) / len(pairs))
     relevant = 2 * hits + false_alarms + misses
-    assert metrics.f1(predictions, labels) == pytest.approx(2 * hits / relevant if relevant else 0)
+    assert measure("f1", predictions, labels) == pytest.approx(2 * hits / relevant if relevant else 0)
     product = (hits + false_alarms) * (hits + misses) * (rejections + false_alarms) * (rejections + misses)
     matthews = (hits * rejections - false_alarms * misses) / np.sqrt(product) if product else 0
-    assert metrics.matthews(predictions, labels) == pytest.approx(matthews)
+    assert measure("matthews", predictions, labels) == pytest.approx(matthews)
 
 
 @given(SCORES)
@@ -38,23 +38,29 @@ def test_correlations_equal_their_definitions(pairs):
     def ranks(x):
         return np.array([(x < value).sum() + ((x == value).sum() + 1) / 2 for value in x])
 
-    assert metrics.pearson(predictions, labels) == pytest.approx(pearson(predictions, labels), abs=1e-9)
-    assert metrics.spearman(predictions, labels) == pytest.approx(pearson(ranks(predictions), ranks(labels)), abs=1e-9)
+    assert measure("pearson", predictions, labels) == pytest.approx(pearson(predictions, labels), abs=1e-9)
+    assert measure("spearman", predictions, labels) == pytest.approx(
+        pearson(ranks(predictions), ranks(labels)), abs=1e-9
+    )
 
 
 def test_a_correlation_of_one_example_is_none():
-    assert metrics.pearson(np.array([0.5]), np.array([1.0])) == metrics.spearman(np.array([0.5]), np.array([1.0])) == 0
+    assert (
+        measure("pearson", np.array([0.5]), np.array([1.0]))
+        == measure("spearman", np.array([0.5]), np.array([1.0]))
+        == 0
+    )
 
 
 def test_the_class_that_counts_in_f1_is_1():
     # Always "equivalent" on the dev set of MRPC (279 of 408): F1 81.2 and accuracy 68.4 (arXiv 1804.07461, appendix).
     labels = np.array([1] * 279 + [0] * 129)
-    assert metrics.f1(np.ones(408, dtype=int), labels) == pytest.approx(0.8122, abs=5e-5)
-    assert metrics.accuracy(np.ones(408, dtype=int), labels) == pytest.approx(0.6838, abs=5e-5)
-    assert metrics.f1(np.zeros(408, dtype=int), labels) == 0
+    assert measure("f1", np.ones(408, dtype=int), labels) == pytest.approx(0.8122, abs=5e-5)
+    assert measure("accuracy", np.ones(408, dtype=int), labels) == pytest.approx(0.6838, abs=5e-5)
+    assert measure("f1", np.zeros(408, dtype=int), labels) == 0
 
 
 def test_macro_f1_weighs_all_classes_alike():
     labels = np.array([0, 0, 0, 0, 1, 2])
     predictions = np.array([0, 0, 0, 0, 2, 2])
-    assert metrics.macro_f1(predictions, labels) == pytest.approx((1 + 0 + 2 / 3) / 3)
+    assert measure("macro_f1", predictions, labels) == pytest.approx((1 + 0 + 2 / 3) / 3)
