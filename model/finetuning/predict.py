@@ -74,7 +74,12 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     model.eval()
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    for number, chosen in enumerate(_batches_of_tokens(order, features)):
+    start = number = 0
+    while start < len(order):
+        # Features are sorted by length, so the first is only a lower bound of the batch's longest: the size is a guess.
+        first = features[order[start]]
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
+        chosen = order[start : start + size]
         batch = make_batch([features[index] for index in chosen]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16("auto", device)):
             # Calling `forward` bypasses torch.compile, which would compile again for these shapes.
@@ -83,18 +88,9 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
             # Copied to free the memory of the padded batch.
             outputs[index] = value[: features[index].length].copy() if model.per_token else value
         trim_memory(device, number)
+        start, number = start + size, number + 1
     model.train(was_training)
     return outputs
-
-
-def _batches_of_tokens(order: Sequence[int], features: Sequence[Feature]) -> Iterator[Sequence[int]]:
-    start = 0
-    while start < len(order):
-        # Features are sorted by length, so the first is only a lower bound of the batch's longest: the size is a guess.
-        first = features[order[start]]
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
-        yield order[start : start + size]
-        start += size
 
 
 def predict(

@@ -173,7 +173,9 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     first, first_scores = rows[0]
     metrics = [name for name in first_scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
-        values = [_percent(scores[metric], first.task) for _, scores in rows]
+        # Rounded so that 0.28 does not become 28.000000000000004.
+        factor = 1 if first.task in IN_PERCENT else 100
+        values = [round(factor * scores[metric], 6) for _, scores in rows]
         yield ResultLine(
             task=first.task,
             variant=first.variant,
@@ -206,11 +208,6 @@ def read_summary(directory: Path) -> SearchSummary | None:
     if not path.exists():
         return None
     return parse_json(path.read_bytes(), SearchSummary, path, "Delete it and rerun `clozeworks finetune`; it resumes.")
-
-
-def _percent(value: float, task: str) -> float:
-    # Rounded so that 0.28 does not become 28.000000000000004.
-    return round(value if task in IN_PERCENT else 100 * value, 6)
 
 
 def as_record(line: ResultLine) -> dict[str, Any]:

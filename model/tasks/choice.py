@@ -70,8 +70,10 @@ class Choice(LabelTask):
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         for row in read_rows(path, _codah_columns(path, self.num_choices, labelled)):
-            text, start = _texts(row)
-            endings = _endings(row)
+            # SWAG repeats the words that start every ending.
+            start = row.text("sent2") if "sent1" in row.values else ""
+            names = (name for name in ("sent1", "prompt") if name in row.values)
+            text, endings = row.text(next(names, "startphrase")), _endings(row)
             if len(endings) != self.num_choices:
                 raise UserError(f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}.")
             target = self._target(row) if labelled else None
@@ -144,13 +146,6 @@ def _codah_columns(path: Path, num_choices: int | None = None, labelled: bool = 
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
     endings = (f"ending{index}" for index in range(max(2, len(fields) - 2 - has_label)))
     return "category", "prompt", *endings, *(["label"] if has_label else [])
-
-
-def _texts(row: TableRow) -> tuple[str, str]:
-    """Return the context, and the words that start every ending."""
-    if "sent1" in row.values:
-        return row.text("sent1"), row.text("sent2")
-    return row.text("prompt" if "prompt" in row.values else "startphrase"), ""
 
 
 def _endings(row: TableRow) -> list[str]:

@@ -25,8 +25,6 @@ from .metrics import measure
 from .tables import TableRow, listed, read_rows, shown
 from .task import Answer, Feature, LinearHead, Outputs, Scores, Size, Task, TaskBatch, TokenRow, hf_labels
 
-SCORES = (0.0, 5.0)
-"""Lowest and highest score that the server of STS-B accepts."""
 TEXT_COLUMNS = ("text", "sentence")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
@@ -178,8 +176,7 @@ class Classification(LabelTask):
 
     def _for_server(self, answer: Answer) -> str:
         if not self.labels:
-            low, high = SCORES
-            return f"{min(max(answer['score'], low), high):.3f}"
+            return f"{min(max(answer['score'], 0.0), 5.0):.3f}"  # the scores that STS-B knows
         return answer["label"] if self.server_words else str(self.labels.index(answer["label"]))
 
     def settings(self) -> dict[str, Any]:

@@ -92,9 +92,17 @@ class EntityRecognition(Task):
 
         The target of a word's first token is its class, or 0 without labels, so that `IGNORED` marks the other tokens.
         """
-        rows = sentence_rows(examples, tokenizer, self.max_length)
         classes = {tag: index for index, tag in enumerate(self.labels)}
-        return [_feature(row, examples[row.example], classes) for row in rows if len(row.words)]
+        features = []
+        for row in sentence_rows(examples, tokenizer, self.max_length):
+            if len(row.words):
+                sentence = examples[row.example].sentence
+                # The model learns BIO, whatever the scheme of the file.
+                tags = bio_tags(entities(sentence.tags or ()), len(sentence.words))
+                target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
+                target[row.word_positions] = [classes[tags[word]] for word in row.words]
+                features.append(Feature((row.row,), target, row.example, row))
+        return features
 
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
@@ -158,15 +166,6 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
     if config.features:
         given.setdefault("lstm_size", LSTM_SIZE)
     return EntityRecognition(types=tuple(types), **given)
-
-
-def _feature(row: SentenceRow, example: SentenceExample, classes: dict[str, int]) -> Feature:
-    target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
-    sentence = example.sentence
-    # The model learns BIO, whatever the scheme of the file.
-    tags = bio_tags(entities(sentence.tags), len(sentence.tags)) if sentence.tags else [OUTSIDE] * len(sentence.words)
-    target[row.word_positions] = [classes[tags[word]] for word in row.words]
-    return Feature((row.row,), target, row.example, row)
 
 
 def _answer(words: Sequence[str], tags: Sequence[str], shares: Sequence[float]) -> Answer:

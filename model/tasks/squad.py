@@ -145,10 +145,8 @@ class Squad(Task):
         windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
-        return [
-            predict_answer(each, example.passage, self.max_answer_length)
-            for each, example in zip(windows, examples, strict=True)
-        ]
+        passages = (example.passage for example in examples)
+        return [predict_answer(*each, self.max_answer_length) for each in zip(windows, passages, strict=True)]
 
     def _answer(self, prediction: Prediction, tau: float | None = None) -> str:
         """Return the answer's text, "" for none, at `tau` or by default the task's own."""

@@ -13,6 +13,7 @@ from .tables import check_file
 MIN_ARTICLES = 10
 """With at least so many, whole articles are held out for development; with fewer, single passages."""
 Version = Literal["1.1", "2.0"]
+_VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -96,28 +97,20 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not in the official format of SQuAD ({describe_fault(error)}).") from None
     by_article = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
+    version = _VERSIONS.get(str(content.version).lower().removeprefix("v")[:1])
     questions: dict[str, Question] = {}
-    impossible = False
     for article in content.data:
         for paragraph in article.paragraphs:
-            group = str(article.title) if by_article else paragraph.context
+            passage = paragraph.context
+            group = str(article.title) if by_article else passage
             for record in paragraph.qas:
-                question = _question(record, paragraph.context, group, f"{path}, question {record.id}")
-                if questions.setdefault(question.id, question) is not question:
-                    raise UserError(
-                        f"{question.where} occurs twice; predictions are keyed by id, so ids must be unique."
-                    )
-                impossible = impossible or record.is_impossible is True
-    return QuestionFile("2.0" if impossible else _version(content.version), list(questions.values()))
-
-
-def _question(record: _Question, passage: str, group: str, where: str) -> Question:
-    answers = record.answers if isinstance(record, _AnsweredQuestion) else None
-    if answers and record.is_impossible is True:
-        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
-    return Question(where, str(record.id), record.question, passage, group, answers)
-
-
-def _version(version: Any) -> Version | None:
-    versions: dict[str, Version] = {"1": "1.1", "2": "2.0"}
-    return versions.get(str(version).lower().removeprefix("v")[:1])
+                name, where = str(record.id), f"{path}, question {record.id}"
+                answers = record.answers if isinstance(record, _AnsweredQuestion) else None
+                if record.is_impossible is True:
+                    version = "2.0"
+                    if answers:
+                        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
+                if name in questions:
+                    raise UserError(f"{where} occurs twice; predictions are keyed by id, so ids must be unique.")
+                questions[name] = Question(where, name, record.question, passage, group, answers)
+    return QuestionFile(version, list(questions.values()))

@@ -70,12 +70,15 @@ def squad2_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) ->
     out.
     """
     exact, f1 = question_scores(predictions, golds)
-    has_answer = [bool(answers) for answers in golds]
-    scores = _group_scores("", exact, f1, [True] * len(golds))
-    if any(has_answer):
-        scores |= _group_scores("HasAns_", exact, f1, has_answer)
-    if not all(has_answer):
-        scores |= _group_scores("NoAns_", exact, f1, [not has for has in has_answer])
+    everything = range(len(golds))
+    has_answer = [index for index in everything if golds[index]]
+    no_answer = [index for index in everything if not golds[index]]
+    scores = {}
+    for prefix, members in (("", everything), ("HasAns_", has_answer), ("NoAns_", no_answer)):
+        if members:
+            scores[f"{prefix}exact"] = _percent([exact[index] for index in members])
+            scores[f"{prefix}f1"] = _percent([f1[index] for index in members])
+            scores[f"{prefix}total"] = len(members)
     return scores
 
 
@@ -101,14 +104,6 @@ def best_threshold(
     totals = np.cumsum(np.concatenate([[np.count_nonzero(~has_answer)], gains]))
     best = int(totals.argmax())
     return float(100 * totals[best] / len(golds)), float(null_odds[order[best - 1]]) if best else 0.0
-
-
-def _group_scores(prefix: str, exact: list[float], f1: list[float], member: list[bool]) -> dict[str, float]:
-    return {
-        f"{prefix}exact": _percent([score for score, counts in zip(exact, member, strict=True) if counts]),
-        f"{prefix}f1": _percent([score for score, counts in zip(f1, member, strict=True) if counts]),
-        f"{prefix}total": sum(member),
-    }
 
 
 def _percent(scores: list[float]) -> float:

@@ -179,12 +179,6 @@ class Task(ABC):
     def encode(self, examples: Sequence[Any], tokenizer: TextTokenizer) -> list[Feature]:
         """Return the features of the examples, in order."""
 
-    def cut_line(self, share: str) -> str:
-        """Return the notice that a share of the examples (``5 of 20``) is cut, and how to avoid it."""
-        what, option = self.cut
-        limit = f"--{option.replace('_', '-')} {getattr(self, option)}"
-        return f"{share} {what} cut at {limit}; fine-tune with a higher one to keep more."
-
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
         """Return an encoder with this task's head; the weights are not initialised from a checkpoint."""
@@ -236,9 +230,11 @@ def num_cut(features: Sequence[Feature]) -> int:
 
 
 def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
-    """Print how many of the examples in `where` (a file or a split) are cut, if any are."""
+    """Print how many of the examples in `where` (a file or a split) are cut, if any are, and how to avoid it."""
     if num_cut:
-        print_notice(f"{where}: {task.cut_line(f'{num_cut:,} of {num_examples:,}')}")
+        what, option = task.cut
+        found = f"{num_cut:,} of {num_examples:,} {what} cut at --{option.replace('_', '-')} {getattr(task, option)}"
+        print_notice(f"{where}: {found}; fine-tune with a higher one to keep more.")
 
 
 def num_targets(features: Sequence[Feature]) -> int:

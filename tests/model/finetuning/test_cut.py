@@ -15,7 +15,7 @@ from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.tables import print_notice
-from clozeworks.model.tasks.task import num_cut
+from clozeworks.model.tasks.task import num_cut, report_cut
 from clozeworks.model.tokenizer import TextTokenizer
 
 MORE = "fine-tune with a higher one to keep more."
@@ -60,15 +60,14 @@ def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
     assert num_cut(choice.encode([examples[1], examples[1]], tokenizer)) == 2
 
 
-def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokenizer):
+def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokenizer, capsys):
     task = Squad(version="1.1", max_length=16, stride=4, max_question_length=5)
     questions = [task.parse_line(f"{words(num)}\t{words(100)}", "") for num in (5, 6, 12)]
     features = task.encode(questions, tokenizer)
     assert len(features) > 20
     assert num_cut(features) == 2
-    assert task.cut_line("2 of 3") == (
-        "2 of 3 questions cut at --max-question-length 5; fine-tune with a higher one to keep more."
-    )
+    report_cut(task, "dev", 2, 3)
+    assert capsys.readouterr().err == f"dev: 2 of 3 questions cut at --max-question-length 5; {MORE}\n"
     sentence = SentenceExample([split_words(words(100))], 0)
     assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
 
