@@ -134,7 +134,7 @@ def test_neither_micro_batches_nor_ranks_change_an_update(instances, make):
 def test_the_loss_is_the_mean_over_all_targets():
     ranks = Ranks(0, 1, CPU)
     work, features = finetuning("", ranks, 3), tagged()
-    assert [len(part.batch.input_ids_BL) for part in work.batches] == [3, 3, 3]
+    assert [len(part.input_ids_BL) for part in work.batches] == [3, 3, 3]
     assert sum(part.share for part in work.batches) == pytest.approx(1)
     batch = make_batch(features)
     assert batch.target is not None
