@@ -25,8 +25,7 @@ from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
 from clozeworks.model.pretraining.sequence import RowSequence
-from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops
-from clozeworks.model.training.flops import update_flops
+from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from datasets import IterableDataset, load_dataset
 from rich.console import Console

@@ -40,13 +40,9 @@ def make_batches(
     Rows are padded to a multiple of `multiple` tokens. `objective` is that of `PretrainConfig`: only ``mlm+nsp`` has
     next-sentence labels; ``ltr`` restores the masked tokens and predicts each token but the first from those before.
     """
-    return [_make_batch(select(rows, part), objective, multiple) for part in by_length(rows.lengths, batch_size)]
-
-
-def by_length(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Return the row indices of each batch, longest rows first."""
-    order = np.argsort(-lengths, kind="stable")
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+    order = np.argsort(-rows.lengths, kind="stable")
+    parts = (order[first : first + batch_size] for first in range(0, len(order), batch_size))
+    return [_make_batch(select(rows, part), objective, multiple) for part in parts]
 
 
 def _make_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBatch:

@@ -5,7 +5,6 @@ length; `training.update` says how a global batch is divided between micro-batch
 """
 
 from contextlib import closing, nullcontext
-from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -21,14 +20,21 @@ from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
-from ..training.device import drain_every, oom_as_user_error, peak_flops, peak_memory, trim_memory, uses_bf16
-from ..training.flops import update_flops
+from ..training.device import (
+    drain_every,
+    oom_as_user_error,
+    peak_flops,
+    peak_memory,
+    trim_memory,
+    update_flops,
+    uses_bf16,
+)
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.prefetch import prefetch
 from ..training.ranks import join_ranks
 from ..training.signals import stop_signals
 from ..training.update import Loss, Update, Updater
-from .batches import PretrainBatch, by_length, make_batches
+from .batches import PretrainBatch, make_batches
 from .card import CARD, model_card
 from .data import select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
@@ -179,7 +185,7 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     sequence, first = setup.first_row(step)
     rows = sequence.rows(first, first + setup.config.batch_size)
     on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
-    own = select(rows, setup.own_rows())
+    own = select(rows, setup.ranks.rows(setup.config.batch_size))
     batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
     num_predicted = int(rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum())
     num_padded = sum(batch.input_ids_BL.numel() for batch in batches) * setup.ranks.num_ranks
@@ -204,14 +210,7 @@ def _drain(run: PretrainRun) -> tuple[bool, float]:
 def _refuse(setup: PretrainSetup, update: Update) -> None:
     """Name the rows of a step whose loss or gradient is not finite."""
     sequence, first = setup.first_row(update.step)
-    own = setup.own_rows()
-    # Of another rank's loss, and of a gradient, only the global batch is known.
-    rows = range(setup.config.batch_size)
-    if update.bad_micro_batches:
-        # From a copy of the sequence, because the loader's thread is reading from this one.
-        lengths = copy(sequence).rows(first, first + setup.config.batch_size).lengths[own]
-        rows = own[by_length(lengths, setup.rows_at_once(sequence))[update.bad_micro_batches[0]]]
-    located = sorted(sequence.locate(first + int(row)) for row in rows)
+    located = sorted(sequence.locate(first + row) for row in range(setup.config.batch_size))
     named = ", ".join(located[:8]) + (f" and {len(located) - 8} more" if len(located) > 8 else "")
     what = "gradient" if np.isfinite(update.sums).all() else "loss"
     raise UserError(

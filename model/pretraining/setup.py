@@ -19,7 +19,7 @@ from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
 from ..training.device import rows_per_micro_batch
 from ..training.optim import make_optimizer
-from ..training.ranks import Ranks, rows_of_rank
+from ..training.ranks import Ranks
 from .batches import PretrainBatch
 from .data import InstanceDirectory, open_instances, read_split, select
 from .evaluate import NUM_SUMS, check_fits, evaluation_batches
@@ -75,10 +75,6 @@ class PretrainSetup:
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
         return rows_per_micro_batch(self.config.micro_batch_size, sequence.directory.max_length, self.ranks.device)
-
-    def own_rows(self) -> np.ndarray:
-        """Return the indices of this rank's rows in a global batch."""
-        return rows_of_rank(self.config.batch_size, self.ranks.rank, self.ranks.num_ranks)
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:

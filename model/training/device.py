@@ -5,9 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
+from ..config import ModelConfig
 
 # Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM figure if there are two).
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "GH200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
@@ -47,6 +49,20 @@ def peak_flops(device: torch.device) -> float | None:
         return None
     words = torch.cuda.get_device_name(device).replace("-", " ").split()
     return next((PEAK_FLOPS[word] for word in words if word in PEAK_FLOPS), None)
+
+
+def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -> float:
+    """Return the FLOPs of an update on rows of these `lengths`, for the model-FLOPs utilisation (MFU).
+
+    Only necessary work counts: real tokens, attention within a row's own length, and the masked-LM head at the
+    `num_predicted` tokens. The backward pass counts twice the forward pass.
+    """
+    hidden, num_tokens = config.hidden_size, lengths.sum()
+    projections = (8 * hidden**2 + 4 * hidden * config.intermediate_size) * num_tokens
+    attention = 4 * hidden * np.square(lengths, dtype=np.float64).sum()
+    head = 2 * hidden * (hidden + config.vocab_size) * num_predicted
+    pooler = 2 * hidden**2 * len(lengths)
+    return 3.0 * float(config.num_hidden_layers * (projections + attention) + head + pooler)
 
 
 def peak_memory(device: torch.device) -> dict[str, float]:

@@ -21,6 +21,10 @@ class Ranks(NamedTuple):
     num_ranks: int
     device: torch.device
 
+    def rows(self, batch_size: int) -> np.ndarray:
+        """Return the indices, int64, of this rank's rows in a global batch."""
+        return np.arange(batch_size * self.rank // self.num_ranks, batch_size * (self.rank + 1) // self.num_ranks)
+
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of `values` over all ranks, in place."""
         if self.num_ranks > 1:
@@ -38,11 +42,6 @@ class Ranks(NamedTuple):
         """Wait until all ranks are here."""
         # On a GPU the sum is only queued; reading the result makes the CPU wait for it.
         self.sum(torch.zeros(1, device=self.device)).item()
-
-
-def rows_of_rank(batch_size: int, rank: int, num_ranks: int) -> np.ndarray:
-    """Return the indices, int64, of a rank's rows in a global batch."""
-    return np.arange(batch_size * rank // num_ranks, batch_size * (rank + 1) // num_ranks)
 
 
 @contextmanager

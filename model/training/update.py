@@ -6,7 +6,7 @@ the number of ranks changes the result, except for rounding. Dropout is seeded b
 checkpoint needs no random state, and a resumed run ends with the same weights to the last bit (on a CPU, with the same
 number of threads).
 
-Shapes: S sums that the caller wants over the global batch, N micro-batches.
+Shapes: S sums that the caller wants over the global batch.
 """
 
 import math
@@ -51,8 +51,6 @@ class Update(NamedTuple):
     """`Loss.sums_S`, added up over the global batch."""
     gradient_norm: float
     """Before clipping."""
-    bad_micro_batches: list[int]
-    """Indices of this rank's micro-batches without a finite loss."""
     stop_asked: bool
     """Whether any rank was asked to stop; all ranks see the same."""
     seconds: float
@@ -81,7 +79,7 @@ class Updater(Generic[BatchT]):
         self._ranks = ranks
         self._use_bf16 = use_bf16
         self._dropout_seed = dropout_seed
-        self._pending: list[tuple[int, Tensor, Tensor, Tensor]] = []
+        self._pending: list[tuple[int, Tensor, Tensor]] = []
 
     def update(
         self,
@@ -99,13 +97,11 @@ class Updater(Generic[BatchT]):
         """
         rank, _, device = self._ranks
         sums_S: Tensor | None = None
-        losses: list[Tensor] = []
         for index, batch in enumerate(batches):
             torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
             with torch.autocast(device.type, torch.bfloat16, enabled=self._use_bf16):
                 loss = compute_loss(batch.to(device))
             loss.share.backward()  # adds to the gradients of the micro-batches before
-            losses.append(loss.share.detach())
             sums_S = loss.sums_S if sums_S is None else sums_S + loss.sums_S
         assert sums_S is not None, "each rank computes at least one micro-batch"
 
@@ -120,7 +116,7 @@ class Updater(Generic[BatchT]):
         # Signals and clocks differ between ranks; these two travel with the sums, so all ranks decide alike.
         shared = torch.tensor([stop_asked, 0.0 if rank else seconds], dtype=torch.float64)
         sums = self._ranks.sum(torch.cat([sums_S, shared.to(device, non_blocking=True)]))
-        self._pending.append((step, sums, gradient_norm, torch.stack(losses)))
+        self._pending.append((step, sums, gradient_norm))
 
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
@@ -130,9 +126,8 @@ class Updater(Generic[BatchT]):
         always before a checkpoint.
         """
         drained = []
-        for step, sums, gradient_norm, losses_N in self._pending:
+        for step, sums, gradient_norm in self._pending:
             *values, num_stops, seconds = sums.tolist()
-            bad = (~losses_N.isfinite()).nonzero().flatten().tolist()
-            drained.append(Update(step, values, gradient_norm.item(), bad, num_stops > 0, seconds))
+            drained.append(Update(step, values, gradient_norm.item(), num_stops > 0, seconds))
         self._pending.clear()
         return drained

@@ -9,7 +9,7 @@ import transformers
 from clozeworks.model.bert import dropout, initialise, real_tokens
 from clozeworks.model.config import SIZES, ModelConfig
 from clozeworks.model.heads import BertForPreTraining, aligned_linear
-from clozeworks.model.training.flops import update_flops
+from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode

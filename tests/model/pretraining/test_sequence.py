@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.sequence import RowSequence
-from clozeworks.model.training.ranks import rows_of_rank
+from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.build.masking import num_to_mask
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
@@ -142,7 +143,7 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
     on_ranks = [
         data.select(
             RowSequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
-            rows_of_rank(batch_size, rank, num_ranks),
+            Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size),
         )
         for rank in range(num_ranks)
     ]
