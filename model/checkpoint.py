@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,27 +144,19 @@ def save_model(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    _write(directory / WEIGHTS, save(tensors, metadata={"format": "pt"}))
-    _write(directory / CONFIG, json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+    (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
+    (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for name, content in tokenizer.items():
-        _write(directory / name, content)
+        (directory / name).write_bytes(content)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write `values` in their order, indented for people, into a folder that nothing reads yet."""
-    _write(path, json.dumps(values, indent=2).encode() + b"\n")
-
-
-def save_tensors(path: Path, values: Mapping[str, Any]) -> None:
-    """Write what `torch.save` takes, into a folder that nothing reads yet."""
-    with path.open("wb") as file:
-        torch.save(values, file)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def load_tensors(path: Path, advice: str) -> dict[str, Any]:
-    """Return what `save_tensors` wrote, on the CPU; raises `UserError` with `advice` if the file is damaged."""
+    """Return the dict that `torch.save` wrote, on the CPU; raises `UserError` with `advice` if the file is damaged."""
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # the unpickler raises whatever it meets in a damaged file
@@ -173,10 +164,3 @@ def load_tensors(path: Path, advice: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged. {advice}")
     return values
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

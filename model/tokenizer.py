@@ -1,14 +1,13 @@
 """Turn texts into rows of token ids with the tokenizer of a model directory."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
-from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from ..pipeline.errors import UserError
+from ..pipeline.vocab.vocabulary import load_vocabulary, vocabulary_files
 from .checkpoint import TOKENIZER_FILES
 from .mirror import local_copy
 
@@ -64,13 +63,6 @@ class TextTokenizer:
         ids = [self._cls, *tokens_a[:length_a], self._sep, *tokens_b[:length_b], self._sep]
         return np.array(ids, dtype=np.int32), length_a + 2, len(tokens_a) + len(tokens_b) + 3 - len(ids)
 
-    def to_json(self) -> bytes:
-        """Return the content of a ``tokenizer.json``."""
-        self._tokenizer.encode_special_tokens = False
-        content = self._tokenizer.to_str(pretty=True).encode()
-        self._tokenizer.encode_special_tokens = True
-        return content
-
 
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     """Return the lengths that remain when the longer segment (B, if equal) loses its last token until both fit.
@@ -89,32 +81,18 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is created."""
+    """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is made from ``vocab.txt``."""
     paths = [local_copy(directory) / name for name in TOKENIZER_FILES]
     files = {path.name: path.read_bytes() for path in paths if path.is_file()}
-    return {"tokenizer.json": TextTokenizer(directory).to_json()} | files
+    if "tokenizer.json" not in files:
+        files["tokenizer.json"] = vocabulary_files(load_vocabulary(files, str(directory)))["tokenizer.json"]
+    return files
 
 
 def read_tokenizer(directory: str | Path) -> Tokenizer:
     """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; raises `UserError`."""
-    fast, vocabulary = (local_copy(directory) / name for name in ("tokenizer.json", "vocab.txt"))
+    content = tokenizer_files(directory)["tokenizer.json"]
     try:
-        if fast.is_file():
-            return Tokenizer.from_file(str(fast))
-        if vocabulary.is_file():
-            return _from_vocabulary(vocabulary)
+        return Tokenizer.from_buffer(content)
     except Exception as error:  # tokenizers raises no narrower class
         raise UserError(f"The tokenizer in {directory} cannot be read: {error}.") from None
-    raise UserError(f"The checkpoint {directory} holds no vocabulary: neither tokenizer.json nor vocab.txt.")
-
-
-def _from_vocabulary(path: Path) -> Tokenizer:
-    settings_path = path.with_name("tokenizer_config.json")
-    settings = json.loads(settings_path.read_text(encoding="utf-8")) if settings_path.is_file() else {}
-    wordpiece = BertWordPieceTokenizer(
-        str(path),
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    return Tokenizer.from_str(wordpiece.to_str())

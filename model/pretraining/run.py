@@ -16,10 +16,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+import torch
+
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import OutputDirectory, claimed
 from ...pipeline.parsing import Count, parse_json
-from ..checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, load_tensors, save_model, save_tensors, write_json
+from ..checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, load_tensors, save_model, write_json
 from ..training.curve import CURVE
 from .card import CARD
 
@@ -93,7 +95,7 @@ def save_checkpoint(
         with OutputDirectory(str(output)).write_folder(name) as folder:
             (folder / STATE).mkdir()
             save_model(folder, **model)
-            save_tensors(folder / STATE / "optimizer.pt", optimizer)
+            torch.save(optimizer, folder / STATE / "optimizer.pt")
             write_json(folder / STATE / "state.json", state)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]

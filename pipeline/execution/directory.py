@@ -190,6 +190,9 @@ class OutputDirectory:
             try:
                 folder.mkdir(parents=True)
                 yield folder
+                for path in filter(Path.is_file, folder.rglob("*")):
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if target.exists():
                     target.rename(old)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from checkpoint_fixture import make_checkpoint
-from clozeworks.model.checkpoint import load_tensors, read_config, read_model, save_tensors
+from clozeworks.model.checkpoint import load_tensors, read_config, read_model
 from clozeworks.model.features import features as feature_files
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
@@ -141,7 +141,7 @@ def test_models(tmp_path: Path):
 def test_training_states(tmp_path: Path):
     folder = tmp_path / run.STATE
     folder.mkdir()
-    save_tensors(folder / "optimizer.pt", {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]})
+    torch.save({"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}, folder / "optimizer.pt")
     state = {"step": 3, "sums": [0.0, 1.0], "initial": {"loss": 3.0}, "best": {"step": 3, "loss": 2.0}, "final": None}
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):

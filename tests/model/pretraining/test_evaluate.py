@@ -103,7 +103,7 @@ def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
     (copy / "tokenizer.json").unlink()
     assert fill(copy, "w7 [MASK]") == fill(run, "w7 [MASK]")
     (copy / "vocab.txt").unlink()
-    with pytest.raises(UserError, match="holds no vocabulary"):
+    with pytest.raises(UserError, match="has no vocabulary"):
         fill(copy, "w7 [MASK]")
 
 
