@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from ..pipeline.config import check, option
+from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import Count, Fraction, convert
 
@@ -23,8 +23,6 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
-MASK_RATE = 0.15
-MASK_SPLIT = (80, 10, 10)
 DEFAULT_STEPS = 1_000_000
 Positive = Annotated[int, Meta(ge=1)]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
@@ -135,9 +133,9 @@ class PretrainConfig:
     dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
         "none", "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks."
     )
-    mask_rate: float = option(MASK_RATE, "Share of each row's tokens to predict, with --dynamic-masking.")
+    mask_rate: float = option(BuildConfig.mask_rate, "Share of each row's tokens to predict, with --dynamic-masking.")
     mask_split: tuple[int, int, int] = option(
-        MASK_SPLIT,
+        BuildConfig.mask_split,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept, with "
         "--dynamic-masking.",
     )
@@ -175,20 +173,19 @@ class PretrainConfig:
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
 
     def __post_init__(self) -> None:
-        self._check_budget()
-        self._check_masking()
         shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
-        for name in (*shape, "micro_batch_size", "duplicates_per_epoch"):
+        batches = ("batch_size", "micro_batch_size", "duplicates_per_epoch", "evaluate_every", "evaluation_rows")
+        for name in (*shape, *batches, "checkpoint_every", "keep"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("batch_size", "evaluate_every", "evaluation_rows", "checkpoint_every", "keep"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
-        check(self.initializer_range > 0, "initializer_range", self.initializer_range, "must be above 0")
-        check(self.learning_rate > 0, "learning_rate", self.learning_rate, "must be above 0")
+        for name in ("initializer_range", "learning_rate"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
         free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
         check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; drop the shape options")
+        self._check_budget()
+        self._check_masking()
 
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
@@ -196,27 +193,21 @@ class PretrainConfig:
             check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
             raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one.")
-        steps = self.steps or DEFAULT_STEPS
-        warmup_ok = self.warmup_steps is None or 0 <= self.warmup_steps <= steps or self.tokens
-        check(bool(warmup_ok), "warmup_steps", self.warmup_steps, f"must be between 0 and --steps ({steps})")
-        no_warmup = self.hours is None or self.warmup_steps is None
-        check(no_warmup, "warmup_steps", self.warmup_steps, "with --hours the warm-up is a tenth of the time")
-        shares_ok = len(self.phase_shares) == 2 and all(share > 0 for share in self.phase_shares)
-        shares_ok = shares_ok and abs(sum(self.phase_shares) - 1) < 1e-6
-        check(shares_ok, "phase_shares", self.phase_shares, "must be two shares that sum to 1")
+        if self.warmup_steps is not None:
+            steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
+            possible = 0 <= self.warmup_steps <= steps
+            check(possible, "warmup_steps", self.warmup_steps, f"must be between 0 and --steps ({steps})")
+            reason = "with --hours the warm-up is a tenth of the time"
+            check(self.hours is None, "warmup_steps", self.warmup_steps, reason)
+        shares = self.phase_shares
+        shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
+        check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
 
     def _check_masking(self) -> None:
-        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must be above 0 and at most 0.4")
-        parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
-        check(
-            parts_ok and sum(self.mask_split) == 100,
-            "mask_split",
-            self.mask_split,
-            "must be three percentages that sum to 100",
-        )
+        check_masks(self.mask_rate, self.mask_split)
         draws = self.dynamic_masking != "none"
-        for name, default in (("mask_rate", MASK_RATE), ("mask_split", MASK_SPLIT)):
-            value = getattr(self, name)
-            check(draws or value == default, name, value, "it has no effect without --dynamic-masking")
+        for name in ("mask_rate", "mask_split"):
+            value, unused = getattr(self, name), "it has no effect without --dynamic-masking"
+            check(draws or value == getattr(BuildConfig, name), name, value, unused)
         possible = not (draws and self.objective == "ltr")
         check(possible, "dynamic_masking", self.dynamic_masking, "--objective ltr uses no masks; drop it")

@@ -25,6 +25,13 @@ def check(holds: bool, name: str, value: object, must: str) -> None:
         raise UserError(f"--{name.replace('_', '-')} is {value}, but {must}.")
 
 
+def check_masks(mask_rate: float, mask_split: tuple[int, int, int]) -> None:
+    """Raise `UserError` unless these options of masking are possible."""
+    check(0 < mask_rate <= 0.4, "mask_rate", mask_rate, "must be above 0 and at most 0.4")
+    parts_ok = len(mask_split) == 3 and min(mask_split) >= 0 and sum(mask_split) == 100
+    check(parts_ok, "mask_split", mask_split, "must be three percentages that sum to 100")
+
+
 @dataclass(frozen=True, kw_only=True)
 class IngestConfig:
     """How raw sources become documents."""
@@ -118,15 +125,8 @@ class BuildConfig:
     def __post_init__(self) -> None:
         check(8 <= self.max_length <= 65535, "max_length", self.max_length, "must be between 8 and 65535")
         check(1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must be between 1 and 255")
-        check(0 < self.mask_rate <= 0.4, "mask_rate", self.mask_rate, "must be above 0 and at most 0.4")
+        check_masks(self.mask_rate, self.mask_split)
         check(0 <= self.short_share <= 1, "short_share", self.short_share, "must be between 0 and 1")
-        parts_ok = len(self.mask_split) == 3 and all(part >= 0 for part in self.mask_split)
-        check(
-            parts_ok and sum(self.mask_split) == 100,
-            "mask_split",
-            self.mask_split,
-            "must be three percentages that sum to 100",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
