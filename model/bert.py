@@ -58,11 +58,6 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     return values * kept.to(values.dtype).mul_(65536 / (65536 - num_dropped))
 
 
-def gelu(values: Tensor, name: str) -> Tensor:
-    """Apply the exact GELU, or its tanh approximation for any name but ``gelu``."""
-    return F.gelu(values, approximate="none" if name == "gelu" else "tanh")
-
-
 class Embeddings(nn.Module):
     """Sum of word, position and segment embeddings, LayerNorm, dropout."""
 
@@ -155,11 +150,12 @@ class DenseGelu(nn.Module):
     def __init__(self, config: ModelConfig, output_size: int):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, output_size)
-        self.activation = config.hidden_act
+        # The exact GELU, or its tanh approximation under any other name.
+        self.approximate = "none" if config.hidden_act == "gelu" else "tanh"
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         """Return (T, F)."""
-        return gelu(self.dense(hidden_TD), self.activation)
+        return F.gelu(self.dense(hidden_TD), approximate=self.approximate)
 
 
 class Layer(nn.Module):

@@ -12,17 +12,17 @@ WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Schedule:
     """Pure functions of the step and of the seconds of training, which matter only to a budget of hours."""
 
     peak_rate: float
-    num_steps: int | None
+    num_steps: int | None = None
     """None for a budget of hours."""
-    warmup_steps: int
-    budget_s: float | None
+    warmup_steps: int = 0
+    budget_s: float | None = None
     """None for a budget of steps or tokens."""
-    phase_ends: tuple[int, ...]
+    phase_ends: tuple[int, ...] = ()
     """The first step of each phase but the first."""
 
     @property
@@ -49,33 +49,20 @@ class Schedule:
 
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
     """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError` for too few steps."""
-    num_steps = number_of_steps(config, mean_lengths)
-    default = 0 if num_steps is None else default_warmup(num_steps)
-    return Schedule(
-        peak_rate=config.learning_rate,
-        num_steps=num_steps,
-        warmup_steps=default if config.warmup_steps is None else config.warmup_steps,
-        budget_s=None if config.hours is None else config.hours * 3600,
-        phase_ends=() if num_steps is None or len(mean_lengths) == 1 else (_first_phase(config, num_steps),),
-    )
-
-
-def number_of_steps(config: PretrainConfig, mean_lengths: list[float]) -> int | None:
-    """Return how many updates the budget allows on rows of these mean lengths; None for a budget of hours."""
     if config.hours is not None:
-        return None
-    if config.tokens is None:
-        return config.steps or DEFAULT_STEPS
-    shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
-    mean = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
-    steps = max(1, round(config.tokens / (config.batch_size * mean)))
-    if config.warmup_steps is not None and config.warmup_steps > steps:
-        budget = f"--tokens {config.tokens} allows only {steps} steps"
-        raise UserError(f"--warmup-steps is {config.warmup_steps}, but {budget}; lower it.")
-    return steps
-
-
-def _first_phase(config: PretrainConfig, num_steps: int) -> int:
+        return Schedule(config.learning_rate, budget_s=config.hours * 3600)
+    num_steps = config.steps or DEFAULT_STEPS
+    if config.tokens is not None:
+        shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
+        mean = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
+        num_steps = max(1, round(config.tokens / (config.batch_size * mean)))
+    warmup_steps = default_warmup(num_steps) if config.warmup_steps is None else config.warmup_steps
+    if warmup_steps > num_steps:
+        budget = f"--tokens {config.tokens} allows only {num_steps} steps"
+        raise UserError(f"--warmup-steps is {warmup_steps}, but {budget}; lower it.")
+    if len(mean_lengths) == 1:
+        return Schedule(config.learning_rate, num_steps, warmup_steps)
     if num_steps < 2:
         raise UserError("Two directories of instances need at least two steps, but the budget is one; raise it.")
-    return min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
+    first_phase = min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
+    return Schedule(config.learning_rate, num_steps, warmup_steps, phase_ends=(first_phase,))

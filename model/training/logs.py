@@ -51,19 +51,17 @@ class RunLog:
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Log losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
-        known = {name: repr(values[name]) for name in self._metrics.fieldnames if name in values}
-        self._metrics.writerow({"step": step, "split": split, **known})
-        self._board_scalars(step, split, known)
+        self._write(self._metrics, {"step": step, "split": split}, split, {name: repr(values[name]) for name in values})
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
         """Log tokens per second, the share of time spent waiting for data, and on a GPU its utilisation and memory."""
-        known = {name: f"{values[name]:.6g}" for name in self._speed.fieldnames if name in values}
-        self._speed.writerow({"step": step, **known})
-        self._board_scalars(step, "speed", known)
+        self._write(self._speed, {"step": step}, "speed", {name: f"{values[name]:.6g}" for name in values})
 
-    def _board_scalars(self, step: int, group: str, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            self._board.add_scalar(f"{group}/{name}", float(value), step)
+    def _write(self, writer: "csv.DictWriter[str]", key: dict[str, Any], group: str, values: Mapping[str, str]) -> None:
+        known = {name: values[name] for name in writer.fieldnames if name in values and name not in key}
+        writer.writerow(key | known)
+        for name, value in known.items():
+            self._board.add_scalar(f"{group}/{name}", float(value), key["step"])
 
     def flush(self) -> None:
         """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it must be there."""
