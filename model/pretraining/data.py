@@ -5,7 +5,7 @@ No row is ever a Python object: a row group becomes flat NumPy arrays, and rows 
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -76,12 +76,12 @@ class InstanceRows:
     """Columns of some instances; list columns are flat, one row's items after another's."""
 
     input_ids: np.ndarray
-    offsets: np.ndarray
-    """int64 (rows + 1): each row's first index in `input_ids`."""
+    lengths: np.ndarray
+    """int64: tokens in each row."""
     masked_positions: np.ndarray
     masked_ids: np.ndarray
-    masked_offsets: np.ndarray
-    """int64 (rows + 1): each row's first index in the two columns above."""
+    num_masked: np.ndarray
+    """int64: each row's number of items in the two columns above."""
     segment_b_start: np.ndarray
     next_sentence_label: np.ndarray
 
@@ -89,14 +89,14 @@ class InstanceRows:
         return len(self.segment_b_start)
 
     @cached_property
-    def lengths(self) -> np.ndarray:
-        """Tokens in each row, int64."""
-        return np.diff(self.offsets)
+    def offsets(self) -> np.ndarray:
+        """Each row's first index in `input_ids`, int64 (rows + 1)."""
+        return np.append(0, np.cumsum(self.lengths))
 
     @cached_property
-    def num_masked(self) -> np.ndarray:
-        """Tokens to predict in each row, int64."""
-        return np.diff(self.masked_offsets)
+    def masked_offsets(self) -> np.ndarray:
+        """Each row's first index in `masked_positions` and `masked_ids`, int64 (rows + 1)."""
+        return np.append(0, np.cumsum(self.num_masked))
 
     def unmasked_ids(self) -> np.ndarray:
         """Return `input_ids` with the original tokens restored."""
@@ -159,8 +159,7 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
 
 def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     column = cast(pa.ListArray, table[name].combine_chunks())
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    return column.flatten().to_numpy(), offsets - offsets[0]
+    return column.flatten().to_numpy(), np.diff(column.offsets.to_numpy().astype(np.int64))
 
 
 def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> None:
@@ -183,7 +182,7 @@ def mask_anew(
     """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws them."""
     ids, segment_b_start = rows.unmasked_ids(), rows.segment_b_start.astype(np.int64)
     positions, originals, offsets = mask_rows(ids, rows.offsets, segment_b_start, vocabulary, config, rng)
-    return replace(rows, input_ids=ids, masked_positions=positions, masked_ids=originals, masked_offsets=offsets)
+    return replace(rows, input_ids=ids, masked_positions=positions, masked_ids=originals, num_masked=np.diff(offsets))
 
 
 def read_split(directory: InstanceDirectory) -> InstanceRows:
@@ -193,31 +192,28 @@ def read_split(directory: InstanceDirectory) -> InstanceRows:
 
 def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
     """Return the rows at `index` (int64), in that order."""
-    tokens, offsets = _items(rows.offsets, index)
-    masked, masked_offsets = _items(rows.masked_offsets, index)
-    flat = (rows.input_ids[tokens], offsets, rows.masked_positions[masked], rows.masked_ids[masked], masked_offsets)
-    return InstanceRows(*flat, rows.segment_b_start[index], rows.next_sentence_label[index])
+    tokens, masked = _items(rows.offsets, index), _items(rows.masked_offsets, index)
+    return InstanceRows(
+        rows.input_ids[tokens],
+        rows.lengths[index],
+        rows.masked_positions[masked],
+        rows.masked_ids[masked],
+        rows.num_masked[index],
+        rows.segment_b_start[index],
+        rows.next_sentence_label[index],
+    )
 
 
-def _items(offsets: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the flat indices of the chosen rows' items, and the chosen rows' new offsets."""
+def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return the flat indices of the chosen rows' items."""
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
-    chosen = np.concatenate([[0], np.cumsum(lengths)])
-    return np.arange(chosen[-1]) + np.repeat(starts - chosen[:-1], lengths), chosen
+    ends = np.cumsum(lengths)
+    return np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
 
 
 def concatenate(parts: list[InstanceRows]) -> InstanceRows:
     """Return the rows of all `parts`, in their order."""
     if len(parts) == 1:
         return parts[0]
-
-    def join(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    def offsets(lengths: str) -> np.ndarray:
-        return np.concatenate([[0], np.cumsum(join(lengths))])
-
-    masked = (join("masked_positions"), join("masked_ids"), offsets("num_masked"))
-    return InstanceRows(
-        join("input_ids"), offsets("lengths"), *masked, join("segment_b_start"), join("next_sentence_label")
-    )
+    names = [field.name for field in fields(InstanceRows)]
+    return InstanceRows(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
