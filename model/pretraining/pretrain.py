@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution import storage
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
@@ -95,7 +94,7 @@ def pretrain(
     Raises `UserError` for instances that do not match each other or the model, another run's directory, a loss that is
     not finite, a batch that does not fit into memory, and a full disk.
     """
-    if config.checkpoint and _lies_in(config.checkpoint, str(output)):
+    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
         # With `overwrite` the model would be deleted before it is read.
         raise UserError(f"--checkpoint {config.checkpoint} is inside --output {output}; choose another --output.")
     directories = open_directories(config, instances)
@@ -122,12 +121,6 @@ def pretrain(
         with RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
             run = PretrainRun(folder, setup, updater, model, state, log)
             return _train(run, progress or (lambda figures: None))
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    if storage.is_remote(folder):
-        return f"{path}/".startswith(f"{folder.rstrip('/')}/")
-    return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
 def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
@@ -171,7 +164,11 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
             figures = _figures(run, clock)
             report(figures)
             if logs or ends:
-                _write_log(run, clock, figures | {"gradient_norm": gradient_norm})
+                if run.log:
+                    run.log.metrics(state.step, "train", figures | {"gradient_norm": gradient_norm})
+                    run.log.speed(state.step, figures)
+                state.sums = [0.0] * NUM_SUMS
+                clock.start_interval()
             if evaluates or ends:
                 _evaluate(run)
             if saves or ends or stops:
@@ -267,14 +264,6 @@ def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
         **clock.rates(),
         **peak_memory(run.setup.ranks.device),
     }
-
-
-def _write_log(run: PretrainRun, clock: Clock, figures: dict[str, Any]) -> None:
-    if run.log:
-        run.log.metrics(run.state.step, "train", figures)
-        run.log.speed(run.state.step, figures)
-    run.state.sums = [0.0] * NUM_SUMS
-    clock.start_interval()
 
 
 def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:

@@ -13,6 +13,7 @@ position, so they depend on nothing else either.
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -34,8 +35,8 @@ class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
     An epoch uses `duplicates_per_epoch` of the stored duplicates (the next epoch the next ones), by default all. Masks
-    are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and how to mask. The two blocks last used
-    stay in memory, which is all that batches of ascending positions need, and the next one is read meanwhile.
+    are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and how to mask. The block last used
+    stays in memory, which is all that batches of ascending positions need, and the next one is read meanwhile.
     """
 
     def __init__(
@@ -48,23 +49,25 @@ class RowSequence:
         self.directory = directory
         self.seed = seed
         self.masks = masks
+        self._duplicates_per_epoch = duplicates_per_epoch
         mean_rows = directory.num_rows / len(directory.row_groups)
         self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of each epoch, until they repeat."""
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
-        self._blocks: dict[tuple[int, int], tuple[InstanceRows, np.ndarray]] = {}
         self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
         self._readers: ThreadPoolExecutor | None = None
         self._process_id = os.getpid()
-        self._block_ends: dict[int, np.ndarray] = {}
-        self._masked: dict[tuple[int, int, int], InstanceRows] = {}
+        # Batches of ascending positions need the latest only.
+        self._block_ends = lru_cache(1)(self._count_blocks)
+        self._block = lru_cache(1)(self._read_block)
+        self._masked = lru_cache(1)(self._mask)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the threads behind, for the workers of a ``DataLoader``."""
-        return self.__dict__ | {"_readers": None, "_coming": {}}
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave threads and rows behind, for the workers of a ``DataLoader``."""
+        return RowSequence, (self.directory, self.seed, self._duplicates_per_epoch, self.masks)
 
     def rows(self, start: int, stop: int) -> InstanceRows:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
@@ -89,7 +92,7 @@ class RowSequence:
         # Cut the positions by epoch, block and rows masked together: (epoch, block, first, last + 1 in the block).
         while start < stop:
             epoch, offset = self._epoch_of(start)
-            ends = self._ends_of_blocks(epoch)
+            ends = self._block_ends(epoch)
             block = int(np.searchsorted(ends, offset, side="right"))
             first = offset - (int(ends[block - 1]) if block else 0)
             num_left = min(stop - start, int(ends[block]) - offset)
@@ -113,47 +116,41 @@ class RowSequence:
         chosen = self._group_order(epoch)[first : first + self.groups_per_block]
         return [self.directory.row_groups[index] for index in chosen]
 
-    def _ends_of_blocks(self, epoch: int) -> np.ndarray:
-        # Another thread than the loader may call `locate` for another epoch meanwhile.
-        known = self._block_ends
-        if epoch not in known:
-            num_rows = self._group_rows[self._group_order(epoch)]
-            ends = np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
-            known = self._block_ends = {epoch: ends}
-        return known[epoch]
+    def _count_blocks(self, epoch: int) -> np.ndarray:
+        # The offset behind each block within its epoch.
+        num_rows = self._group_rows[self._group_order(epoch)]
+        return np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
-    def _block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
-        key = (epoch, block)
-        if key not in self._blocks:
-            self._blocks = dict(list(self._blocks.items())[-1:])  # free the older one before reading
-            if self._process_id != os.getpid():  # in a fork, the parent's threads and what they read are missing
-                self._process_id, self._readers, self._coming = os.getpid(), None, {}
-            groups = self._coming.pop(key, None) or self._read(key)
-            rows = concatenate([group.result() for group in groups])
-            self._blocks[key] = rows, self._row_order(epoch, block)
-            is_last = block + 1 == len(self._ends_of_blocks(epoch))
-            following = (epoch + 1, 0) if is_last else (epoch, block + 1)
-            self._coming = {following: self._read(following)}
-        return self._blocks[key]
+    def _read_block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
+        if self._process_id != os.getpid():  # in a fork, the parent's threads and what they read are missing
+            self._process_id, self._readers, self._coming = os.getpid(), None, {}
+        groups = self._coming.pop((epoch, block), None) or self._read((epoch, block))
+        rows = concatenate([group.result() for group in groups])
+        is_last = block + 1 == len(self._block_ends(epoch))
+        following = (epoch + 1, 0) if is_last else (epoch, block + 1)
+        self._coming = {following: self._read(following)}
+        return rows, self._row_order(epoch, block)
 
     def _read(self, block: tuple[int, int]) -> "list[Future[InstanceRows]]":
         self._readers = self._readers or ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
         return [self._readers.submit(read_group, self.directory, group) for group in self._block_groups(*block)]
 
-    def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:
+    def _mask(self, epoch: int, block: int, part: int) -> InstanceRows:
+        assert self.masks is not None
         rows, order = self._block(epoch, block)
-        if not self.masks:
-            return select(rows, order[first:stop])
-        part = first // MASKED_TOGETHER
-        key, start = (epoch, block, part), part * MASKED_TOGETHER
-        if key not in self._masked:
-            chosen = select(rows, order[start : start + MASKED_TOGETHER])
-            self._masked = {key: mask_anew(chosen, *self.masks, rng_for(self.seed, "masks", *key))}
-        return select(self._masked[key], np.arange(first - start, stop - start))
+        chosen = select(rows, order[part * MASKED_TOGETHER : (part + 1) * MASKED_TOGETHER])
+        return mask_anew(chosen, *self.masks, rng_for(self.seed, "masks", epoch, block, part))
+
+    def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:
+        if self.masks:
+            part, start = divmod(first, MASKED_TOGETHER)
+            return select(self._masked(epoch, block, part), np.arange(start, start + stop - first))
+        rows, order = self._block(epoch, block)
+        return select(rows, order[first:stop])
 
 
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
