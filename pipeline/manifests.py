@@ -176,8 +176,3 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
     kind = KINDS[parse_json(content, _Stage, path).stage]
     digest = blake2b(content, digest_size=16).hexdigest()
     return replace(parse_json(content, kind, path), digest=digest)
-
-
-def parse_plan(content: bytes, path: str) -> Plan:
-    """Return the head of a plan or a manifest; raise as `parse_manifest`."""
-    return parse_json(content, Plan, path)

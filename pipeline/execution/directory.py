@@ -34,7 +34,6 @@ from ..manifests import (
     Plan,
     VocabularyManifest,
     parse_manifest,
-    parse_plan,
 )
 from ..parsing import parse_json
 from . import storage
@@ -411,7 +410,7 @@ def _read_manifest(directory: str) -> Manifest | None:
 
 def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
     path = storage.join(directory, name)
-    return parse_plan(storage.read_bytes(path), path) if storage.exists(path) else None
+    return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None
 
 
 def _stage_changes(stored: dict[str, Any], wanted: dict[str, Any], with_versions: bool) -> list[str]:

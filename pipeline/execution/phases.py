@@ -28,7 +28,7 @@ from . import storage
 from .directory import WORK, StageDirectory
 
 NUM_READERS = 16  # records read at a time, because object stores are slow to answer
-_ERRORS = f"{WORK}/errors"
+ERRORS = f"{WORK}/errors"
 _ADVICE = "Rerun with --overwrite to start over."
 
 
@@ -41,6 +41,7 @@ class Record:
 
 P = TypeVar("P")
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,20 +72,27 @@ class Phase(Generic[P, R]):
 
 
 @dataclass(frozen=True)
-class _Plan(Generic[P]):
+class _Stamped(Generic[T]):
+    """A plan or a record, with the fingerprint of the work that it belongs to."""
+
     fingerprint: str
-    units: list[Unit[P]]
+    content: T
 
 
-@dataclass(frozen=True)
-class _Envelope(Generic[R]):
-    fingerprint: str
-    record: R
+def _write(directory: StageDirectory, name: str, content: Any) -> None:
+    directory.write_bytes(name, msgspec.json.encode(_Stamped(directory.fingerprint, content)))
+
+
+def _read(directory: StageDirectory, name: str, kind: Any) -> Any:
+    """Return the plan or record in a file; None if it belongs to other work."""
+    path = directory.file(name)
+    stamped = parse_json(storage.read_bytes(path), _Stamped[kind], path, _ADVICE)
+    return stamped.content if stamped.fingerprint == directory.fingerprint else None
 
 
 def write_plan(directory: StageDirectory, phase: Phase[P, R], units: Sequence[Unit[P]]) -> None:
     """Keep the units of a phase."""
-    directory.write_bytes(_plan_file(phase.name), msgspec.json.encode(_Plan(directory.fingerprint, list(units))))
+    _write(directory, _plan_file(phase.name), units)
 
 
 def read_plan(directory: StageDirectory, phase: Phase[P, R]) -> Sequence[Unit[P]]:
@@ -95,24 +103,16 @@ def read_plan(directory: StageDirectory, phase: Phase[P, R]) -> Sequence[Unit[P]
 @lru_cache(maxsize=4)
 def _read_plan(directory: StageDirectory, name: str, payload: Any) -> Sequence[Unit[Any]]:
     path = directory.file(_plan_file(name))
-    plan = parse_json(storage.read_bytes(path), _Plan[payload], path, _ADVICE) if storage.exists(path) else None
-    if plan is None or plan.fingerprint != directory.fingerprint:
+    units = _read(directory, _plan_file(name), list[Unit[payload]]) if storage.exists(path) else None
+    if units is None:
         raise UserError(f"{path} is missing. {_ADVICE}")
-    return plan.units
+    return units
 
 
 @lru_cache(maxsize=8)
 def unit_names(directory: StageDirectory, phase_name: str) -> Sequence[str]:
     """Return the names of the units of a planned phase, after which their files are named."""
     return [unit.name for unit in _read_plan(directory, phase_name, msgspec.Raw)]
-
-
-def unfinished(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
-    """Return the numbers of the units of a planned phase that have no record, the most expensive first."""
-    units = read_plan(directory, phase)
-    records = _records(directory, phase.name, phase.record)
-    todo = [number for number, record in enumerate(records) if record is None]
-    return sorted(todo, key=lambda number: (-units[number].cost, number))
 
 
 def read_records(directory: StageDirectory, phase: str, kind: type[R]) -> list[R]:
@@ -133,11 +133,7 @@ def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R
         return set(storage.file_names(directory.file(folder) if folder else directory.path))
 
     def read(number: int) -> R | None:
-        if number not in there:
-            return None
-        path = directory.file(_record_file(phase, number))
-        envelope = parse_json(storage.read_bytes(path), _Envelope[kind], path, _ADVICE)
-        return envelope.record if envelope.fingerprint == directory.fingerprint else None
+        return _read(directory, _record_file(phase, number), kind) if number in there else None
 
     with ThreadPoolExecutor(NUM_READERS) as pool:
         for record in pool.map(read, range(len(unit_names(directory, phase)))):
@@ -162,19 +158,25 @@ def do_unit(number: int, directory: StageDirectory, phase: Phase[P, R]) -> None:
     pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
     unit = read_plan(directory, phase)[number]
     with _errors_written_down(directory, f"{phase.name}-{number}"):
-        envelope = _Envelope(directory.fingerprint, phase.work(directory, unit.payload))
-    directory.write_bytes(_record_file(phase.name, number), msgspec.json.encode(envelope))
+        record = phase.work(directory, unit.payload)
+    _write(directory, _record_file(phase.name, number), record)
 
 
 def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
-    """Plan a phase whose predecessors are done; return the numbers of its unfinished units, none after an error."""
+    """Plan a phase whose predecessors are done; return the numbers of its unfinished units, the most expensive first.
+
+    After an error there are none.
+    """
     if read_errors(directory):
         return []
     with _errors_written_down(directory, f"{phase.name}-plan"):
         # A resumed run keeps the plan that is there.
         if phase.plan and not storage.exists(directory.file(_plan_file(phase.name))):
             write_plan(directory, phase, phase.plan(directory))
-        return unfinished(directory, phase)
+        records = _records(directory, phase.name, phase.record)
+        todo = [number for number, record in enumerate(records) if record is None]
+        units = read_plan(directory, phase)
+        return sorted(todo, key=lambda number: (-units[number].cost, number))
 
 
 @contextmanager
@@ -183,19 +185,14 @@ def _errors_written_down(directory: StageDirectory, name: str) -> Iterator[None]
     try:
         yield
     except UserError as error:
-        directory.write_bytes(f"{_ERRORS}/{name}.txt", str(error).encode())
+        directory.write_bytes(f"{ERRORS}/{name}.txt", str(error).encode())
         raise
 
 
 def read_errors(directory: StageDirectory) -> list[str]:
     """Return the messages of the mistakes that workers met so far."""
-    folder = directory.file(_ERRORS)
+    folder = directory.file(ERRORS)
     return [storage.read_bytes(storage.join(folder, name)).decode() for name in storage.file_names(folder)]
-
-
-def forget_errors(directory: StageDirectory) -> None:
-    """Remove the messages that an earlier run left."""
-    storage.remove(directory.file(_ERRORS))
 
 
 def _plan_file(phase: str) -> str:

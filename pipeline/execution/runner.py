@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from ..config import RunOptions
 from ..errors import UserError
 from .directory import StageDirectory
-from .phases import Phase, Unit, do_unit, finished_units, forget_errors, plan_phase, read_errors, read_plan, write_plan
+from .phases import ERRORS, Phase, Unit, do_unit, finished_units, plan_phase, read_errors, read_plan, write_plan
 from .storage import is_remote
 from .workers import DeadWorkerError, do_all, num_workers, started
 
@@ -38,7 +38,7 @@ def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Ph
 
     Raises the `UserError` that a worker met, or `RunError` if the run broke.
     """
-    forget_errors(directory)
+    directory.remove(ERRORS)
     write_plan(directory, phases[0], units)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # inherited by the workers, which share out the cores already
     if options.beam_options:
@@ -58,7 +58,7 @@ def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Ph
         if failure and not errors:
             raise RunError(failure + (f" Log: {log}" if log else ""))
     if errors:
-        forget_errors(directory)
+        directory.remove(ERRORS)
         raise UserError(errors[0])
 
 

@@ -3,7 +3,7 @@
 import pytest
 from clozeworks.pipeline.build.pipeline import estimate_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions
-from clozeworks.pipeline.ingest.estimate import estimate_documents
+from clozeworks.pipeline.ingest.pipeline import estimate_documents
 from clozeworks.pipeline.sources.formats import Input
 from clozeworks.pipeline.vocab.pipeline import estimate_vocabulary
 

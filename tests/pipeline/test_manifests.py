@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.manifests import Manifest, parse_manifest, parse_plan
+from clozeworks.pipeline.manifests import Manifest, Plan, parse_manifest
+from clozeworks.pipeline.parsing import parse_json
 from manifest_fixture import make_manifest
 from msgspec.structs import replace
 
@@ -79,10 +80,10 @@ def test_a_shard_is_a_plain_file_name(name: str):
 
 def test_a_plan_is_the_head_of_a_manifest():
     plan = {name: MANIFESTS[2][name] for name in ("stage", "config", "inputs", "versions", "fingerprint")}
-    assert msgspec.to_builtins(parse_plan(json.dumps(plan).encode(), "plan.json")) == plan
+    assert msgspec.to_builtins(parse_json(json.dumps(plan).encode(), Plan, "plan.json")) == plan
     del plan["inputs"]
     with pytest.raises(UserError, match=r"plan.json is damaged.*missing required field inputs"):
-        parse_plan(json.dumps(plan).encode(), "plan.json")
+        parse_json(json.dumps(plan).encode(), Plan, "plan.json")
 
 
 @pytest.mark.parametrize(
