@@ -47,59 +47,46 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         declared = [(config, field) for config in configs for field in dataclasses.fields(config) if field.metadata]
         for config, field in reversed(declared):
-            command = _option(config, field)(command)
-        return _config_file_option(command)
+            command = _option(field, typing.get_type_hints(config)[field.name])(command)
+        return click.option(
+            "--config",
+            type=click.Path(dir_okay=False),
+            is_eager=True,
+            expose_value=False,
+            callback=_read_defaults,
+            help="TOML file with defaults for the options, at the top level or in a table named after the command.",
+        )(command)
 
     return decorate
 
 
-def _option(config: type, field: dataclasses.Field[Any]) -> Callable[[Command], Command]:
-    annotation = typing.get_type_hints(config)[field.name]
+def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
-    declarations = [flags, field.name]
-    if field.name == "verbose":
-        declarations.append("-v")
-    attributes: dict[str, Any] = {"default": field.default, "help": field.metadata["help"]}
-    attributes["show_default"] = not (field.default is None or (field.default is False and "/" not in flags))
-    if isinstance(field.default, tuple):
-        attributes["default"] = ",".join(f"{number:g}" for number in field.default)
-    if _without_none(annotation) is bool:
-        attributes["is_flag"] = True
-    else:
-        attributes["type"] = _parameter_type(_without_none(annotation))
-    return click.option(*declarations, **attributes)
-
-
-def _without_none(annotation: Any) -> Any:
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):  # Union: of a Literal and None
-        return next(part for part in typing.get_args(annotation) if part is not type(None))
-    return annotation
+    declarations = [flags, field.name, *(["-v"] if field.name == "verbose" else [])]
+    default, help_text = field.default, field.metadata["help"]
+    if isinstance(default, tuple):
+        default = ",".join(f"{number:g}" for number in default)
+    show_default = not (default is None or (default is False and "/" not in flags))
+    kind = _parameter_type(annotation)
+    if kind is bool:
+        return click.option(*declarations, is_flag=True, default=default, show_default=show_default, help=help_text)
+    return click.option(*declarations, type=kind, default=default, show_default=show_default, help=help_text)
 
 
 def _parameter_type(annotation: Any) -> Any:
-    origin = typing.get_origin(annotation)
+    """Return click's type for a field; that of the value if it may be None."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (types.UnionType, typing.Union):  # Union: of a Literal and None
+        return _parameter_type(next(part for part in parts if part is not type(None)))
     if origin is Literal:
-        return click.Choice(typing.get_args(annotation))
-    if origin is tuple:
-        return Numbers(typing.get_args(annotation)[0])
-    return annotation
+        return click.Choice(parts)
+    return Numbers(parts[0]) if origin is tuple else annotation
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:
     """Return the dataclass, filled from those of the command's `values` that are its fields."""
     names = {field.name for field in dataclasses.fields(typing.cast(Any, config))}
     return config(**{name: value for name, value in values.items() if name in names}, **more)
-
-
-def _config_file_option(command: Command) -> Command:
-    return click.option(
-        "--config",
-        type=click.Path(dir_okay=False),
-        is_eager=True,
-        expose_value=False,
-        callback=_read_defaults,
-        help="TOML file with defaults for the options, at the top level or in a table named after the command.",
-    )(command)
 
 
 def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -52,7 +52,16 @@ def build_instances(
         for rows in _blocks(pairs)
     ]
     table = pa.Table.from_batches(blocks, schema)
-    return Instances(table, _counts(corpus, pairs), pairs.warning())
+    counts = Counter(
+        rows=len(pairs),
+        not_next_rows=int(pairs.label.sum()),
+        tokens_in=len(corpus.token_ids),
+        tokens_used=int(pairs.a_length.sum() + pairs.b_length.sum()),
+        tokens_cut=pairs.tokens_cut,
+        forced_pairs=pairs.forced,
+        unexchanged_pairs=pairs.unexchanged,
+    )
+    return Instances(table, counts, pairs.warning())
 
 
 def _blocks(pairs: Pairs) -> list[np.ndarray]:
@@ -114,19 +123,6 @@ def lay_out_rows(
 
 def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values))
-
-
-def _counts(corpus: Corpus, pairs: Pairs) -> Counter[str]:
-    """Return the manifest's counters of one pass."""
-    return Counter(
-        rows=len(pairs),
-        not_next_rows=int(pairs.label.sum()),
-        tokens_in=len(corpus.token_ids),
-        tokens_used=int(pairs.a_length.sum() + pairs.b_length.sum()),
-        tokens_cut=pairs.tokens_cut,
-        forced_pairs=pairs.forced,
-        unexchanged_pairs=pairs.unexchanged,
-    )
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:
-    """Return what the Parquet footer carries for the trainer to check."""
+    """Return what the Parquet footer carries for the audit to check."""
     return {
         "clozeworks.tokenizer": vocabulary.fingerprint,
         "clozeworks.vocab_size": str(len(vocabulary.tokens)),

@@ -110,19 +110,15 @@ class Speller(dict[int, str]):
 class DictionaryTokenizer:
     """Tokenise sentences with a WordPiece vocabulary, with a cache of chunks that lasts from call to call.
 
-    Keep one per worker. It can be pickled (without the cache), but must not be shared between threads.
+    Keep one per worker; it must not be shared between threads.
     """
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
-        self._tokens, self._normalization = tuple(tokens), normalization
         self._speller = Speller(normalization)
         self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
         self._wordpiece.pre_tokenizer = WhitespaceSplit()  # spellings are already normalised and split
         self._continues = np.array([token.startswith("##") for token in tokens])
         self._forget()
-
-    def __reduce__(self) -> tuple[type, tuple]:
-        return DictionaryTokenizer, (self._tokens, self._normalization)
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, end to end, and the offset of each sentence.

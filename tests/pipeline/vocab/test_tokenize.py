@@ -1,6 +1,5 @@
 """The ids must be those of `tokenizers` for each whole sentence, whatever is in it."""
 
-import pickle
 import random
 from collections import Counter
 from itertools import pairwise
@@ -142,13 +141,6 @@ def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
     tokenizer = DictionaryTokenizer(TOKENS, normalization)
     assert split(*tokenizer.encode(pa.array(texts))) == expected
     assert tokenizer._num_bytes < 4000 + 200 * tokenize._BYTES_PER_ENTRY
-
-
-def test_pickled_tokenizer_gives_the_same_ids():
-    tokenizer = DictionaryTokenizer(TOKENS, Normalization(False, False))
-    texts = pa.array(["The an É", "an"])
-    expected = split(*tokenizer.encode(texts))
-    assert split(*pickle.loads(pickle.dumps(tokenizer)).encode(texts)) == expected
 
 
 def expected_counts(texts: list[str], normalization: Normalization) -> list[tuple[str, int]]:
