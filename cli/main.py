@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ from .finetune import finetune
 from .ingest import ingest
 from .predict import predict
 from .pretrain import pretrain
-from .ranks import is_reported_by_first_rank
 from .recipe import run
 from .results import results
 from .show import show
@@ -26,6 +26,7 @@ from .summary import CommandSummary, print_summaries
 from .vocab import vocab
 
 COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
+RANKS_WAIT_S = 5.0
 DATA_STAGES = ("ingest", "vocab", "build")
 EXTRAS = {
     "data": ("apache_beam", "datasets", "huggingface_hub", "rensa", "sentencex"),
@@ -78,7 +79,8 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except click.ClickException as error:
-        _fail(error.format_message() + _help_hint(error), 2)
+        ctx = getattr(error, "ctx", None)
+        _fail(error.format_message() + (f" See `{ctx.command_path} --help`." if ctx else ""), 2)
     except UserError as error:
         _fail(str(error), 2)
     except ModuleNotFoundError as error:
@@ -98,11 +100,6 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
 
 
-def _help_hint(error: click.ClickException) -> str:
-    ctx = getattr(error, "ctx", None)
-    return f" See `{ctx.command_path} --help`." if ctx else ""
-
-
 def _fail_missing(error: ModuleNotFoundError) -> None:
     module = str(error.name).split(".")[0]
     for extra, modules in EXTRAS.items():
@@ -112,9 +109,10 @@ def _fail_missing(error: ModuleNotFoundError) -> None:
 
 
 def _fail(message: str, exit_code: int) -> Any:
-    one_line = " ".join(message.split())
-    if exit_code != 2 or not is_reported_by_first_rank(one_line):
-        click.echo(f"Error: {one_line}", err=True)
+    if exit_code == 2 and os.environ.get("RANK", "0") != "0":
+        # Under torchrun all processes usually hit the same mistake. The first reports it, and torchrun ends this one.
+        time.sleep(RANKS_WAIT_S)
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
     if exit_code == 2:
         sys.exit(exit_code)
     abandon(exit_code)

@@ -66,22 +66,14 @@ def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> Command
 
 
 def duration(seconds: float) -> str:
-    """Format a time.
-
-    >>> duration(45.2), duration(600), duration(9000)
-    ('45 s', '10 min', '2.5 h')
-    """
+    """Format a time, such as 45 s, 10 min or 2.5 h."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def figure(value: float) -> str:
-    """Format a count or a measured value.
-
-    >>> figure(12345), figure(0.84321)
-    ('12,345', '0.843')
-    """
+    """Format a count such as 12,345 or a measured value such as 0.843."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
@@ -91,9 +83,5 @@ def warn(message: str) -> None:
 
 
 def megabytes(num_bytes: int) -> str:
-    """Format a size.
-
-    >>> megabytes(1_234_567)
-    '1.2 MB'
-    """
+    """Format a size, such as 1.2 MB."""
     return f"{num_bytes / 1e6:,.1f} MB"

@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.ranks import is_reported_by_first_rank
 
 RAISE = """
 import os, sys
-from clozeworks.cli import main, ranks
-ranks.WAIT_S = 1
+from clozeworks.cli import main
+main.RANKS_WAIT_S = 2.0
 from clozeworks.pipeline.errors import UserError
 told = {told!r}
 def fail(args, **options):
@@ -43,11 +42,3 @@ def errors_of(told: dict[str, str], folder: Path) -> list[str]:
 )
 def test_a_mistake_is_told_once(told: dict[str, str], expected: list[str], tmp_path: Path):
     assert errors_of(told, tmp_path) == expected
-
-
-def test_a_process_on_its_own_tells_its_mistakes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RANK", "1")
-    assert not is_reported_by_first_rank("wrong")
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert not is_reported_by_first_rank("wrong")
