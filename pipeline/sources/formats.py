@@ -136,7 +136,7 @@ def _name_of(path: str, source: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    return path.rstrip("/") if storage.is_remote(path) else os.path.abspath(path)
+    return storage.absolute(path).rstrip("/")
 
 
 def _refuse_output_within(source: str, output: str | None, found: Iterable[str]) -> None:

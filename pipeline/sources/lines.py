@@ -37,7 +37,10 @@ def read_lines(
         counters: gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
         beyond: whether the lines after the range follow too.
     """
-    offset = _seek_line(stream, part.start)
+    offset = part.start
+    if offset:
+        stream.seek(offset - 1)
+        offset += _skip_line(stream) - 1
     while beyond or part.stop is None or offset < part.stop:
         line = stream.readline(LONGEST_LINE_BYTES)
         if not line:
@@ -57,14 +60,6 @@ def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8
     except UnicodeDecodeError:
         counters.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", location)
         return raw.decode(encoding, "replace")
-
-
-def _seek_line(stream: BinaryIO, start: int) -> int:
-    """Go to the first line that begins at byte `start` or after it, and return its offset."""
-    if start == 0:
-        return 0
-    stream.seek(start - 1)
-    return start - 1 + _skip_line(stream)
 
 
 def _skip_line(stream: BinaryIO) -> int:

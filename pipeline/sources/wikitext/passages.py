@@ -17,9 +17,8 @@ from collections.abc import Collection
 
 from ...schemas import SENTENCE_ENDS
 from .names import NAMES
-from .numbers import SUPERSCRIPTS
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
-from .templates import find_renderer, mark_of_silent, render_template, template_name
+from .templates import SUPERSCRIPTS, find_renderer, mark_of_silent, render_template, template_name
 
 # MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
 _MAX_DEPTH = 40
@@ -83,27 +82,12 @@ _MAX_EXPONENT = 4
 _MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
 
 
-class _ClosingTags:
-    """Finds the next closing tag of each name; no part of the text is searched twice for a name."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._next: dict[str, re.Match[str] | None] = {}
-
-    def after(self, name: str, position: int) -> tuple[int, int] | None:
-        """Return start and end of the first closing tag of `name` at or after `position`."""
-        known = self._next.get(name)
-        if name not in self._next or (known is not None and known.start() < position):
-            known = self._next[name] = _CLOSING_TAGS[name].search(self._text, position)
-        return known.span() if known else None
-
-
 def _resolve_tags(text: str) -> str:
     """Drop comments and whole elements, strip the other tags."""
     if "<" not in text:
         return text
     out: list[str] = []
-    closing_tags = _ClosingTags(text)
+    closing_tags: dict[str, re.Match[str] | None] = {}
     position = 0
     while match := _TAG.search(text, position):
         start = match.start()
@@ -121,6 +105,14 @@ def _resolve_tags(text: str) -> str:
     return "".join(out)
 
 
+def _closing_tag(text: str, name: str, start: int, found: dict[str, re.Match[str] | None]) -> re.Match[str] | None:
+    """Return the first closing tag of `name` from `start` on; with `found`, no text is searched twice for a name."""
+    known = found.get(name)
+    if name not in found or (known is not None and known.start() < start):
+        known = found[name] = _CLOSING_TAGS[name].search(text, start)
+    return known
+
+
 def _comment_end(text: str, start: int) -> int:
     end = text.find("-->", start)
     if end < 0:
@@ -130,7 +122,7 @@ def _comment_end(text: str, start: int) -> int:
     return end + 4 if alone else end + 3
 
 
-def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
+def _tag(text: str, match: re.Match[str], name: str, closing_tags: dict[str, re.Match[str] | None]) -> tuple[str, int]:
     """Return the replacement of the tag, and the index of what follows it."""
     end = match.end()
     if name == "br":
@@ -140,18 +132,17 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     opens = not match[1] and not match[3].endswith("/")
     if not opens or name not in _CLOSING_TAGS:
         return (REMOVED if name == "ref" else ""), end
-    closing = closing_tags.after(name, end)
-    if closing is None or (name == "ref" and text.find("<ref", end, closing[0]) >= 0):
+    closing = _closing_tag(text, name, end, closing_tags)
+    if closing is None or (name == "ref" and text.find("<ref", end, closing.start()) >= 0):
         return "", end
     if name in _DROPPED_ELEMENTS:
-        return _DROPPED_ELEMENTS[name], closing[1]
+        return _DROPPED_ELEMENTS[name], closing.end()
     if name == "nowiki":
-        content = text[end : closing[0]]
-        return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing[1]
-    exponent = text[end : min(closing[0], end + _MAX_EXPONENT)]
-    if closing[0] - end > _MAX_EXPONENT or not _EXPONENT.fullmatch(exponent):
+        content = text[end : closing.start()]
+        return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing.end()
+    if closing.start() - end > _MAX_EXPONENT or not (exponent := _EXPONENT.fullmatch(text, end, closing.start())):
         return "", end
-    return exponent.translate(SUPERSCRIPTS), closing[1]
+    return exponent[0].translate(SUPERSCRIPTS), closing.end()
 
 
 # --- 2. templates, links, tables -------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .names import NAMES, TemplateGroup
-from .numbers import SUPERSCRIPTS, format_date, format_number
+from .names import NAMES, NumberFormat, TemplateGroup
 from .repair import MISSING, PRONUNCIATION, REMOVED
 
 Arguments = dict[str, str]
@@ -19,6 +18,9 @@ Arguments = dict[str, str]
 Renderer = Callable[[Arguments, str], str | None]
 """Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does not know."""
 
+SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
+_PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
+_NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
@@ -72,7 +74,7 @@ def find_renderer(name: str, language: str) -> Renderer | None:
         return renderer
     function, colon, value = name.partition(":")
     if colon and function in _PARSER_FUNCTIONS:
-        return partial(_literal, format_number(value.strip(), language) if function == "formatnum" else value.strip())
+        return partial(_literal, _format_number(value.strip(), language) if function == "formatnum" else value.strip())
     return partial(_foreign, name) if _language_of(name) else None
 
 
@@ -112,7 +114,7 @@ def _pattern(shows: Sequence[str]) -> Renderer:
                 value = next((arguments[key] for key in keys.split("|") if arguments.get(key)), default)
                 if value is None:
                     break
-                words += (format_number(value, language) if number else value) + literal
+                words += (_format_number(value, language) if number else value) + literal
             else:
                 return words
         return None
@@ -153,7 +155,7 @@ def _convert(arguments: Arguments, language: str) -> str | None:
     words = ""
     position = 1
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
-        words += format_number(value, language).replace("+", " ")
+        words += _format_number(value, language).replace("+", " ")
         following = arguments.get(str(position + 1), "")
         if following.lower() in NAMES.range_words:
             words += NAMES.range_words[following.lower()]
@@ -172,7 +174,7 @@ def _value(arguments: Arguments, language: str) -> str | None:
     """Words of ``val``: number, uncertainty, exponent, unit."""
     if not arguments.get("1"):
         return None
-    words = format_number(arguments["1"], language)
+    words = _format_number(arguments["1"], language)
     if arguments.get("2"):
         words += f" ± {arguments['2']}"
     if arguments.get("e"):
@@ -190,7 +192,7 @@ def _unit(code: str) -> str:
 
 def _quantity(arguments: Arguments, language: str) -> str | None:
     """Words of ``unité|5|km|2``: a number, and units each with its exponent."""
-    words = format_number(arguments.get("1", ""), language)
+    words = _format_number(arguments.get("1", ""), language)
     position = 2
     while unit := arguments.get(str(position)):
         exponent = arguments.get(str(position + 1), "")
@@ -209,7 +211,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
         return first or None
-    if date := format_date(first, month, last, language, day_first=bool(arguments.get("df"))):
+    if date := _format_date(first, month, last, language, day_first=bool(arguments.get("df"))):
         return date
     return None if month.isdecimal() else f"{first} {month} {last}".strip()
 
@@ -221,6 +223,37 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
         return None
     date = _date({"df": "y", **arguments}, language)
     return f"{'as of' if arguments.get('lc') else 'As of'} {date}" if date else None
+
+
+def _format_number(value: str, language: str) -> str:
+    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
+    separator = NAMES.formats.get(language, _NO_FORMAT).thousands
+    plain = value.replace(" ", "")
+    if separator is None or not _PLAIN_NUMBER.fullmatch(plain):
+        return value
+    whole, point, fraction = plain.partition(".")
+    decimal_point = "." if separator == "," else ","
+    return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
+
+
+def _format_date(first: str, month: str, last: str, language: str, *, day_first: bool = False) -> str | None:
+    """Return the words of a date whose year and day are `first` and `last`, in either order.
+
+    `day_first` is for English only. None if the month is not a number from 1 to 12, or the language is unknown.
+
+    >>> _format_date("1900", "3", "5", "fr"), _format_date("5", "3", "1900", "ja"), _format_date("1900", "3", "", "en")
+    ('5 mars 1900', '1900年3月5日', 'March 1900')
+    """
+    language = "en" if language == "simple" else language
+    known = NAMES.formats.get(language, _NO_FORMAT)
+    if known.date is None or not (month.isdecimal() and 1 <= int(month) <= 12):
+        return None
+    year, day = (last, first) if len(last) > 2 else (first, last)
+    name = known.months[int(month) - 1] if known.months else str(int(month))
+    if not day.isdecimal():
+        return known.month.format(year=year, month=name)
+    pattern = "{day} {month} {year}" if day_first and language == "en" else known.date
+    return pattern.format(year=year, month=name, day=int(day))
 
 
 def _century(arguments: Arguments, language: str) -> str | None:
