@@ -34,14 +34,19 @@ class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=Tru
 Plan = Head[dict[str, Any]]
 
 
-class Shard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One Parquet file of a split."""
+class File(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file that a stage wrote."""
 
     name: FileName
-    split: Split
-    rows: Count
     bytes: Count
     sha256: str
+
+
+class Shard(File, frozen=True, kw_only=True):
+    """One Parquet file of a split."""
+
+    split: Split
+    rows: Count
     counts: Counts
 
 
@@ -125,21 +130,14 @@ class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
     fingerprint: str
 
 
-class WordCountsFile(Struct, frozen=True, kw_only=True):
-    """The table of counted words."""
-
-    name: FileName
-    bytes: Count
-    sha256: str
-
-
 class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
     """Of a vocabulary."""
 
     stage: Literal["vocab"]
     tokenizer: VocabularyTokenizer
     report: VocabularyReport
-    word_counts: WordCountsFile
+    word_counts: File
+    """The table of counted words."""
 
 
 class InstancesTokenizer(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ at once (`shard`, and from there `pairs`, `masking`, `instances`). The shard of 
 documents; a row group holds one pass only.
 """
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -56,7 +55,6 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     directory, manifest = open_stage(output, head, InstancesManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    begun = time.monotonic()
     for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
     build_phase = Phase("build", None, partial(build_shard, config=config), DocumentsUnit, Built)
@@ -70,7 +68,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
         "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
         "shards": [to_builtins(record.shard) for record in built],
     }
-    return directory.finish(manifest, InstancesManifest, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish(manifest, InstancesManifest)
 
 
 def _units(documents: str, corpus: DocumentsManifest) -> list[Unit[DocumentsUnit]]:

@@ -16,10 +16,11 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -273,12 +274,13 @@ class StageDirectory(OutputDirectory):
     """The output directory of a data stage, with the fingerprint of its work; travels to the workers."""
 
     fingerprint: str
+    begun: float = field(default_factory=time.monotonic, compare=False)
 
-    def finish(self, manifest: dict[str, Any], kind: type[AnyManifest], timings: dict[str, Any]) -> AnyManifest:
+    def finish(self, manifest: dict[str, Any], kind: type[AnyManifest]) -> AnyManifest:
         """Write the manifest, the last file of a stage, delete what is temporary, and return the manifest, checked."""
         content = canonical_json(manifest)
         parsed = parse_manifest(content, self.file(MANIFEST))
-        self.write_bytes(TIMINGS, canonical_json(timings))
+        self.write_bytes(TIMINGS, canonical_json({"seconds": round(time.monotonic() - self.begun, 3)}))
         self.write_bytes(MANIFEST, content)
         storage.remove(self.file(WORK))
         unlock(self.path)

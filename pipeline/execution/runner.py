@@ -110,23 +110,16 @@ def _watch(run: Callable[[], None], tick: Callable[[], None], poll_s: float) -> 
         finally:
             over.set()
 
-    with _interrupted_by_sigterm():
+    is_main = threading.current_thread() is threading.main_thread()  # only there Python sets signal handlers
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
+    try:
         threading.Thread(target=run_to_the_end, daemon=True).start()
         while not over.wait(poll_s):
             tick()
-    return failures[0] if failures else None
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python sets signal handlers in the main thread only
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+    return failures[0] if failures else None
 
 
 def _last_line(error: Exception) -> str:

@@ -13,7 +13,6 @@ Only sizes and counts pass between phases, never text, so that memory is bounded
 whatever the size of the corpus. See the modules of those names, and `layout`.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -73,11 +72,10 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     directory, manifest = open_stage(output, job.head, DocumentsManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    begun = time.monotonic()
     layout = choose_layout(sum(entry.num_bytes for entry in job.inputs), config)
     run_phases(directory, job.units, ingest_phases(config, layout, options.max_bad), options)
     results = _results(directory, config, options.max_bad, job.left_out)
-    return directory.finish({**job.head, **results}, DocumentsManifest, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish({**job.head, **results}, DocumentsManifest)
 
 
 def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[Phase[Any, Any]]:

@@ -9,7 +9,6 @@ The words go through these phases::
 - **learn**, a single unit, learns from all sums, and measures the vocabulary on the validation documents.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -73,7 +72,6 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     directory, manifest = open_stage(output, head, VocabularyManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    begun = time.monotonic()
     num_buckets = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
     normalization = _normalization(config, corpus)
     work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
@@ -85,7 +83,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     run_phases(directory, units, (count, merge, learn), options)
     [learned] = read_records(directory, "learn", Learned)
     found = {"tokenizer": learned.tokenizer, "report": learned.report, "word_counts": learned.word_counts}
-    return directory.finish({**head, **found}, VocabularyManifest, {"seconds": round(time.monotonic() - begun, 3)})
+    return directory.finish({**head, **found}, VocabularyManifest)
 
 
 def _plan_merge(directory: StageDirectory, num_buckets: int) -> list[Unit[int]]:

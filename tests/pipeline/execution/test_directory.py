@@ -47,7 +47,7 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
 def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
     directory, manifest = open_build(tmp_path)
     assert manifest is None
-    directory.finish(whole_manifest(), InstancesManifest, {})
+    directory.finish(whole_manifest(), InstancesManifest)
     assert not (tmp_path / ".work").exists()
     found = open_build(tmp_path)[1]
     assert found is not None and found.fingerprint == whole_manifest()["fingerprint"]
@@ -61,7 +61,7 @@ def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
     directory, _ = open_build(tmp_path)
     directory.write_bytes("shard", b"whole")
     shard = {"name": "shard", "split": "train", "rows": 1, "bytes": 5}
-    directory.finish(make_manifest("build", [shard], **head_of()), InstancesManifest, {})
+    directory.finish(make_manifest("build", [shard], **head_of()), InstancesManifest)
     assert read_manifest(str(tmp_path), InstancesManifest).stage == "build"
     (tmp_path / "shard").write_bytes(b"who")
     with pytest.raises(UserError, match=r"shard does not have the size recorded in manifest\.json"):
@@ -89,7 +89,7 @@ def test_other_work_of_which_nothing_is_done_gives_way(tmp_path: Path):
 
 def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
     directory, _ = open_build(tmp_path / "stage")
-    directory.finish(whole_manifest(), InstancesManifest, {})
+    directory.finish(whole_manifest(), InstancesManifest)
     assert open_build(tmp_path / "stage", BuildConfig(seed=7), overwrite=True)[1] is None
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
@@ -116,7 +116,7 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: 
 def test_a_process_may_take_its_own_lock_again(tmp_path: Path):
     directory, _ = open_build(tmp_path / "out")
     assert open_build(tmp_path / "out")[1] is None
-    directory.finish(whole_manifest(), InstancesManifest, {})
+    directory.finish(whole_manifest(), InstancesManifest)
     found = open_build(tmp_path / "out")[1]
     assert found is not None and found.fingerprint == whole_manifest()["fingerprint"]
 
