@@ -15,7 +15,7 @@ command gives the same bytes on the CPU with the same number of threads, interru
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -42,6 +42,7 @@ from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..training.device import oom_as_user_error
+from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
 from .vectors import Extractor, Report, make_extractor
 
@@ -52,15 +53,13 @@ PART_BYTES = 64 << 20
 """Of the vectors of a part, if each character were a token."""
 PART_CHARACTERS = 250_000
 
-Progress = Callable[[dict[str, Any]], None]
-
 
 def extract_features(
     checkpoint: str | Path,
     data: str | Path,
     output: str | Path,
     config: FeaturesConfig,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
 ) -> dict[str, int]:
@@ -87,7 +86,13 @@ def extract_features(
                 report = _reporter(progress, num_texts)
                 with oom_as_user_error("--batch-tokens"):
                     parts = list(_write_parts(extractor, read_texts(data, config), directory, report))
-                _join(parts, local, directory, schema)
+                with (
+                    unwritable_as_user_error(local),
+                    storage.write_atomically(str(local), directory.file(TEMPORARY)) as file,
+                    _open_writer(file, schema) as writer,
+                ):
+                    for part in parts:
+                        writer.write_table(_read_part(part, schema))
         if (work / IDENTITY).exists():
             with locked(str(work)):
                 storage.remove(str(work))
@@ -152,7 +157,7 @@ def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> boo
     return True
 
 
-def _reporter(progress: Progress | None, num_texts: int) -> Report:
+def _reporter(progress: ProgressCallback | None, num_texts: int) -> Report:
     started, num_tokens = time.perf_counter(), 0
 
     def report(num_done: int, new_tokens: int) -> None:
@@ -194,17 +199,6 @@ def _next_texts(texts: Iterator[SentenceExample], extractor: Extractor) -> list[
         if num_characters <= 0:
             break
     return taken
-
-
-def _join(parts: Sequence[Path], output: Path, directory: OutputDirectory, schema: pa.Schema) -> None:
-    """Write the rows of all parts to `output`, a part at a time."""
-    with (
-        unwritable_as_user_error(output),
-        storage.write_atomically(str(output), directory.file(TEMPORARY)) as file,
-        _open_writer(file, schema) as writer,
-    ):
-        for part in parts:
-            writer.write_table(_read_part(part, schema))
 
 
 def _read_part(part: Path, schema: pa.Schema) -> pa.Table:

@@ -306,12 +306,11 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def _results_table(records: Sequence[RunRecord]) -> bytes:
-    lines = [{**record, **record["scores"]} for record in records]
     text = io.StringIO()
     columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows({**record, **record["scores"]} for record in records)
     return text.getvalue().encode()
 
 

@@ -68,20 +68,18 @@ class BiLstmTagger(TaskModel):
         rows = zip(batch.input_ids_BL, batch.attention_mask_BL, is_word_BL, strict=True)
         states = [self._states(ids_L[mask_L], word_L.nonzero().squeeze(1)) for ids_L, mask_L, word_L in rows]
         lengths_B = torch.tensor([len(states_WSD) for states_WSD in states])
-        values_BWD = self._combined(pad_sequence(states, batch_first=True))
-        packed = pack_padded_sequence(
-            dropout(values_BWD, self.rate, self.training), lengths_B, batch_first=True, enforce_sorted=False
-        )
+        states_BWSD = pad_sequence(states, batch_first=True)
+        if self.is_weighted:
+            values_BWD = self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
+        else:
+            values_BWD = states_BWSD.flatten(2)
+        dropped_BWD = dropout(values_BWD, self.rate, self.training)
+        packed = pack_padded_sequence(dropped_BWD, lengths_B, batch_first=True, enforce_sorted=False)
         hidden_BWD, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         logits_BWK = self.classifier(dropout(hidden_BWD, self.rate, self.training)).float()
         is_real_BW = (torch.arange(logits_BWK.shape[1]) < lengths_B[:, None]).to(logits_BWK.device)
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
         return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
-
-    def _combined(self, states_BWSD: Tensor) -> Tensor:
-        if not self.is_weighted:
-            return states_BWSD.flatten(2)
-        return self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
 
     def _states(self, ids_L: Tensor, positions_W: Tensor) -> Tensor:
         """Return the chosen hidden states (W, S, D) of a row's words."""

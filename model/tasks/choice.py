@@ -9,6 +9,7 @@ Shapes: N examples, C choices, D hidden size.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -21,7 +22,7 @@ from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .classification import LabelTask
-from .tables import TableRow, listed, read_rows, shown, text_lines
+from .tables import TableRow, listed, read_rows, shown
 from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch, TokenRow
 
 _ENDING = re.compile(r"ending(\d+)")
@@ -69,7 +70,7 @@ class Choice(LabelTask):
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
-        for row in read_rows(path, _codah_columns(path, self.num_choices, labelled)):
+        for row in read_rows(path, partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)):
             # SWAG repeats the words that start every ending.
             start = row.text("sent2") if "sent1" in row.values else ""
             names = (name for name in ("sent1", "prompt") if name in row.values)
@@ -122,7 +123,7 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
 
     Raises `UserError` if there are no rows, or fewer than two choices.
     """
-    first = next(read_rows(files[0], _codah_columns(files[0])), None)
+    first = next(read_rows(files[0], _codah_columns), None)
     if first is None:
         raise UserError(f"{files[0]} holds no rows.")
     num_choices = len(_endings(first))
@@ -131,16 +132,11 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
     return Choice(num_choices=num_choices, **config.given("max_length"))
 
 
-def _codah_columns(path: Path, num_choices: int | None = None, labelled: bool = True) -> tuple[str, ...] | None:
-    """Return the columns of a TSV without a header line, from the number of fields on its first line.
+def _codah_columns(fields: list[str], num_choices: int | None = None, labelled: bool = True) -> tuple[str, ...] | None:
+    """Return the columns of a TSV without a header line, from the fields of its first line.
 
     Without labels the last column may be absent: it is, if there are just enough fields for `num_choices` endings.
     """
-    if path.suffix != ".tsv" or not path.is_file():
-        return None
-    with path.open("rb") as file:
-        _, line = next(text_lines(file, str(path)), ("", ""))
-    fields = line.split("\t")
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2

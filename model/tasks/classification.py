@@ -117,10 +117,13 @@ class Classification(LabelTask):
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         # The server expects a prediction for every line, so no line of a test file may be left out.
-        for row in read_rows(path, self.headerless, self.max_short_share if labelled else 0.0):
+        for row in read_rows(path, self._columns, self.max_short_share if labelled else 0.0):
             text = row.text(_column(row, self.text))
             text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
             yield TextExample(text, text_pair, self._target(row) if labelled else None)
+
+    def _columns(self, fields: list[str]) -> tuple[str, ...] | None:
+        return None if set(self.text) & set(fields) else self.headerless
 
     def parse_line(self, line: str, where: str) -> TextExample:
         """Return the example on a line of plain text; a tab separates the texts of a pair."""

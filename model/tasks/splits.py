@@ -31,7 +31,16 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     Raises `UserError` if there are no files.
     """
     if is_hub(Path(data)):
-        return _hub_splits(str(data), suffixes)
+        # Imported late: it needs the `datasets` library.
+        from ...pipeline.execution.hub import splits
+
+        if suffixes != SUFFIXES:
+            raise UserError(f"{data} is a table, but this task reads files of another format; give a folder of those.")
+        names = splits(str(data))
+        found = {split: [hub_split(str(data), name)] for name in names if (split := split_of(Path(name)))}
+        if not found:
+            raise UserError(f"{data} has no split train, validation or test, only {', '.join(names)}.")
+        return found
     path = local_copy(data)
     if path.is_file():
         return {"train": [path]}
@@ -45,19 +54,6 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     if not ranked:
         raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(suffixes) or 'any'}).")
     return {split: files[min(files)] for split, files in ranked.items()}
-
-
-def _hub_splits(name: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.execution.hub import splits
-
-    if suffixes != SUFFIXES:
-        raise UserError(f"{name} is a table, but this task reads files of another format; give a folder of those.")
-    names = splits(name)
-    found = {split: [hub_split(name, part)] for part in names if (split := split_of(Path(part)))}
-    if not found:
-        raise UserError(f"{name} has no split train, validation or test, only {', '.join(names)}.")
-    return found
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:

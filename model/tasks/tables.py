@@ -3,7 +3,7 @@
 import csv
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -15,6 +15,8 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import describe_fault
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+Headerless = Callable[[list[str]], Sequence[str] | None]
+"""Returns the columns of a TSV from the fields of its first line; None if these are the header."""
 _HUB = "hf:"
 _UTF8_BOM = b"\xef\xbb\xbf"
 
@@ -56,18 +58,23 @@ class TableRow(NamedTuple):
         return self.values[column]
 
 
-def read_rows(path: Path, headerless: Sequence[str] | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
+def read_rows(path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
     """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is quoted; JSON Lines
-    has one object per line. TSV and CSV start with a header line, but a TSV has the columns `headerless`, if given,
-    unless its first line contains the last of them. Up to `max_short_share` of the lines of a TSV may lack columns;
-    they are left out, with a notice. Data sets of the hub are streamed.
+    has one object per line. TSV and CSV start with a header line, unless `headerless` gives a TSV its columns. Up to
+    `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data sets of the hub are
+    streamed.
 
     Raises `UserError` naming file and line.
     """
     if is_hub(path):
-        yield from _hub_rows(path)
+        # Imported late: it needs the `datasets` library.
+        from ...pipeline.execution.hub import open_set
+
+        name, _, split = str(path).partition("#")
+        for number, values in enumerate(open_set(name, split or None).rows, 1):
+            yield TableRow(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
         return
     check_file(path)
     match path.suffix:
@@ -121,15 +128,6 @@ def hub_split(name: str, split: str) -> Path:
     return Path(f"{name}#{split}")
 
 
-def _hub_rows(path: Path) -> Iterator[TableRow]:
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.execution.hub import open_set
-
-    name, _, split = str(path).partition("#")
-    for number, values in enumerate(open_set(name, split or None).rows, 1):
-        yield TableRow(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
-
-
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
     """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF and CRLF end a line."""
     for number, line in enumerate(file, 1):
@@ -142,7 +140,7 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             raise UserError(f"{where} is not UTF-8; convert the file.") from None
 
 
-def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: float) -> Iterator[TableRow]:
+def _tsv_rows(path: Path, headerless: Headerless | None, max_short_share: float) -> Iterator[TableRow]:
     short: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
@@ -150,7 +148,7 @@ def _tsv_rows(path: Path, headerless: Sequence[str] | None, max_short_share: flo
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
-                columns = fields if headerless is None or headerless[-1] in fields else headerless
+                columns = (headerless(fields) if headerless else None) or fields
                 if columns is fields:
                     _check_names(where, columns)
                     continue
