@@ -106,15 +106,13 @@ class PretrainConfig:
     num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
     intermediate_size: int | None = option(None, "Width of the feed-forward layers; by default 4 x the hidden size.")
     initializer_range: float = option(
-        0.02,
-        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08.",
+        0.02, "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08."
     )
     checkpoint: str | None = option(
         None, "Model directory to start from, which sets the encoder's size; the optimiser starts fresh."
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
-        "mlm+nsp",
-        "Training objective: masked tokens and next sentences, masked tokens only, or left to right.",
+        "mlm+nsp", "Training objective: masked tokens and next sentences, masked tokens only, or left to right."
     )
     steps: int | None = option(
         None, "Number of optimiser steps; by default 1,000,000, unless --tokens or --hours is given."

@@ -32,10 +32,9 @@ from ..training.device import (
     uses_bf16,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
+from ..training.loop import prefetch, stop_signals
 from ..training.optim import learning_rate, make_optimizer
-from ..training.prefetch import prefetch
 from ..training.ranks import Ranks
-from ..training.signals import stop_signals
 from ..training.update import Loss, Update, Updater
 from .config import FinetuneConfig
 

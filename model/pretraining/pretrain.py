@@ -29,9 +29,8 @@ from ..training.device import (
     uses_bf16,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.prefetch import prefetch
+from ..training.loop import prefetch, stop_signals
 from ..training.ranks import join_ranks
-from ..training.signals import stop_signals
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches
 from .card import CARD, model_card

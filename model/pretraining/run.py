@@ -79,11 +79,7 @@ def _checkpoints(output: Path) -> list[Path]:
 
 
 def save_checkpoint(
-    output: Path,
-    model: Mapping[str, Any],
-    optimizer: Mapping[str, Any],
-    state: Mapping[str, Any],
-    keep: int,
+    output: Path, model: Mapping[str, Any], optimizer: Mapping[str, Any], state: Mapping[str, Any], keep: int
 ) -> None:
     """Write a checkpoint, complete or not at all, make its model the run's own, and delete the oldest ones.
 

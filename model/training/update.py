@@ -66,13 +66,7 @@ class Updater(Generic[BatchT]):
     """Updates a model's weights, and keeps each update's figures until `drain` asks for them."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        optimizer: AdamW,
-        ranks: Ranks,
-        *,
-        use_bf16: bool,
-        dropout_seed: tuple[int | str, ...],
+        self, model: nn.Module, optimizer: AdamW, ranks: Ranks, *, use_bf16: bool, dropout_seed: tuple[int | str, ...]
     ):
         self.model = model
         self.optimizer = optimizer
