@@ -1,0 +1,91 @@
+"""Damaged and hostile forms of a file."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+HOSTILE = (
+    None,
+    True,
+    -1,
+    0,
+    1 << 70,
+    1e308,
+    float("nan"),
+    "",
+    "../x",
+    "\0",
+    "9",
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    "x" * 10_000,
+)
+WHOLE = (b"", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"[NaN]", b"9" * 5000, b"\n" * 9)
+CLAUSES = (
+    b"\x00",
+    b"\r",
+    b"\n",
+    b"\xff",
+    b'"',
+    b"<",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b"\\",
+    b"-",
+    b"nan",
+    b"1e999",
+    b"../",
+    b",",
+)
+
+
+def mutate(content: bytes, rng: random.Random) -> bytes:
+    """Return `content` damaged in one way: bytes changed, cut, repeated or inserted, or a value of its JSON changed."""
+    if rng.random() < 0.05 or not content:
+        return rng.choice(WHOLE)
+    if rng.random() < 0.5 and (value := _parsed(content)) is not None:
+        forms = list(changed(value, rng))
+        if forms:
+            return json.dumps(rng.choice(forms)).encode()
+    damaged = bytearray(content)
+    start = rng.randrange(len(damaged))
+    end = min(len(damaged), start + rng.choice((1, 8, 100, 4096)))
+    match rng.randrange(6):
+        case 0:
+            del damaged[start:]
+        case 1:
+            del damaged[start:end]
+        case 2:
+            damaged[start:start] = damaged[start:end]
+        case 3:
+            damaged[start:start] = rng.choice(CLAUSES)
+        case 4:
+            damaged[start:end] = rng.randbytes(end - start)
+        case _:
+            for _ in range(rng.choice((1, 1, 4, 32))):
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+    return bytes(damaged)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def changed(value: Any, rng: random.Random) -> Iterator[Any]:
+    """Yield JSON with each of its fields missing, and with each of them of a few other kinds."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for key, item in items[:200]:
+        if isinstance(value, dict):
+            yield {name: kept for name, kept in value.items() if name != key}
+        for other in (*rng.sample(HOSTILE, 4), *changed(item, rng)):
+            copy = value.copy()
+            copy[key] = other
+            yield copy

@@ -1,0 +1,164 @@
+"""A small world to torture: real files of every kind that clozeworks reads, made by its own commands."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import tarfile
+import zipfile
+from pathlib import Path
+
+from .trial import kill_at, run
+
+CORPUS = Path(__file__).parents[2] / "examples" / "quickstart" / "corpus"
+SIZE = "--num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --dropout 0 --device cpu"
+NUM_PAGES = 24
+
+COMMANDS = {
+    "ingest": "ingest sources --output OUT --shards 3 --min-characters 50 --workers 1",
+    "vocab": "vocab documents --output OUT --size 400 --workers 1",
+    "build": "build documents --vocab vocab --output OUT --duplicates 2 --max-length 32 --workers 1",
+    "pretrain": f"pretrain instances --output OUT {SIZE} --steps 12 --checkpoint-every 4 --evaluate-every 4",
+    "finetune": "finetune classify authors --checkpoint run --output OUT --learning-rates 1e-3,2e-3 --epochs 2"
+    " --checkpoint-every 3 --batch-size 8 --max-length 24 --device cpu",
+    "features": "features run lines.txt --output OUT --batch-tokens 256 --device cpu",
+    "predict": "predict task lines.txt --output OUT --device cpu",
+    "audit": "audit instances --report OUT",
+}
+"""The commands that write; OUT is what they write."""
+FILES = {"features": ".parquet", "predict": ".jsonl", "audit": ".html"}
+"""Commands whose OUT is a file, and its suffix."""
+OTHERS = {
+    "ingest": "--seed 7",
+    "vocab": "--min-frequency 3",
+    "build": "--seed 7",
+    "pretrain": "--seed 7",
+    "finetune": "--weight-decay 0.5",
+    "features": "--per text",
+}
+"""Options that change what a command writes."""
+
+
+def output_of(command: str, name: str = "out") -> str:
+    return name + FILES.get(command, "")
+
+
+def command_line(command: str, output: str) -> list[str]:
+    return [output if word == "OUT" else word for word in COMMANDS[command].split()]
+
+
+def make_world(folder: Path) -> None:
+    """Write all inputs below `folder`, and what each stage makes of them, finished and half-finished."""
+    folder.mkdir(parents=True)
+    _write_sources(folder)
+    _write_tasks(folder)
+    stages = {"ingest": "documents", "vocab": "vocab", "build": "instances", "pretrain": "run"}
+    stages |= {"finetune": "task", "features": "features.parquet", "predict": "predictions.jsonl"}
+    for command, output in stages.items():
+        _run(folder, command_line(command, output))
+    halves = {"ingest": ("documents-half", "/gather/", 3), "pretrain": ("run-half", "step-0000012", 1)}
+    halves |= {"finetune": ("task-half", "learning-rate-0.002-seed-0/run.json", 1)}
+    for command, (output, path, number) in halves.items():
+        outcome = run(folder, command_line(command, output), kill_at(("os.rename",), number, path))
+        if outcome.exit_code != -signal.SIGKILL:
+            raise RuntimeError(f"{command} was not killed: {outcome}")
+
+
+def _run(folder: Path, arguments: list[str]) -> None:
+    outcome = run(folder, arguments)
+    if outcome.exit_code:
+        raise RuntimeError(f"clozeworks {' '.join(arguments)}: {outcome}")
+
+
+def _write_sources(folder: Path) -> None:
+    sources = folder / "sources"
+    sources.mkdir()
+    dump = bz2.decompress((CORPUS / "enwiki-excerpt.xml.bz2").read_bytes()).decode()
+    head, *pages = dump.split("  <page>")
+    xml = ("  <page>".join([head, *pages[:NUM_PAGES]]) + "</mediawiki>\n").encode()
+    (sources / "dump.xml").write_bytes(xml)
+    (folder / "dump.xml.bz2").write_bytes(bz2.compress(xml))
+    (folder / "dump.xml.gz").write_bytes(gzip.compress(xml, mtime=0))
+    books = sorted((CORPUS / "books").iterdir())
+    texts = [book.read_text()[2000:12_000] for book in books[:8]]
+    for number, text in enumerate(texts):
+        (sources / f"book-{number}.txt").write_text(text)
+    header, footer = "*** START OF THE PROJECT GUTENBERG EBOOK {} ***", "*** END OF THE PROJECT GUTENBERG EBOOK {} ***"
+    (folder / "gutenberg.txt").write_text(
+        f"Title: A\n\n{header.format('A')}\n\n{texts[0]}\n\n{footer.format('A')}\n\nEnd\n"
+    )
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts)))
+    articles = (f'<doc id="{i}" url="u" title="T{i}">\nT{i}\n\n{text}\n</doc>\n' for i, text in enumerate(texts))
+    (folder / "wiki_00").write_text("".join(articles))
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in " ".join(texts[0].split()).split(". ")[:40]))
+    with tarfile.open(folder / "books.tar.gz", "w:gz") as tar, zipfile.ZipFile(folder / "books.zip", "w", 8) as zipped:
+        for number, text in enumerate(texts):
+            entry = tarfile.TarInfo(f"books/{number}.txt")
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+            zipped.writestr(entry.name, text)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": list(range(len(texts))), "text": texts}), folder / "rows.parquet")
+
+
+def _write_tasks(folder: Path) -> None:
+    authors = folder / "authors"
+    authors.mkdir()
+    examples = CORPUS.parent / "authors"
+    for name in ("train.tsv", "dev.tsv"):
+        lines = (examples / name).read_text().splitlines(keepends=True)
+        (authors / name).write_text("".join(lines[:41]))
+    (folder / "squad").mkdir()
+    answer = {"text": "London", "answer_start": 11}
+    questions = [{"id": str(i), "question": f"Where is house {i}?", "answers": [answer]} for i in range(8)]
+    articles = [{"title": "A", "paragraphs": [{"context": "It lies in London, on the river.", "qas": questions}]}]
+    (folder / "ner").mkdir()
+    words = "".join("Mr. O\nDickens B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\n" for _ in range(8))
+    (folder / "swag").mkdir()
+    columns = "video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    for split in ("train", "dev"):
+        (folder / "squad" / f"{split}.json").write_text(json.dumps({"version": "1.1", "data": articles}))
+        (folder / "ner" / f"{split}.txt").write_text(words)
+        (folder / "swag" / f"{split}.csv").write_text(columns + "v,1,A man,A man,,gold,runs.,sits.,eats.,is.,2\n" * 8)
+    recipe = '[[stage]]\ncommand = "ingest"\narguments = ["sources"]\noutput = "{output}/documents"\n'
+    recipe += "shards = 2\nvalidation-share = 0.1\nmin-characters = 50\n"
+    recipe += '[[stage]]\ncommand = "results"\narguments = ["task"]\n'
+    (folder / "recipe.toml").write_text(recipe)
+    (folder / "options.toml").write_text("[vocab]\nsize = 300\nmin-frequency = 2\ncased = false\n[build]\nseed = 1\n")
+
+
+def digest(path: Path) -> str:
+    """Return one digest of all files at and below `path`, without times and what depends on them."""
+    sha = hashlib.sha256()
+    for file in sorted([path] if path.is_file() else path.rglob("*")):
+        if file.is_file() and file.name not in ("timings.json", "speed.csv", "loss.png") and "logs" not in file.parts:
+            sha.update(f"{file.relative_to(path.parent).as_posix().partition('/')[2]}\0".encode())
+            sha.update(_without_times(file))
+    return sha.hexdigest()
+
+
+def _without_times(file: Path) -> bytes:
+    content = file.read_bytes()
+    if file.name == "run.json" and b'"seconds"' in content:
+        return json.dumps({key: value for key, value in json.loads(content).items() if key != "seconds"}).encode()
+    if file.name == "results.csv":
+        return b"\n".join(line.rpartition(b",")[0] for line in content.splitlines())
+    if file.name == "optimizer.pt":  # a zip archive with the name of its temporary file
+        return b""
+    return content
+
+
+def copy_world(world: Path, folder: Path) -> None:
+    """Copy the world to `folder`, which is replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(world, folder, ignore=_special_files)
+
+
+def _special_files(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if not (os.path.isfile(path := os.path.join(folder, name)) or os.path.isdir(path))]
