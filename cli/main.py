@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -76,6 +77,7 @@ def main(args: Sequence[str] | None = None) -> None:
         # With `standalone_mode` off, click returns the code that a command passed to `ctx.exit`.
         if exit_code := commands.main(args=args, prog_name="clozeworks", standalone_mode=False):
             sys.exit(exit_code)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except click.ClickException as error:
@@ -88,9 +90,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         _fail("Interrupted; rerun the same command to resume.", 130)
     except Exception as error:
-        if type(error).__name__ != "RunError":
+        if not (message := _failure(error)):
             raise
-        _fail(str(error), 1)
+        _fail(message, 1)
 
 
 def _open_closed_streams() -> None:
@@ -98,6 +100,22 @@ def _open_closed_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
+
+
+def _failure(error: Exception) -> str:
+    """Say in a line how the run, or the operating system, failed; return an empty string for a bug."""
+    if type(error).__name__ == "RunError":
+        return str(error)
+    if isinstance(error, OSError):
+        files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
+        return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."
+    if "can't start new thread" in str(error):
+        return (
+            "The system's limit of threads or memory is reached (`ulimit -a`). Raise it, then rerun the same command."
+        )
+    return ""
 
 
 def _fail_missing(error: ModuleNotFoundError) -> None:
@@ -120,8 +138,9 @@ def _fail(message: str, exit_code: int) -> Any:
 
 def abandon(exit_code: int) -> None:
     """End this process at once: a failed run's threads would keep it alive. Workers follow within two seconds."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(exit_code)
 
 

@@ -1,6 +1,8 @@
 """The command line: its help, its errors, and what it imports."""
 
 import dataclasses
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +78,45 @@ def test_closed_streams_do_no_harm(tmp_path: Path):
     ingest = f"ingest {tmp_path} --min-characters 1 --workers 2"
     script = f"{sys.executable} -m clozeworks.cli.main {ingest} --output {tmp_path}.out <&- >&- 2>&-"
     assert subprocess.run(script, shell=True, timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "a"),
+            "File name too long: a. Fix this and rerun; it resumes.",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "a"),
+            "Permission denied: a. Fix this and rerun; it resumes.",
+        ),
+        (OSError("odd"), "odd. Fix this and rerun; it resumes."),
+        (MemoryError(), "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."),
+        (
+            RuntimeError("can't start new thread"),
+            "The system's limit of threads or memory is reached (`ulimit -a`). Raise it, then rerun the same command.",
+        ),
+    ],
+)
+def test_errors_of_the_system_are_one_line_and_code_1(error: Exception, line: str, capsys, monkeypatch):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(COMMANDS["results"], "callback", fail)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        main(["results", "."])
+    assert (ended.value.code, capsys.readouterr().err) == (1, f"Error: {line}\n")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def fail(**_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(COMMANDS["results"], "callback", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["results", "."])
 
 
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -303,7 +303,9 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
 
 def main() -> None:
     kinds = ("mutations", "kills", "double_starts", "full_disks", "limits")
-    parser = argparse.ArgumentParser("python -m tests.torture", description="Torture clozeworks; see the top of tests/torture/__main__.py.")
+    parser = argparse.ArgumentParser(
+        "python -m tests.torture", description="Torture clozeworks; see the top of tests/torture/__main__.py."
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--share", type=float, default=1.0, help="share of the trials to run, at least one of each kind"
