@@ -65,7 +65,10 @@ class Extractor:
         if self.config.per != "text":
             index_U = np.arange(len(text_U)) - starts[text_U]
             columns += [pa.array(index_U, pa.int32()), pa.array(names, pa.string())]
-        columns += [_vector_array(values_UD, self.schema.field(-1).type) for values_UD in self._combined(vectors_USD)]
+        vector = self.schema.field(-1).type
+        for values_UD in self._combined(vectors_USD):
+            flat = np.ascontiguousarray(values_UD, dtype=vector.value_type.to_pandas_dtype()).reshape(-1)
+            columns.append(pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     @torch.inference_mode()
@@ -148,11 +151,6 @@ def _schema(config: FeaturesConfig, layers: Sequence[int], hidden_size: int) -> 
     names = [f"layer_{layer}" for layer in layers] if config.combine == "none" else ["vector"]
     vector = pa.list_(pa.float32() if config.dtype == "float32" else pa.float16(), size)
     return pa.schema([pa.field("text", pa.int64()), *unit, *(pa.field(name, vector) for name in names)])
-
-
-def _vector_array(values_UD: np.ndarray, kind: pa.FixedSizeListType) -> pa.Array:
-    flat = np.ascontiguousarray(values_UD, dtype=kind.value_type.to_pandas_dtype()).reshape(-1)
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind)
 
 
 def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:

@@ -9,40 +9,34 @@ from typing import Any
 
 from .classification import Classification
 
-# Task, columns of the text, of the second text and of the label, classes, and metrics.
+# Task, columns of the text, of the second text and of the label, metrics, files for the server, and classes.
 _TABLE = """
-cola|sentence           |                    |label            |unacceptable,acceptable         |matthews
-sst2|sentence           |                    |label            |negative,positive               |accuracy
-mrpc|#1 String,sentence1|#2 String,sentence2 |Quality,label    |not_equivalent,equivalent       |f1,accuracy
-qqp |question1          |question2           |is_duplicate,label|not_duplicate,duplicate        |f1,accuracy
-stsb|sentence1          |sentence2           |score,label      |                                |spearman,pearson
-mnli|sentence1,premise  |sentence2,hypothesis|gold_label,label |entailment,neutral,contradiction|accuracy
-qnli|question           |sentence            |label            |entailment,not_entailment       |accuracy
-rte |sentence1          |sentence2           |label            |entailment,not_entailment       |accuracy
-wnli|sentence1          |sentence2           |label            |not_entailment,entailment       |accuracy
+cola|sentence           |                    |label       |matthews   |CoLA          |unacceptable,acceptable
+sst2|sentence           |                    |label       |accuracy   |SST-2         |negative,positive
+mrpc|#1 String,sentence1|#2 String,sentence2 |Quality     |f1,accuracy|MRPC          |not_equivalent,equivalent
+qqp |question1          |question2           |is_duplicate|f1,accuracy|QQP           |not_duplicate,duplicate
+stsb|sentence1          |sentence2           |score       |           |STS-B         |
+mnli|sentence1,premise  |sentence2,hypothesis|gold_label  |accuracy   |MNLI-m,MNLI-mm|entailment,neutral,contradiction
+qnli|question           |sentence            |label       |accuracy   |QNLI          |entailment,not_entailment
+rte |sentence1          |sentence2           |label       |accuracy   |RTE           |entailment,not_entailment
+wnli|sentence1          |sentence2           |label       |accuracy   |WNLI          |not_entailment,entailment
 """
-_SERVER_FILES = {
-    "cola": {"test": "CoLA.tsv"},
-    "sst2": {"test": "SST-2.tsv"},
-    "mrpc": {"test": "MRPC.tsv"},
-    "qqp": {"test": "QQP.tsv"},
-    "stsb": {"test": "STS-B.tsv"},
-    "mnli": {"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
-    "qnli": {"test": "QNLI.tsv"},
-    "rte": {"test": "RTE.tsv"},
-    "wnli": {"test": "WNLI.tsv"},
-}
 _MORE: dict[str, dict[str, Any]] = {
     "cola": {"headerless": ("source", "label", "star", "sentence")},
     "qqp": {"max_short_share": 0.001},
+    "stsb": {"metrics": ("spearman", "pearson")},
     **{name: {"server_words": True} for name in ("mnli", "qnli", "rte")},
 }
 
 
 def _task(line: str) -> Classification:
-    (name,), *cells = (tuple(filter(None, cell.strip().split(","))) for cell in line.split("|"))
-    columns = dict(zip(("text", "text_pair", "label", "labels", "metrics"), cells, strict=True))
-    return Classification(name=name, server_files=_SERVER_FILES[name], **columns, **_MORE.get(name, {}))
+    cells = (tuple(filter(None, cell.strip().split(","))) for cell in line.split("|"))
+    (name,), text, text_pair, label, metrics, files, labels = cells
+    settings: dict[str, Any] = {"text": text, "text_pair": text_pair, "metrics": metrics, "labels": labels}
+    settings |= _MORE.get(name, {})
+    server_files = {split: f"{file}.tsv" for split, file in zip(("test", "test_mismatched"), files, strict=False)}
+    label = tuple(dict.fromkeys([*label, "label"]))
+    return Classification(name=name, label=label, server_files=server_files, **settings)
 
 
 GLUE = {task.name: task for task in map(_task, _TABLE.strip().splitlines())}
