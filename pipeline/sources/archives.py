@@ -124,7 +124,9 @@ def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
         if part.start == 0 and not any(_is_text(_zip_name(entry)) for entry in entries):
             counters.skip("archive_without_text", part.name)
         for entry in entries:
-            own = part.start <= entry.header_offset and (part.stop is None or entry.header_offset < part.stop)
+            # If the first bytes of the file are missing, the headers of its first members lie before its start.
+            offset = max(entry.header_offset, 0)
+            own = part.start <= offset and (part.stop is None or offset < part.stop)
             if not own or entry.is_dir() or not (name := _wanted_name(_zip_name(entry), part, counters)):
                 continue
             location = f"{part.name}: {name}"

@@ -38,7 +38,7 @@ BOOK_CHARACTERS = 400_000
 """The average book of BooksCorpus: 985 million words in 11,038 books."""
 HEAD_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 20
-LONGEST_LINE_BYTES = 1 << 24
+LONGEST_LINE_BYTES = 1 << 20
 LONGEST_BLOCK_LINES = 5000
 LONGEST_WRAPPED_LINE = 10_000
 LONGEST_PARAGRAPH = 1_000_000
@@ -59,6 +59,7 @@ _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
+_LONGEST_WORD_BYTES = 1000
 
 
 def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
@@ -69,13 +70,13 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     if the document is the file; otherwise ``#`` and its number from 0 follow.
     """
     stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
-    start = stream.read(HEAD_BYTES)
-    start += stream.readline(LONGEST_LINE_BYTES)
+    chunks = _chunks(stream, counters)
+    start = next(chunks, b"")
     if b"\0" in start:
         counters.skip("not_text", part.name)
         return
     head = _decoded(start, counters)
-    rest = (_decoded(chunk, counters) for chunk in _chunks(stream))
+    rest = (_decoded(chunk, counters) for chunk in chunks)
     nothing = True
     for document in _documents(part, head, rest, len(start) >= HEAD_BYTES, counters, config.documents):
         nothing = False
@@ -133,10 +134,28 @@ def _as_utf8(stream: BinaryIO) -> BinaryIO:
     return stream
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the rest of a stream in pieces of whole lines."""
-    while chunk := stream.read(CHUNK_BYTES):
-        yield chunk + stream.readline(LONGEST_LINE_BYTES)
+def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
+    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`.
+
+    A line that is longer than a piece is cut after a word, or in a text without spaces after a character.
+    """
+    chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
+    while chunk:
+        following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
+        if following and not chunk.endswith(b"\n"):
+            end = max(map(chunk.rfind, (b"\n", b"\r"))) + 1
+            if not end:
+                end = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1 or _last_character(chunk)
+                counters.count("long_lines_cut")
+            chunk, following = chunk[:end], chunk[end:] + following
+        yield chunk
+        chunk = following
+
+
+def _last_character(text: bytes) -> int:
+    """Return the offset of the last character of UTF-8, which may be incomplete."""
+    leads = (offset for offset in range(len(text) - 1, max(len(text) - 5, 0), -1) if text[offset] & 0xC0 != 0x80)
+    return next(leads, len(text))
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:

@@ -110,6 +110,8 @@ def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Co
     num_streams = 0
     for offset, pieces in groupby(_bz2_pieces(file, part.start), itemgetter(0)):
         num_streams += 1
+        if num_streams == 1 and part.start == 0 and offset:
+            counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte 0: its header is damaged")
         own = stop is None or offset < stop
         if not own:
             # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
@@ -120,11 +122,12 @@ def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Co
             for _, piece in pieces:
                 for block in _decompress(decompressor, piece):
                     yield own, block
-                if decompressor.eof:
-                    break
-            else:
+            if not decompressor.eof:
                 damage = "it ends early"
-        except OSError as error:
+            elif decompressor.unused_data:
+                # Likely a stream whose header is damaged, so that it seems to belong to this one.
+                damage = "data follow its end"
+        except (OSError, EOFError) as error:  # EOFError: another piece follows the end
             if is_failure(error):
                 raise
             damage = str(error)

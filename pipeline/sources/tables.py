@@ -6,11 +6,12 @@ document; see `rows.row_documents`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
+from itertools import chain, compress
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..config import IngestConfig
@@ -23,9 +24,15 @@ from .rows import FIELDS, Table, row_documents
 
 RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
+BATCH_BYTES = 1 << 24
+LONGEST_ROW_BYTES = 1 << 24
+"""A longer text is not a real document: it is left out and counted, as `lines.LONGEST_LINE_BYTES` are."""
 BUFFER_BYTES = 1 << 20
 SENTENCE_CHARACTERS = 200
 """Rows whose median length is below are sentences."""
+
+_MAGIC = b"PAR1"
+_DAMAGE = (ValueError, pa.ArrowException, OSError)
 
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
@@ -39,9 +46,15 @@ def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: Inge
     with open_file(entry.path) as file:
         try:
             metadata = pq.read_metadata(file)
-        except pa.ArrowInvalid as error:
+            schema = metadata.schema.to_arrow_schema()
+        except _DAMAGE as error:
+            if is_failure(error):
+                raise
+            file.seek(0)
+            if file.read(len(_MAGIC)) == _MAGIC:
+                return entry.cut([0])  # for `read_table` to count
             raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.") from error
-    _text_columns(metadata.schema.to_arrow_schema(), entry.path, config.text_column)
+    _text_columns(schema, entry.path, config.text_column)
     starts: list[int] = []
     size = RANGE_BYTES
     for group in range(metadata.num_row_groups):
@@ -56,17 +69,25 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
     With ``--documents line`` each row is a document, with ``blank-line`` the rows up to an empty one are. The source of
-    rows of no wiki is ``parquet``. `counters` gets the bad input ``unreadable_row_group``, and what `row_document`
-    names.
+    rows of no wiki is ``parquet``. `counters` gets the bad input ``damaged_parquet_file``, ``unreadable_row_group`` and
+    ``oversized_row`` (more than `LONGEST_ROW_BYTES` of text), and what `row_document` names.
     """
     stem = part.name.removesuffix(".parquet")
     table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
-    # With a small buffer and no pre-buffering a row group is not in memory as a whole.
-    parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    try:
+        # With a small buffer and no pre-buffering a row group is not in memory as a whole.
+        parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    except _DAMAGE as error:
+        if is_failure(error):
+            raise
+        counters.skip("damaged_parquet_file", f"{part.name}: {error}")
+        return
     columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
-    sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+    groups = [parquet.metadata.row_group(group) for group in range(parquet.num_row_groups)]
+    sizes = [group.num_rows for group in groups]
     for group in range(part.start, len(sizes) if part.stop is None else part.stop):
-        batches = parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
+        num_rows = min(BATCH_ROWS, BATCH_BYTES * sizes[group] // max(groups[group].total_byte_size, 1) + 1)
+        batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
         location = f"{part.name}, row group {group}"
         run = _numbered(batches, sum(sizes[:group]), "unreadable_row_group", location, counters)
         yield from _documents(run, parquet.schema_arrow, table, config, counters)
@@ -141,10 +162,13 @@ def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     """Return the names of the columns to read; raise `UserError` if there is no text in `text_column`."""
     if text_column not in schema.names:
         raise UserError(f"{path} has no column {text_column!r} but {', '.join(schema.names)}: give --text-column.")
+    columns = [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
+    if repeated := [name for name in columns if schema.names.count(name) > 1]:
+        raise UserError(f"{path} has several columns {repeated[0]!r}: rename or remove all but one.")
     kind = schema.field(text_column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise UserError(f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column.")
-    return [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
+    return columns
 
 
 def _numbered(
@@ -155,7 +179,7 @@ def _numbered(
         for batch in batches:
             yield first_row, batch
             first_row += batch.num_rows
-    except (ValueError, pa.ArrowException, OSError) as error:
+    except _DAMAGE as error:
         if is_failure(error):
             raise
         counters.skip(damage, f"{location}: {error}")
@@ -173,13 +197,22 @@ def _documents(
     joined = config.documents == "blank-line"
     if config.documents == "auto" and len(names) == 1:
         joined = _holds_sentences(head[1])
-    yield from row_documents(_rows(chain([head], run), columns), table, counters, joined=joined)
+    yield from row_documents(_rows(chain([head], run), columns, table, counters), table, counters, joined=joined)
 
 
-def _rows(run: NumberedBatches, columns: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(
+    run: NumberedBatches, columns: list[str], table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, Any]]]:
     for first_row, batch in run:
+        numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
+        sizes = pc.call_function("binary_length", [batch.column(columns[0])]).fill_null(0)
+        fits = sizes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
+        if not fits.all():
+            for number in compress(numbers, ~fits):
+                counters.skip("oversized_row", table.location(number))
+            numbers, batch = compress(numbers, fits), batch.filter(pa.array(fits))
         values = [_values(batch.column(name)) for name in columns]
-        for number, row in enumerate(zip(*values, strict=True), first_row):
+        for number, row in zip(numbers, zip(*values, strict=True), strict=True):
             yield number, dict(zip(columns, row, strict=True))
 
 

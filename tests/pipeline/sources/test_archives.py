@@ -351,3 +351,10 @@ def test_the_novels_are_read_from_their_archive() -> None:
             assert 0.95 < sum(map(len, document.paragraphs)) / member.size <= 1
             if document.id > "novels/novels/Barclay":
                 break
+
+
+def test_a_zip_without_its_first_bytes_counts_the_member_that_they_cost() -> None:
+    counters = Counters()
+    found = ids(read(zipped({**TEXTS})[10:], "a.zip", counters))
+    assert len(found) == len(TEXTS) - 1
+    assert counters.bad == {"damaged_member": 1}

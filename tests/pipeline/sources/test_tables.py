@@ -1,3 +1,4 @@
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,39 @@ def test_whole_file_as_one_range(tmp_path: Path) -> None:
     (part,) = Source("parquet", path, "part.parquet").entry.cut([0])
     with path.open("rb") as file:
         assert len(list(read_table(file, part, IngestConfig(), Counters()))) == 3
+
+
+def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
+    path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]})
+    content = path.read_bytes()
+    for damaged in (content[:-20], content[:-8] + b"\xff" * 4 + b"PAR1", content[:-60] + b"\xff" * 52 + content[-8:]):
+        path.write_bytes(damaged)
+        counters = Counters()
+        assert list(read(path, counters)) == []
+        assert counters.bad == {"damaged_parquet_file": 1}
+
+
+def test_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_ROW_BYTES", 200)
+    path = written(tmp_path, {"text": [PROSE, PROSE * 4, None, PROSE], "label": [1, 2, 3, 4]})
+    counters = Counters()
+    assert [document.id for document in read(path, counters)] == ["data/part#0", "data/part#3"]
+    assert counters.bad == {"oversized_row": 1, "no_text": 1}
+    assert counters.examples["oversized_row"] == ["data/part.parquet, row 1"]
+
+
+def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
+    text = "It goes on and on. " * 50_000
+    path = written(tmp_path, {"text": [f"{row} {text}" for row in range(60)], "label": range(60)})
+    tracemalloc.start()
+    assert sum(1 for _ in read(path, Counters())) == 60
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 45_000_000
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table([[PROSE], [PROSE]], names=["text", "text"]), path)
+    with pytest.raises(UserError, match="has several columns 'text': rename or remove all but one"):
+        list(read(path, Counters()))

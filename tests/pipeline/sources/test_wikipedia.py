@@ -404,3 +404,14 @@ def test_real_files_with_a_difficulty(name: str, source: str, bad: dict[str, int
     documents, counters = read_file(name, 3)
     assert documents and {document.source for document in documents} == {source}
     assert counters.bad == bad
+
+
+def test_a_damaged_header_of_a_stream_is_counted() -> None:
+    texts = [HEAD, *map(page, range(6)), FOOT]
+    for damaged in (0, 3):
+        content = bytearray(multistream(texts))
+        content[len(multistream(texts[:damaged])) + 5] ^= 1
+        for num_ranges in (1, 5):
+            documents, counters = read(bytes(content), "dump.xml.bz2", num_ranges)
+            assert ids(documents) == [number for number in range(6) if number != damaged - 1]
+            assert counters.bad["corrupt_bz2_stream"] == 1
