@@ -24,13 +24,13 @@ from typing import Any
 
 import torch
 import transformers
-from clozeworks.model.checkpoint import read_tokenizer
 from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.pretraining.setup import new_model
+from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.model.training.optim import (
     MAX_GRADIENT_NORM,
     default_warmup,
@@ -150,7 +150,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
         optimizer.step()
         optimizer.zero_grad()
     model.save_pretrained(folder)
-    for name, content in read_tokenizer(instances).items():
+    for name, content in tokenizer_files(instances).items():
         (Path(folder) / name).write_bytes(content)
     return losses
 

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
-from ..pipeline.execution import storage
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
+from ..pipeline.vocab.vocabulary import VOCABULARY_FILES
 from .config import ModelConfig
 from .heads import BertForPreTraining
 from .mirror import local_copy
@@ -23,7 +23,6 @@ from .mirror import local_copy
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
-TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -37,7 +36,7 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 def model_digest(directory: str | Path) -> str:
     """Return the digest of a model directory: of its weights, configuration and tokenizer."""
-    paths = [local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *TOKENIZER_FILES)]
+    paths = [local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)]
     return files_digest([path for path in paths if path.is_file()])
 
 
@@ -123,23 +122,12 @@ def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) 
     return model
 
 
-def read_tokenizer(directory: str) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by their names."""
-    files = {}
-    for name in TOKENIZER_FILES:
-        try:
-            files[name] = storage.read_bytes(storage.join(str(directory), name))
-        except FileNotFoundError:
-            raise UserError(f"{directory} lacks {name}; use a directory with the files of its tokenizer.") from None
-    return files
-
-
 def save_model(
     directory: str | Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Mapping[str, bytes]
 ) -> None:
     """Write a Hugging Face model directory into a folder that nothing reads yet (see `OutputDirectory.write_folder`).
 
-    `config` is what `ModelConfig.to_hf` gives, or more; `tokenizer` what `read_tokenizer` gives.
+    `config` is what `ModelConfig.to_hf` gives, or more; `tokenizer` are the tokenizer's files by name.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

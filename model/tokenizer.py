@@ -7,9 +7,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..pipeline.errors import UserError
-from ..pipeline.vocab.vocabulary import load_vocabulary, vocabulary_files
-from .checkpoint import TOKENIZER_FILES
-from .mirror import local_copy
+from ..pipeline.vocab.vocabulary import load_vocabulary, read_files, vocabulary_files
 
 
 class TextTokenizer:
@@ -82,8 +80,7 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is made from ``vocab.txt``."""
-    paths = [local_copy(directory) / name for name in TOKENIZER_FILES]
-    files = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    files = read_files(str(directory))
     if "tokenizer.json" not in files:
         files["tokenizer.json"] = vocabulary_files(load_vocabulary(files, str(directory)))["tokenizer.json"]
     return files

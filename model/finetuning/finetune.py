@@ -7,8 +7,6 @@ was interrupted resumes from its checkpoint; with more learning rates or seeds, 
 CPU the same seed gives the same weights, to the last bit.
 """
 
-import csv
-import io
 import json
 import shutil
 import statistics
@@ -27,26 +25,17 @@ from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, claimed, unwritable_as_user_error
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for
+from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
-from ..checkpoint import (
-    CONFIG,
-    TOKENIZER_FILES,
-    WEIGHTS,
-    load_weights,
-    model_digest,
-    read_config,
-    save_model,
-    write_json,
-)
+from ..checkpoint import CONFIG, WEIGHTS, load_weights, model_digest, read_config, save_model, write_json
 from ..mirror import mirrored, upload
-from ..pretraining.run import SUMMARY
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import ProgressCallback, RunLog
 from ..training.ranks import Ranks, join_ranks
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
-from .results import LAST_COLUMN, LEFT_TO_RIGHT, RESULTS, RUN_COLUMNS, BestRun, RunRecord, SearchSummary, read_summary
+from .results import LEFT_TO_RIGHT, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary, results_table
 from .task_data import TaskData, read_data
 from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
 
@@ -54,8 +43,7 @@ IDENTITY = "finetune.json"
 RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
-OFFICIAL = ("dev", "test")
-OWN_FILES = (SUMMARY, RESULTS, RUNS, *OFFICIAL, TASK, WEIGHTS, CONFIG, *TOKENIZER_FILES)
+OWN_FILES = (SUMMARY, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
 # How the work is done, not what it is: these may change when it resumes.
 FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
 # Which runs there are, not what one of them is: more may be asked for.
@@ -177,7 +165,7 @@ def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
             return False
         if ranks.rank == 0:
             _keep_best(job)
-            job.files.write_bytes(RESULTS, _results_table(job.records()))
+            job.files.write_bytes(RESULTS, results_table(job.records()))
             upload(job.output)
     return True
 
@@ -303,15 +291,6 @@ def _identity(job: Job) -> dict[str, Any]:
     options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
     digests = {"data": job.data.digest(), "checkpoint": model_digest(job.checkpoint)}
     return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
-
-
-def _results_table(records: Sequence[RunRecord]) -> bytes:
-    text = io.StringIO()
-    columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**record, **record["scores"]} for record in records)
-    return text.getvalue().encode()
 
 
 def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:

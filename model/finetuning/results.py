@@ -3,8 +3,10 @@
 All numbers are in percent, as in the paper.
 """
 
+import csv
+import io
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -190,6 +192,16 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             degenerate_runs=summary["degenerate_runs"] if summary and metric == metrics[0] else None,
             paper=PAPER.get((first.task, first.variant, metric), NO_FIGURES),
         )
+
+
+def results_table(records: Sequence[RunRecord]) -> bytes:
+    """Return the content of ``results.csv``."""
+    text = io.StringIO()
+    columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**record, **record["scores"]} for record in records)
+    return text.getvalue().encode()
 
 
 def _read_rows(file: Path) -> list[tuple[_ResultsRow, dict[str, float]]]:

@@ -36,8 +36,8 @@ def model_card(
 ) -> str:
     """Return Markdown with the front matter of the Hugging Face Hub.
 
-    `manifests` are those of the directories of instances, `summary` is what `pretrain` returns, `tokenizer` what
-    `checkpoint.read_tokenizer` does.
+    `manifests` are those of the directories of instances, `summary` is what `pretrain` returns, `tokenizer` are the
+    tokenizer's files by name.
     """
     languages = sorted({language for manifest in manifests for language in manifest.languages if language})
     named = ["language:", *(f"- {json.dumps(language)}" for language in languages)] if languages else []

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ...pipeline.errors import UserError
-from ..checkpoint import read_config, read_model, read_tokenizer
+from ...pipeline.vocab.vocabulary import read_vocabulary
+from ..checkpoint import read_config, read_model
 from ..heads import BertForPreTraining, PretrainSums
 from ..training.device import find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
@@ -43,7 +44,7 @@ def check_fits(model: str | Path, directory: InstanceDirectory) -> None:
     if directory.max_length > num_positions:
         limit = f"the model in {model} has {num_positions} positions"
         raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
-    if read_tokenizer(str(model))["vocab.txt"] != read_tokenizer(directory.path)["vocab.txt"]:
+    if read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens:
         advice = f"build them with {model}/vocab.txt"
         raise UserError(f"{directory.path} was built with a different vocabulary from that of {model}; {advice}.")
 

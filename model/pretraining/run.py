@@ -21,14 +21,15 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import OutputDirectory, claimed
 from ...pipeline.parsing import Count, parse_json
-from ..checkpoint import CONFIG, TOKENIZER_FILES, WEIGHTS, load_tensors, save_model, write_json
+from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
+from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
 from ..training.curve import CURVE
 from .card import CARD
 
 RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
-MODEL_FILES = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
+MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
 RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs")
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
-from ...pipeline.vocab.vocabulary import load_vocabulary
+from ...pipeline.vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from ..bert import initialise
-from ..checkpoint import read_model, read_tokenizer
+from ..checkpoint import read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
 from ..training.device import rows_per_micro_batch
@@ -113,22 +113,22 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], ranks: 
     """Resolve the defaults that depend on the device and the instances, and read the validation split."""
     held_out = read_split(open_instances(directories[-1].path, "validation"))
     part = select(held_out, np.arange(ranks.rank, min(len(held_out), config.evaluation_rows), ranks.num_ranks))
-    tokenizer = read_tokenizer(directories[0].path)
+    vocabulary = read_vocabulary(directories[0].path)
     return PretrainSetup(
         config=config,
         ranks=ranks,
         schedule=make_schedule(config, [directory.mean_length for directory in directories]),
-        phases=[_sequence(config, directory, tokenizer) for directory in directories],
+        phases=[_sequence(config, directory, vocabulary) for directory in directories],
         validation=evaluation_batches(part, config.objective, config.micro_batch_size),
-        tokenizer=tokenizer,
+        tokenizer=vocabulary_files(vocabulary),
     )
 
 
-def _sequence(config: PretrainConfig, directory: InstanceDirectory, tokenizer: dict[str, bytes]) -> RowSequence:
+def _sequence(config: PretrainConfig, directory: InstanceDirectory, vocabulary: Vocabulary) -> RowSequence:
     masks = None
     if config.dynamic_masking != "none":
         drawn = {"masking": config.dynamic_masking, "mask_rate": config.mask_rate, "mask_split": config.mask_split}
-        masks = load_vocabulary(tokenizer, directory.path), replace(directory.manifest.config, **drawn)
+        masks = vocabulary, replace(directory.manifest.config, **drawn)
     return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 

@@ -18,14 +18,7 @@ from msgspec import to_builtins
 from ..config import BuildConfig, RunOptions
 from ..execution import storage
 from ..execution.counters import count_of, sum_counters
-from ..execution.directory import (
-    check_output,
-    input_fingerprint,
-    library_versions,
-    manifest_head,
-    open_stage,
-    read_manifest,
-)
+from ..execution.directory import check_output, manifest_head, open_stage, read_manifest
 from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
@@ -112,5 +105,5 @@ def estimate_instances(
 
 
 def _head(corpus: DocumentsManifest, vocabulary: Vocabulary, config: BuildConfig) -> dict[str, Any]:
-    inputs = [input_fingerprint(corpus), {"stage": "vocab", "digest": vocabulary.fingerprint}]
-    return manifest_head("build", config, inputs, library_versions("tokenizers"))
+    inputs = [{"stage": "ingest", "digest": corpus.digest}, {"stage": "vocab", "digest": vocabulary.fingerprint}]
+    return manifest_head("build", config, inputs, "tokenizers")

@@ -287,11 +287,6 @@ class StageDirectory(OutputDirectory):
         return cast(AnyManifest, parsed)
 
 
-def library_versions(*names: str) -> dict[str, str]:
-    """Return the installed versions of this package and of the libraries that the output depends on."""
-    return {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *names)}
-
-
 def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     """Return the manifest of a finished directory of one kind.
 
@@ -339,20 +334,16 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
     return None
 
 
-def input_fingerprint(manifest: Manifest) -> dict[str, str]:
-    """Return the reference to an input directory that a stage stores in its own manifest."""
-    return {"stage": manifest.stage, "digest": manifest.digest}
+def manifest_head(stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str) -> dict[str, Any]:
+    """Return what a manifest begins with: the stage, what it was asked for, and the fingerprint of that.
 
-
-def manifest_head(
-    stage: str, config: Any, inputs: Sequence[dict[str, Any]], versions: dict[str, str]
-) -> dict[str, Any]:
-    """Return what a manifest begins with: the stage, what it was asked for, and the fingerprint of that."""
+    `libraries` are those that the output depends on, besides NumPy and PyArrow.
+    """
     asked = {
         "stage": stage,
         "config": json.loads(json.dumps(asdict(config))),
         "inputs": list(inputs),
-        "versions": versions,
+        "versions": {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)},
     }
     return {**asked, "fingerprint": digest_of(asked)}
 

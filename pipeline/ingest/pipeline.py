@@ -26,7 +26,7 @@ from msgspec import to_builtins
 from ..config import IngestConfig, RunOptions
 from ..execution import storage
 from ..execution.counters import Counters, count_of, sum_counters
-from ..execution.directory import StageDirectory, check_output, digest_of, library_versions, manifest_head, open_stage
+from ..execution.directory import StageDirectory, check_output, digest_of, manifest_head, open_stage
 from ..execution.estimates import (
     PART_TEXT_BYTES,
     PHASE_START_S,
@@ -201,8 +201,7 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
     libraries = ["sentencex", *(["rensa"] if config.near_duplicates is not None else [])]
     with ThreadPoolExecutor(NUM_READERS) as pool:
         fingerprints = list(pool.map(_fingerprint, inputs))
-    head = manifest_head("ingest", config, fingerprints, library_versions(*libraries))
-    return _Job(inputs, left_out, units, head)
+    return _Job(inputs, left_out, units, manifest_head("ingest", config, fingerprints, *libraries))
 
 
 def _fingerprint(entry: Input) -> dict[str, Any]:

@@ -21,15 +21,7 @@ import pyarrow as pa
 from ..config import RunOptions, VocabConfig
 from ..execution import storage
 from ..execution.counters import count_of
-from ..execution.directory import (
-    StageDirectory,
-    check_output,
-    input_fingerprint,
-    library_versions,
-    manifest_head,
-    open_stage,
-    read_manifest,
-)
+from ..execution.directory import StageDirectory, check_output, manifest_head, open_stage, read_manifest
 from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
@@ -157,7 +149,7 @@ def estimate_vocabulary(shard_bytes: Sequence[int], options: RunOptions, state: 
 
 
 def _head(corpus: DocumentsManifest, config: VocabConfig) -> dict[str, Any]:
-    return manifest_head("vocab", config, [input_fingerprint(corpus)], library_versions("tokenizers"))
+    return manifest_head("vocab", config, [{"stage": "ingest", "digest": corpus.digest}], "tokenizers")
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:

@@ -122,11 +122,16 @@ def read_vocabulary(path: str) -> Vocabulary:
     """
     if unfinished_stage(path) == "vocab":
         raise UserError(f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; it resumes.")
-    present = [name for name in VOCABULARY_FILES if storage.exists(storage.join(path, name))]
-    files = {name: storage.read_bytes(storage.join(path, name)) for name in present}
-    if not present and path.endswith((".txt", ".json")) and storage.exists(path):
+    files = read_files(path)
+    if not files and path.endswith((".txt", ".json")) and storage.exists(path):
         files = {"vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)}
     return load_vocabulary(files, path)
+
+
+def read_files(directory: str) -> dict[str, bytes]:
+    """Return the contents of those of `VOCABULARY_FILES` that are in `directory`, by name."""
+    paths = {name: storage.join(directory, name) for name in VOCABULARY_FILES}
+    return {name: storage.read_bytes(path) for name, path in paths.items() if storage.exists(path)}
 
 
 def _file_path(where: str, name: str) -> str:

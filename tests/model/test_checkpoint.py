@@ -113,7 +113,7 @@ def save(output, model, step: int, keep: int = 2) -> None:
     files = {
         "weights": model.state_dict(),
         "config": CONFIG.to_hf(),
-        "tokenizer": dict.fromkeys(run.TOKENIZER_FILES, b""),
+        "tokenizer": dict.fromkeys(run.VOCABULARY_FILES, b""),
     }
     run.save_checkpoint(output, files, {"rate": step}, {"step": step}, keep)
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.bert import initialise
-from clozeworks.model.checkpoint import read_tokenizer, save_model
+from clozeworks.model.checkpoint import save_model
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
+from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
@@ -35,7 +36,7 @@ def run(instances, tmp_path_factory):
         for parameter in model.parameters():
             parameter.mul_(3)
     path = tmp_path_factory.mktemp("run")
-    save_model(path, model.state_dict(), config.to_hf(), read_tokenizer(instances))
+    save_model(path, model.state_dict(), config.to_hf(), tokenizer_files(instances))
     return path
 
 

@@ -24,7 +24,8 @@ from manifest_fixture import make_manifest, write_manifest
 
 
 def head_of(config: BuildConfig | None = None, numpy: str = "1", inputs: tuple[str, ...] = ("a", "b")):
-    return manifest_head("build", config or BuildConfig(), [{"name": name} for name in inputs], {"numpy": numpy})
+    head = manifest_head("build", config or BuildConfig(), [{"name": name} for name in inputs])
+    return {**head, "versions": {"numpy": numpy}}
 
 
 def whole_manifest():
