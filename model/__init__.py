@@ -1,6 +1,4 @@
-"""The encoder, pre-training, fine-tuning and evaluation, in plain PyTorch.
-
-Nothing here imports Beam; of ``clozeworks.pipeline`` it uses only Beam-free modules.
+"""The encoder, pre-training, fine-tuning and evaluation, in plain PyTorch, without Beam.
 
 The names below are the public API (see docs/api.md). They load on first use, so importing this package is cheap.
 """

@@ -1,12 +1,11 @@
-"""The BERT encoder and its two pre-training heads, in plain PyTorch.
+"""The BERT encoder, in plain PyTorch.
 
-Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``; a checkpoint needs no
-map. Three things make it quicker than that, at the same result: logits are computed at the masked positions alone;
-what works on single tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together, so that
-only attention meets padding; and on the CPU dropout draws 16 random bits a value (see `dropout`).
+Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``. What works on single
+tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together, so that only attention meets
+padding; and on the CPU dropout draws 16 random bits a value (see `dropout`).
 
-Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B * L), D hidden size,
-F feed-forward size, H heads, K size of a head, M predicted tokens, V vocabulary.
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B * L), D hidden size, H
+heads, K size of a head.
 """
 
 import math
@@ -248,10 +247,9 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
-    """Draw all weights: normal with the configured sigma, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
+    """Draw all weights in the order of the modules: normal, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
 
-    Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it. Raises nothing; weights are drawn in the
-    order of the modules, so that a generator's seed fixes them.
+    Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it.
     """
     sigma = config.initializer_range
     for module in model.modules():

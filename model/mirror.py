@@ -1,8 +1,8 @@
 """Local copies of what lies in an object store, for libraries that open paths and for runs that rewrite their files.
 
-Reading: `local_copy`. Writing: a run works in a local folder and uploads it at each checkpoint (`mirrored`, `upload`).
-Files are uploaded first, then an index of them, and only then is deleted what the run no longer has; a run is resumed
-from the files of the last index. So a kill at any time leaves a complete checkpoint.
+A run works in a local folder and uploads it at each checkpoint: files first, then an index of them, and only then is
+deleted what the run no longer has. A run is resumed from the files of the last index, so a kill at any time leaves a
+complete checkpoint.
 """
 
 import json

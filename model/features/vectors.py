@@ -80,10 +80,7 @@ class Extractor:
         num_units: int,
         report: Callable[[float, int], None],
     ) -> np.ndarray:
-        """Return the mean hidden state (U, S, D), float32, of each unit.
-
-        For each row, `positions` are those read from it ([CLS] is 0), and `units` the unit of each.
-        """
+        """Return the mean hidden state (U, S, D), float32, of each unit; `units` belong to each row's `positions`."""
         device = next(self.bert.parameters()).device
         sums_USD = torch.zeros(num_units, len(self.layers), self.bert.config.hidden_size)
         num_done = 0

@@ -1,10 +1,8 @@
 """Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
 
-The output directory is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of
-the task), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and
-predictions for the test files in ``test/``. When the same command runs again, finished runs are skipped and one that
-was interrupted resumes from its checkpoint; with more learning rates or seeds, only the further runs are done. On the
-CPU the same seed gives the same weights, to the last bit.
+The output is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of the task),
+``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and predictions
+for the test files in ``test/``. On the CPU the same seed gives the same weights, to the last bit.
 """
 
 import json
@@ -175,10 +173,7 @@ def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
 
 
 def _best(records: Sequence[RunRecord]) -> RunRecord:
-    """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed.
-
-    So the order in which they were done does not matter.
-    """
+    """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed."""
     return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
 
 
@@ -233,10 +228,10 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
 
 def _keep_best(job: Job) -> None:
-    """Move the best run's model, where it is not there yet, to the output; delete other models, and checkpoints.
+    """Move the best run's model, if it is not there yet, to the output; delete other models, and checkpoints.
 
-    A model waits in its run's directory until the run is recorded, so that the one in the output is that of a recorded
-    run whenever this is killed. While files are moved there is no ``task.json``, without which nothing reads them.
+    A model waits in its run's directory until the run is recorded. While files are moved there is no ``task.json``,
+    without which nothing reads them.
     """
     records = job.records()
     best = _best(records)

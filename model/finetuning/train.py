@@ -201,10 +201,7 @@ def _open_log(training: Training, step: int) -> Any:
 
 
 def _load(training: Training, model: TaskModel, optimizer: AdamW) -> tuple[int, float, list[float]]:
-    """Load an interrupted training's weights and optimiser state, if there is a checkpoint.
-
-    Return the steps done, the seconds they took, and the losses since the last report.
-    """
+    """Load an interrupted training; return the steps done, their seconds, and the losses since the last report."""
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
         return 0, 0.0, []

@@ -1,7 +1,6 @@
 """Instances for other training loops: a PyTorch data set in the row order of `pretrain`, and its collator.
 
-The order is a formula (see `sequence`), so a state is a position, and resuming is exact and immediate. The collator
-names its tensors after the arguments of ``transformers.BertForPreTraining``.
+The order is a formula (see `sequence`), so a state is a position, and resuming is exact and immediate.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

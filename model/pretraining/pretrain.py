@@ -190,10 +190,7 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
 
 
 def _drain(run: PretrainRun) -> tuple[bool, float]:
-    """Add up the losses of the last updates; return whether to stop, and the last gradient norm.
-
-    Raises `UserError` naming shards and rows if a loss or a gradient is not finite.
-    """
+    """Add up the losses of the last updates; return whether to stop, and the last gradient norm."""
     state, updates = run.state, run.updater.drain()
     for update in updates:
         if not update.is_finite:

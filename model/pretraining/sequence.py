@@ -1,13 +1,10 @@
 """The order of the rows: a formula of (seed, epoch, position), so that a checkpoint need not store it.
 
-The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order that depends on
-(seed, epoch); consecutive row groups form a block of about 65,536 rows, which is shuffled by (seed, epoch, block).
-Rows are stored shuffled already, so this is as good as a full shuffle; and the row at any position is found without
-reading those before it, so a run resumes at once. Step k takes the positions from k * batch size on, and each rank
-its part of them: the order does not depend on the number of GPUs.
-
-Dynamic masks are drawn for `MASKED_TOGETHER` rows of this sequence at once, by a generator seeded with their
-position, so they depend on nothing else either.
+The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order that depends on (seed,
+epoch); consecutive row groups form a block of about 65,536 rows, which is shuffled by (seed, epoch, block). Rows are
+stored shuffled already, so this is as good as a full shuffle; and the row at any position is found without reading
+those before it. Step k takes the positions from k * batch size on, and each rank its part of them. Dynamic masks are
+drawn for `MASKED_TOGETHER` rows at once, by a generator seeded with their position.
 """
 
 import os

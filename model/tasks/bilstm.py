@@ -37,11 +37,9 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
 class BiLstmTagger(TaskModel):
     """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder is frozen.
 
-    Weighted sums are ELMo's (arXiv 1802.05365): softmax-normalised learned weights, one per layer, and a learned scale.
-
-    The encoder is fixed and has no dropout, so the states of a row are computed once, in the first epoch, and cached in
-    memory up to `CACHE_BYTES`; beyond that, in each epoch. Each row is computed alone: in a batch its last bits would
-    depend on the other rows, and so on where a run was interrupted.
+    Weighted sums are ELMo's (arXiv 1802.05365). The states of a row are computed once, in the first epoch, and cached
+    in memory up to `CACHE_BYTES`. Each row is computed alone: in a batch its last bits would depend on the other rows,
+    and so on where a run was interrupted.
     """
 
     per_token = True

@@ -133,10 +133,7 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
 
 
 def _codah_columns(fields: list[str], num_choices: int | None = None, labelled: bool = True) -> tuple[str, ...] | None:
-    """Return the columns of a TSV without a header line, from the fields of its first line.
-
-    Without labels the last column may be absent: it is, if there are just enough fields for `num_choices` endings.
-    """
+    """Return the columns of a TSV without a header line, from its first line; without labels the last may be absent."""
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
@@ -145,10 +142,7 @@ def _codah_columns(fields: list[str], num_choices: int | None = None, labelled: 
 
 
 def _endings(row: TableRow) -> list[str]:
-    """Return the endings in the order of their numbers, without trailing empty cells.
-
-    Raises `UserError` if a number is missing, since labels refer to these numbers.
-    """
+    """Return the endings by number, without trailing empty cells; raises `UserError` if a number is missing."""
     names = {name for name in row.values if _ENDING.fullmatch(name)}
     endings = [row.text(f"ending{index}") for index in range(len(names))]
     while endings and not endings[-1]:

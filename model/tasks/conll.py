@@ -2,11 +2,9 @@
 
 A file has one word per line with its tag, and a blank line after each sentence. Columns are separated by tabs, or by
 spaces on a line without tabs; the first is the word, the last its tag. Lines that begin with ``-DOCSTART-`` separate
-documents, as in CoNLL-2003; without them each sentence is its own document.
-
-A tag is ``O`` or a prefix and a type, such as ``B-person``. The same rules read every scheme: IOB1 (an entity begins
-with I-, or with B- right after another of its type), BIO (always B-) and IOBES (E- ends, S- is a single word). They
-also define the entities of invalid sequences, which a model may predict.
+documents; without them each sentence is its own document. The same rules read every scheme of tags: IOB1 (an entity
+begins with I-, or with B- right after another of its type), BIO (always B-) and IOBES (E- ends, S- is a single word).
+They also define the entities of invalid sequences, which a model may predict.
 """
 
 import re

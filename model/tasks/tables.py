@@ -59,14 +59,12 @@ class TableRow(NamedTuple):
 
 
 def read_rows(path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
-    """Yield the rows of a table, in the format that its suffix names.
+    """Yield the rows of a table, in the format that its suffix names; raises `UserError` naming file and line.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is quoted; JSON Lines
     has one object per line. TSV and CSV start with a header line, unless `headerless` gives a TSV its columns. Up to
     `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data sets of the hub are
     streamed.
-
-    Raises `UserError` naming file and line.
     """
     if is_hub(path):
         # Imported late: it needs the `datasets` library.

@@ -83,8 +83,7 @@ class RunLog:
 class Clock:
     """Measures a training's speed since the last log line, and the time it takes.
 
-    `peak_flops` is that of all GPUs together, for the model-FLOPs utilisation; `spent` are the seconds of training
-    before an interruption.
+    `peak_flops` is that of all GPUs together; `spent` are the seconds of training before an interruption.
     """
 
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):

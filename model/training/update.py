@@ -3,8 +3,7 @@
 A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every micro-batch's loss
 is already its share of the global batch's loss, so gradients only have to be added up: neither the micro-batch size nor
 the number of ranks changes the result, except for rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a
-checkpoint needs no random state, and a resumed run ends with the same weights to the last bit (on a CPU, with the same
-number of threads).
+checkpoint needs no random state.
 
 Shapes: S sums that the caller wants over the global batch.
 """

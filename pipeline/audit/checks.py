@@ -232,8 +232,7 @@ def _top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
 def _split_checks(measures: Measures) -> Iterator[Check]:
     """Judge the shares of [MASK], random and kept tokens by cluster-robust intervals: a span is masked as one.
 
-    A random token equals the original with probability one in the number of ordinary tokens, and then looks kept; the
-    shares are corrected for this.
+    They are corrected for random tokens that equal the original, and so look kept.
     """
     counts, num_ordinary = measures.counts, int(measures.vocabulary.is_ordinary.sum())
     masked = max(counts["masked"], 1)

@@ -1,8 +1,4 @@
-"""Measure instances from their rows alone, a slice at a time.
-
-Every measure is a sum, including what the confidence intervals need, so a corpus of any size takes the memory of one
-slice.
-"""
+"""Measure instances from their rows alone, a slice at a time: every measure is a sum, so memory is that of a slice."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -135,10 +135,7 @@ def exchange(
 def _exchange_rest(
     rest: np.ndarray, lengths: np.ndarray, document: np.ndarray, source: np.ndarray, not_next: np.ndarray
 ) -> np.ndarray:
-    """Exchange the pairs in `rest`, all of one document, with pairs already exchanged, then with IsNext pairs.
-
-    Update `source` and `not_next`; return the pairs that found no partner at all, which become IsNext.
-    """
+    """Exchange the pairs in `rest`, of one document, with exchanged and IsNext pairs, in place; return the rest."""
     elsewhere = (document != document[rest[0]]) & (document[source] != document[rest[0]])
     rest = _exchange_nearest(rest, np.flatnonzero(not_next & elsewhere), lengths, source)
     # Half of the rest trades with IsNext pairs of other documents, which makes both NotNext; the other half becomes

@@ -135,10 +135,7 @@ def _follow(following: list[int]) -> Iterator[int]:
 
 
 def _lend_segments(segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int) -> None:
-    """Let chunks of one segment take over the last segment of a predecessor that has three or more.
-
-    A chunk of one segment cannot be split between sentences, so it ends up NotNext or cut: the fewer, the better.
-    """
+    """Let a chunk of one segment, which cannot be split between sentences, take one from a predecessor with three."""
     lender = np.flatnonzero(
         (segments.document[first[:-1]] == segments.document[first[1:]])
         & (num_segments[:-1] >= 3)

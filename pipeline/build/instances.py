@@ -1,8 +1,4 @@
-"""Turn the tokens of a document shard into a table of instances: pairs, special tokens, masks.
-
->>> instances = build_instances(corpus, vocabulary, config, rng_pairs, rng_masks, duplicate=0)  # doctest: +SKIP
->>> pq.write_table(instances.table, "train.parquet", **parquet_options(instances.table.schema))  # doctest: +SKIP
-"""
+"""Turn the tokens of a document shard into a table of instances: pairs, special tokens, masks."""
 
 from collections import Counter
 from dataclasses import dataclass

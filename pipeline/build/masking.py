@@ -1,11 +1,8 @@
-"""Choose the positions to predict and mask them, for many rows at once.
+"""Choose the positions to predict and mask them, for many rows at once, at build time and in training.
 
-Rows are flat: `ids` holds the tokens of all rows end to end, row ``r`` is
-``ids[row_offsets[r]:row_offsets[r + 1]]`` and reads ``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``; `segment_b_start`
-is the index of B's first token in its row, and the row's length if there is no B. The same functions mask shards
-at build time and batches in training (dynamic masking).
-
-Call them on blocks of about 10,000 rows: intermediate arrays are padded to the longest row.
+Rows are flat: `ids` holds the tokens of all rows end to end, row ``r`` is ``ids[row_offsets[r]:row_offsets[r + 1]]``
+and reads ``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``; `segment_b_start` is the index of B's first token in its row,
+and the row's length if there is no B. Call with about 10,000 rows: arrays are padded to the longest.
 """
 
 import math
@@ -107,10 +104,9 @@ def apply_masks(
 
 
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return for each row a random permutation of ``0 … counts[r] - 1``: unsigned, [num_rows, counts.max()].
+    """Return for each row a random permutation of ``0 … counts[r] - 1``, padded: unsigned, [num_rows, counts.max()].
 
-    Entries beyond a row's count are arbitrary. Sorts random numbers whose low bits are the index, which is several
-    times as fast as an argsort.
+    Sorts random numbers whose low bits are the index, which is several times as fast as an argsort.
     """
     width = int(counts.max(initial=1))
     bits = width.bit_length()
@@ -176,10 +172,7 @@ def find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.nda
 
 
 def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of each row in random order and their lengths, int32 [widest row in words, num_rows].
-
-    Past the end of a row the words are arbitrary and longer than any row.
-    """
+    """Return the words of each row in random order, and their lengths: int32 [widest row in words, rows], padded."""
     counts = np.diff(words.offsets)
     order = _random_order(counts, rng).astype(np.int32)
     beyond = np.arange(order.shape[1]) >= counts[:, None]

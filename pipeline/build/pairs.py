@@ -166,10 +166,7 @@ def _balanced_pairs(
 
 
 def _pair_singles(chunks: Chunks, limit: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, `limit` tokens together at most; return the lefts and the rights.
-
-    Long ones are matched with short ones first, which saves cutting them, then the short ones with each other.
-    """
+    """Match one-segment chunks across documents, `limit` tokens together at most; long with short ones, to save cuts."""
     lengths, document, is_single = chunks.stop - chunks.start, chunks.document, chunks.num_segments == 1
     short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
     long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
@@ -211,11 +208,7 @@ def _swap_half(pairs: Pairs, rng: np.random.Generator) -> Pairs:
 
 
 def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return pairs as google-research/bert makes them, one document at a time: slow, for comparison.
-
-    Source: ``create_instances_from_document`` of create_pretraining_data.py. Tokens cut are counted; tokens used
-    more than once are not.
-    """
+    """Return pairs as google-research/bert makes them (``create_instances_from_document``), one document at a time."""
     limit = config.max_length - PAIR_SPECIALS
     # Offsets at which each document's sentences start and its last one stops.
     bounds = [
@@ -264,12 +257,10 @@ def _collect(bounds: list[int], first: int, target: int) -> int:
 
 
 def _truncate(rows: np.ndarray, limit: int, rng: np.random.Generator) -> Pairs:
-    """Cut rows to `limit` tokens as ``truncate_seq_pair`` does: off the longer side, at random from the front or back.
-
-    Its token-by-token loop has a closed form: B keeps half the limit (rounded down) or, if that is more, what A leaves.
-    """
+    """Cut rows to `limit` tokens as ``truncate_seq_pair`` does: off the longer side, at random from front or back."""
     a_start, a_stop, b_start, b_stop, label, document_a, document_b = rows.T
     a_length, b_length = a_stop - a_start, b_stop - b_start
+    # The token-by-token loop in closed form: B keeps half the limit or, if that is more, what A leaves.
     over = a_length + b_length > limit
     b_cut = np.where(over, b_length - np.minimum(b_length, np.maximum(limit // 2, limit - a_length)), 0)
     a_cut = np.where(over, a_length + b_length - b_cut - limit, 0)

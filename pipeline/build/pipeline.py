@@ -1,12 +1,7 @@
-"""Stage 3: documents and a vocabulary to masked sentence pairs.
-
-One phase over the document shards::
-
-    shards of documents | build -> shards of instances
+"""Stage 3: documents and a vocabulary to masked sentence pairs, in one phase over the document shards.
 
 A unit reads one shard, tokenises its distinct words, and for each pass makes pairs, masks and rows over the whole shard
-at once (`shard`, and from there `pairs`, `masking`, `instances`). The shard of instances has the number of the shard of
-documents; a row group holds one pass only.
+at once (`shard`). The shard of instances has the number of the shard of documents; a row group holds one pass only.
 """
 
 from collections.abc import Sequence

@@ -2,17 +2,15 @@
 
 An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners keep what passes a
 `GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key, which waits for all of its units; one
-element then plans the next phase::
-
-    Create | deal out | Scatter | wait | plan | deal out | Deduplicate | wait | plan | deal out | Gather
+element then plans the next phase.
 
 Traps of the runners that this module deals with:
 
-- DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``.
-- DirectRunner hangs when a worker process dies.
+- DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``, and hangs when
+  a worker process dies.
 - DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first elements make. So
-  units are dealt out by a `GroupByKey` on their own number, and the first elements are many.
-- DaskRunner and its options are unknown to Beam until its module is imported.
+  units are dealt out by a `GroupByKey` on their own number, and the first elements are many. Dask's runner and options
+  are unknown to Beam until its module is imported.
 """
 
 import logging

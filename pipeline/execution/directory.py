@@ -1,12 +1,11 @@
 """The output of a command: claimed by one configuration, locked by one process, written atomically, finished last.
 
-Every command that writes uses this module. An output directory remembers its *identity*, what it was asked for: the
-same command resumes it, another configuration is refused, and files of others are never touched. A file under its
-final name is complete. What is temporary lies in ``.work/`` inside the directory; the last file, a manifest or a
-summary, marks the end.
+An output directory remembers its *identity*, what it was asked for: the same command resumes it, another configuration
+is refused, and files of others are never touched. A file under its final name is complete. What is temporary lies in
+``.work/`` inside the directory; the last file, a manifest or a summary, marks the end.
 
-The lock is the operating system's (flock) on the directory: it ends with the process, however that ends. Object stores
-and some network file systems have no such lock; there it is up to the user to start a command only once.
+The lock is the operating system's (flock) on the directory, and ends with the process. Object stores and some network
+file systems have no such lock; there it is up to the user to start a command only once.
 """
 
 import errno
@@ -220,10 +219,9 @@ def claimed(
 ) -> Iterator[OutputDirectory]:
     """Hold a local directory, locked, as the output of the work that `identity` describes.
 
-    `identity` (plain JSON) is stored in `identity_file`. The same identity resumes. Work of another identity is
-    deleted (`own_files`, no others) with `overwrite`, or unless `has_work` says that something would be lost;
-    else raise `UserError` naming the fields that differ, with `advice`. Raise it too if the directory holds files of
-    others, or if another process is writing it.
+    `identity` is plain JSON, stored in `identity_file`. The same identity resumes. Work of another one is deleted
+    (`own_files`, no others) with `overwrite`, or unless `has_work` says that something would be lost; else raise
+    `UserError` naming the fields that differ, with `advice`. Raise it too for files of others.
     """
     directory = OutputDirectory(path)
     with locked(path):
@@ -351,8 +349,8 @@ def manifest_head(stage: str, config: Any, inputs: Sequence[dict[str, Any]], *li
 def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["new", "begun", "finished"]:
     """Return the state of the work of `head` in the directory `path`; change nothing.
 
-    Raise `UserError` if the directory holds anything else, unless it is other work to `overwrite`, or other work of
-    which nothing is done: most often the same command with a mistake that was reported at once.
+    Raise `UserError` if the directory holds anything else, unless it is to `overwrite`, or nothing of it is done: most
+    often it is the same command with a mistake that was reported at once.
     """
     found = _read_manifest(path)
     begun = _read_plan(path, MANIFEST if found else PLAN)
@@ -375,8 +373,8 @@ def open_stage(
 ) -> tuple[StageDirectory, AnyManifest | None]:
     """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
 
-    Return the directory, and its manifest if the stage is already finished. Otherwise the directory stays locked
-    until `StageDirectory.finish`, or until this process ends; raise `UserError` if another process has locked it.
+    Return the directory, and its manifest if the stage is already finished. Otherwise the directory stays locked until
+    `StageDirectory.finish`; raise `UserError` if another process has locked it.
     """
     state = check_output(path, head, overwrite)
     directory = StageDirectory(path, head["fingerprint"])

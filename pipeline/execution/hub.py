@@ -199,10 +199,7 @@ def _datasets() -> Any:
 
 
 def _pinned(named: _Name) -> _Name:
-    """Ask the hub for the current revision of the data set, so that every process reads the same rows.
-
-    This is one request without retries; ``datasets`` by itself tries for half a minute to reach the hub.
-    """
+    """Ask the hub once for the current revision of the data set, so that every process reads the same rows."""
     if os.path.isdir(named.path):
         return named
     _datasets()  # huggingface_hub comes with it: if both are missing, this is the one to name

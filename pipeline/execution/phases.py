@@ -8,8 +8,7 @@ of their units are done. Everything a run needs to know lies in the output direc
     .work/scatter/00012.json     the record of unit 12; a unit that has one is never done again
     .work/errors/scatter-12.txt  the message of a user's mistake that a worker met
 
-So runners pass nothing but unit numbers around, and a killed run resumes on any runner with any number of workers. A
-plan holds no list of files: a unit derives the names of the files it reads from the plan of the phase that wrote them.
+So runners pass nothing but unit numbers around, and a killed run resumes on any runner with any number of workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -90,10 +90,7 @@ def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None
 
 
 def _watch(run: Callable[[], None], tick: Callable[[], None], poll_s: float) -> str | None:
-    """Call `run` in a thread, and `tick` now and then; return what went wrong, None if nothing did.
-
-    SIGTERM interrupts it as Ctrl-C does.
-    """
+    """Call `run` in a thread, which SIGTERM interrupts too, and `tick` now and then; return what went wrong, if any."""
     failures: list[str] = []
     over = threading.Event()
 
@@ -132,10 +129,9 @@ def _last_line(error: Exception) -> str:
 
 @contextmanager
 def _noise_to_file(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
-    """Redirect standard error of this process and its children to a file, unless `verbose`.
+    """Redirect standard error of this process and its children to a file, unless `verbose`; keep it if the body fails.
 
-    Libraries in the workers print there before logging can be configured. Yield the terminal's own stream, for progress
-    and errors, and the file's path. It is kept only if the body raises an `Exception`, not if the user interrupts.
+    Libraries in the workers print there. Yield the terminal's own stream, for progress and errors, and the file's path.
     """
     if verbose:
         yield sys.stderr, None

@@ -120,11 +120,7 @@ def open_input(path: str) -> BinaryIO:
 
 
 class _RemoteReader(io.RawIOBase):
-    """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while reading on.
-
-    The read-ahead doubles with each fetch that continues the last one, as an operating system's does: scattered reads
-    fetch little in vain, and sequential ones need few requests.
-    """
+    """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while reading on."""
 
     def __init__(self, file: "NativeFile", path: str) -> None:
         self._file, self._path, self._size = file, path, file.size()
@@ -269,10 +265,10 @@ def _list(directory: str, recursive: bool) -> list[tuple[str, int]]:
 
 @contextmanager
 def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes that appears at `path` only when it is complete.
+    """Open a file for writing bytes that appears at `path` only when it is complete; an error or a kill leaves nothing.
 
     A local file is written in `temporary_directory`, on the same filesystem, and renamed at the end; a remote one is
-    written on this machine and uploaded at the end. An error or a kill on the way leaves nothing at `path`.
+    written on this machine and uploaded at the end.
     """
     if is_remote(path):
         # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So the

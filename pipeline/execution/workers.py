@@ -1,9 +1,8 @@
 """Worker processes on this machine: each does one unit of work at a time, and takes the next when it is done.
 
-A worker is a new process of this interpreter, which imports what the work needs and nothing else (a fifth of a second)
-and reads pickles from its standard input: a step and the number of a unit. It answers each with None, or with a message
-if the step raised; the traceback goes to standard error. A worker ends with its pipe, or with the process that started
-it.
+A worker is a new process of this interpreter, which imports only what the work needs. It reads pickles of a step and
+the number of a unit from standard input, and answers each with None or the message of an error; the traceback goes to
+standard error. A worker ends with its pipe, or with the process that started it.
 """
 
 import os

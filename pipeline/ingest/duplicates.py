@@ -1,16 +1,13 @@
 """Exact duplicates: of all documents with the same text, the one with the lowest hash stays, whatever its source.
 
 Two texts are duplicates if their characters match, however lines were wrapped or sentences split. Letter case,
-punctuation and accents count. Texts are compared by the first 128 bits of SHA-256 (which processors implement in
-hardware: it takes half as long as BLAKE2).
+punctuation and accents count. Texts are compared by the first 128 bits of SHA-256, which processors implement.
 
-For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of this phase
-(`deduplicate`) reads the keys of a range of text hashes from all files, so all copies of a text meet. It lists the
-documents to remove, by the documents' hash, for `gather` to skip, including those that `near_duplicates` found. The
-decision is thus made in one place, which also knows how many documents stay and which come first for validation.
+For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of this phase reads the
+keys of a range of text hashes from all files, so all copies of a text meet. It lists the documents to remove, including
+those that `near_duplicates` found, by the documents' hash, for `gather` to skip.
 
-Memory: up to 450 bytes per key of a unit, and a unit has half a million keys (as long as there are fewer than 64
-million documents).
+Memory: up to 450 bytes per key of a unit, which has half a million keys (below 64 million documents).
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,12 @@
 """MinHash signatures: estimate how similar two texts are from 128 numbers of each.
 
 The method is that of Broder (1997), as Lee et al. (2022), "Deduplicating Training Data Makes Language Models Better",
-use it for corpora: a text is the set of its 5-grams of lower-cased words, without punctuation; its signature are the
-minima of `NUM_HASHES` hash functions over that set (made by rensa), and two signatures agree in a share of places that
-estimates the Jaccard similarity of the sets. In scripts that put no spaces between words (Japanese, Chinese, Thai, …)
-each character counts as a word, so that the same text may have both.
+use it: a text is the set of its 5-grams of lower-cased words, without punctuation; its signature are the minima of
+`NUM_HASHES` hash functions over that set (made by rensa), and the share in which two signatures agree estimates the
+Jaccard similarity of the sets. In scripts without spaces each character is a word.
 
 A signature is cut into bands; texts that agree in a whole band may be alike (locality-sensitive hashing, Leskovec,
-Rajaraman and Ullman, "Mining of Massive Datasets", 3.4). Measured on one core of an AMD EPYC: 50 MB of English text a
-second, nearly all of it spent on the words.
+Rajaraman and Ullman, "Mining of Massive Datasets", 3.4). One core reads 50 MB of English text a second.
 """
 
 from functools import cache

@@ -6,12 +6,9 @@
 3. The single unit of *clusters* estimates the similarity of each such pair, joins pairs that reach the threshold (two
    texts may be in one cluster through a third), and keeps the document with the lowest hash of each cluster.
 
-A pair exactly at the threshold becomes a candidate with a probability of at least 95 %, more similar pairs almost
-surely; whether it reaches the threshold is estimated with a standard error of 0.035 at 0.8.
-
-Memory: one process finds the clusters, with about 700 bytes per document that has a candidate, 700 MB for a million of
-them; other documents take nothing. A unit of candidates takes about 150 MB (as long as there are fewer than 50 million
-documents). Temporary files take about 300 bytes per document at a threshold of 0.8.
+Memory: one process finds the clusters, with about 700 bytes per document that has a candidate; other documents take
+nothing. A unit of candidates takes about 150 MB (below 50 million documents). Temporary files take about 300 bytes per
+document at a threshold of 0.8.
 """
 
 from collections.abc import Sequence

@@ -1,16 +1,11 @@
 """Stage 1: raw sources to documents, shuffled, split and sharded.
 
-The documents go through these phases::
-
-    ranges of input | scatter | deduplicate | gather -> shards
-
 - **scatter** reads ranges of input, cleans them, splits them into sentences, and writes the documents by hash;
 - **candidates** and **clusters**, with ``--near-duplicates``, find which texts are nearly the same;
 - **deduplicate** takes a range of the texts' hashes and decides which documents stay;
 - **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
 
-Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a range and by a shard,
-whatever the size of the corpus. See the modules of those names, and `layout`.
+Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a range and by a shard.
 """
 
 from collections import Counter

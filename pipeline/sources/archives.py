@@ -1,11 +1,8 @@
 """Collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, read without unpacking them.
 
-Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a piece at a time:
-nothing is written to disk, and memory depends neither on the archive's size nor on a member's, except for a zip's table
-of contents (half a kilobyte a member). The id of a document is the archive's name without its suffix, then the member's
-without ``.txt``: ``novels/shelf/Emma`` for ``shelf/Emma.txt`` in ``novels.tar.gz``.
-
-Bad members are counted and cost only themselves. A damaged tar is read up to the damage.
+Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a piece at a time, so
+memory depends on no size but that of a zip's table of contents. The id of a document is the archive's name without its
+suffix, then the member's without ``.txt``. Bad members are counted and cost only themselves.
 """
 
 import io
@@ -231,9 +228,8 @@ class _TarStream:
 
 
 def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
-    """Yield the header of each member; the caller may read the member's data before the next.
-
-    Raise one of `_NOT_A_TAR` at the first damage, and if anything follows the end mark.
+    """Yield each member's header, whose data may then be read; raise one of `_NOT_A_TAR` at damage or data after the
+    end.
     """
     with tarfile.open(fileobj=cast(Any, stream), mode="r:", encoding="utf-8", errors="backslashreplace") as archive:
         while info := archive.next():

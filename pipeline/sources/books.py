@@ -7,14 +7,11 @@
 - ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are hard-wrapped);
 - ``line``: each line;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks of several lines,
-  nearly all of which end a sentence, separated by blank lines), else ``file``. Never ``line``.
-
-A Project Gutenberg file is a book unless ``blank-line`` or ``line`` is given.
+  nearly all of which end a sentence, separated by blank lines), else ``file``.
 
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
-``bookcorpus/bookcorpus``: one sentence a line, and nothing between the books); it is cut between paragraphs into parts
-of the size of a book, `BOOK_CHARACTERS` to twice that. So memory is bounded, a document is never a single sentence, and
-the next sentence nearly always comes from the same book.
+``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of the size of a book,
+`BOOK_CHARACTERS` to twice that. So memory is bounded, and a document is never a single sentence.
 """
 
 import codecs
@@ -66,8 +63,8 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     """Yield the documents of one text file (always the whole file).
 
     Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as Windows-1252 and counted.
-    A file that is not text, or has no prose, is skipped and counted. The id of a document is the name without ``.txt``
-    if the document is the file; otherwise ``#`` and its number from 0 follow.
+    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``, with ``#`` and
+    a number from 0 if the document is not the file.
     """
     stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
     chunks = _chunks(stream, counters)
@@ -188,8 +185,7 @@ def _width(head: list[str]) -> int:
 def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
     """Return whether the file consists of blocks of several lines, each one sentence, between blank lines.
 
-    A novel with one paragraph a line and a blank line between chapters differs: it has sentences within its lines. If
-    the documents are books, the first blank line may come after the head, in a file that `continues`.
+    If the documents are books, the first blank line may come after the head, in a file that `continues`.
     """
     blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
@@ -223,9 +219,8 @@ def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
 
 
 def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
-    """Split lines into paragraphs: at blank lines, at headings, and after each line if lines are not wrapped.
-
-    Some texts have no blank lines at all, so a short line that ends a sentence also ends a paragraph.
+    """Split lines into paragraphs: at blank lines, at headings, after short lines that end a sentence; at each if not
+    wrapped.
     """
     block: list[str] = []
     gap = 0

@@ -1,8 +1,7 @@
 """The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its own.
 
-A range of a ``.bz2`` file covers the streams whose header lies in it, one of a plain file its own bytes. A page belongs
-to the range in which it begins; bytes beyond the range are read only to complete it. So the ranges of any split give
-every page exactly once, without an index.
+A page belongs to the range in which it begins (in ``.bz2``, in which the header of its stream lies); bytes beyond are
+read only to complete it. So the ranges of any split give every page exactly once, without an index.
 """
 
 import bz2
@@ -38,15 +37,11 @@ Blocks = Iterator[tuple[bool, bytes]]
 
 
 def read_pages(file: BinaryIO, part: InputRange, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
-    """Yield the XML of each page that begins in the range, as bytes, and where it was.
+    """Yield the XML of each page that begins in the range `part` of a seekable file, as bytes, and where it was.
 
-    Args:
-        file: the whole file, opened for reading bytes; it must be seekable.
-        part: the range; its name gives the compression.
-        encoding: the file's encoding, from `sniff_encoding`. One in which markup is not ASCII (UTF-16) cannot be split:
-            the range with byte 0 yields all pages, in UTF-8.
-        counters: gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the
-            neutral counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
+    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in UTF-8. `counters` gets
+    ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the neutral counter
+    ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
     """
     whole = not is_ascii_compatible(encoding)
     if whole and part.start > 0:

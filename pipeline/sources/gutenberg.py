@@ -1,9 +1,8 @@
-"""Remove what Project Gutenberg puts around a book.
+"""Remove what Project Gutenberg puts around a book; its files differ from decade to decade.
 
-Its files differ from decade to decade. The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before
-2003, ``*END*THE SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the
-credits (``Produced by``), notes of the transcriber, a table of contents, and marks for what plain text cannot show:
-``_emphasis_``, ``[Illustration: a bear]``, ``[12]``.
+The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before 2003, ``*END*THE SMALL PRINT!``) and
+``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the credits, notes of the transcriber, a table
+of contents, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``[12]``.
 """
 
 import re
@@ -213,10 +212,7 @@ def _without_lists(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _without_advertisements(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Leave out what follows the last line "The End" if it states prices and is not longer than such lists.
-
-    Of 78 real books three have paragraphs there, all of them advertisements.
-    """
+    """Leave out what follows the last line "The End" if it states prices and is not longer than such lists."""
     after_end: list[Block] = []
     for block in blocks:
         is_end = len(block.lines) == 1 and _THE_END.match(block.lines[0]) is not None

@@ -27,15 +27,11 @@ def plan_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: Inge
 def read_lines(
     stream: BinaryIO, part: InputRange, counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the content of each line that begins in the range.
+    """Yield the offset and the content, without the line break, of each line of `stream` that begins in the range
+    `part`.
 
-    Lines have no line break; a byte order mark is skipped.
-
-    Args:
-        stream: the file's bytes, decompressed; offsets count in these.
-        part: the range.
-        counters: gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
-        beyond: whether the lines after the range follow too.
+    Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too. `counters` gets
+    ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
     """
     offset = part.start
     if offset:

@@ -66,11 +66,11 @@ class Table:
 def row_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters, *, joined: bool = False
 ) -> Iterator[RawDocument]:
-    """Yield the documents of numbered rows.
+    """Yield the documents of numbered rows, by `row_document`, or, if they are `joined`, of all rows up to an empty
+    one.
 
-    Each row is one, see `row_document`. If they are `joined`, each row holds a sentence, and a document ends at an
-    empty row or at `LONGEST_JOINED` characters, because such tables do not say where a book ends; its id has the number
-    of its first row.
+    Such tables hold a sentence a row and do not say where a book ends, so `LONGEST_JOINED` characters end a document
+    too; its id has the number of its first row.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)

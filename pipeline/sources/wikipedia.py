@@ -1,7 +1,7 @@
 """Wikipedia XML dumps to raw documents: the articles of the main namespace, one document each.
 
-Any range of a dump can be read on its own (see `dump_pages`). Every page is one small XML text: a broken one costs only
-itself. Redirects, disambiguation pages, other namespaces and pages without prose are left out, and counted.
+Redirects, disambiguation pages, other namespaces and pages without prose are left out, and counted. A broken page costs
+only itself.
 """
 
 import html

@@ -1,9 +1,5 @@
 """Stage 2: documents to a WordPiece vocabulary.
 
-The words go through these phases::
-
-    shards of documents | count | merge | learn -> vocab.txt, tokenizer.json, …
-
 - **count** counts the words of one shard, and writes them by the bucket of the word's hash;
 - **merge** sums up one bucket over all training shards;
 - **learn**, a single unit, learns from all sums, and measures the vocabulary on the validation documents.

@@ -1,15 +1,13 @@
 """Tokenise the dictionary, not the text: each distinct chunk once, then gather the ids.
 
-A corpus repeats itself: of the 17 million chunks in 90 MB of Wikipedia only 2 % are distinct. So the bytes of the
-sentences are cut into chunks at points that no word can span, and Arrow dictionary-encodes the chunks. Only chunks not
-seen before are normalised and tokenised; the ids of all others are looked up. The ids equal those that ``tokenizers``
-gives for each whole sentence.
+Of the 17 million chunks in 90 MB of Wikipedia only 2 % are distinct. So the bytes of the sentences are cut into chunks
+at points that no word can span, and Arrow dictionary-encodes the chunks. Only chunks not seen before are normalised and
+tokenised. The ids equal those that ``tokenizers`` gives for each whole sentence.
 
 This requires cuts that change nothing on either side. BERT's normaliser and pre-tokeniser treat a space, an ASCII
 punctuation mark, a Chinese character (`handle_chinese_chars`) and any Unicode punctuation as the end of a word, and
-neither lower-casing (per character) nor NFD (which reorders marks only after the letter that carries them) looks
-across one. Everything else, including other white space and control characters, stays inside its chunk and is left to
-``tokenizers``.
+neither lower-casing (per character) nor NFD (which reorders marks only after the letter that carries them) looks across
+one. Everything else stays inside its chunk and is left to ``tokenizers``.
 """
 
 import unicodedata
@@ -227,9 +225,8 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.Array]:
-    """Return the distinct chunks between `cuts`, without leading space, and each chunk's index among them.
-
-    A chunk is listed twice if it occurs both with and without a leading space.
+    """Return the distinct chunks between `cuts`, without leading space (so some twice), and each chunk's index among
+    them.
     """
     buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
     encoded = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers).dictionary_encode()

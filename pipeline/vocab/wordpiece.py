@@ -1,14 +1,13 @@
 """Learn a WordPiece vocabulary from word counts: the same on every run and machine.
 
 The algorithm is that of the ``tokenizers`` library: merge the most frequent pair of pieces (BPE; Sennrich et al. 2016,
-arXiv 1508.07909), where a piece that continues a word starts with "##". That library breaks ties by hash order, so two
-runs differ. Here the order is fixed: of pairs with equal counts, the one whose pieces were learned first wins.
+arXiv 1508.07909), where a piece that continues a word starts with "##". Ties have a fixed order: of pairs with equal
+counts, the one whose pieces were learned first wins.
 
 All words lie end to end in flat arrays with one position per character: the piece that starts there, and the positions
 of the next and the previous piece of the word. A pair of pieces is stored as the positions of its left piece. What a
 merge takes away from other pairs is not recorded: an occurrence that is gone never returns, so a pair's count is an
-upper bound, and it is recounted only when the pair reaches the top of the heap. A merge is thus a few NumPy calls over
-the positions of one pair.
+upper bound, and it is recounted only when the pair reaches the top of the heap. A merge is thus a few NumPy calls.
 """
 
 from heapq import heappop, heappush
@@ -48,12 +47,11 @@ def learn_wordpiece(
 ) -> tuple[list[str], WordPieceReport]:
     """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left out.
 
-    `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64 [num_words]. No pair
-    that occurs fewer than `min_frequency` times is merged; if that ends the merges early, the vocabulary is smaller
-    than `size`. By default the alphabet has `MIN_ALPHABET` characters, or more if these cover less than
-    `ALPHABET_COVERAGE` of the text, as in Korean or Chinese. The tokens are, in order: `special_tokens`, single
-    characters by code point, those with "##", and the merges as they were made. Raise `UserError` if `size` is too
-    small for the alphabet.
+    `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64 [num_words]. Merges
+    end early, and the vocabulary is smaller, if no pair occurs `min_frequency` times. By default the alphabet has
+    `MIN_ALPHABET` characters, or more if these cover less than `ALPHABET_COVERAGE` of the text. The tokens are:
+    `special_tokens`, single characters by code point, those with "##", and the merges as they were made. Raise
+    `UserError` if `size` is too small for the alphabet.
     """
     specials = special_tokens(num_unused)
     kept, kept_counts, num_long = _select_words(words, counts)
@@ -110,9 +108,8 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
-    """Choose the alphabet (the most frequent characters) and spell all words that need no others.
-
-    If `limit_alphabet` is None, the coverage decides, up to `most` characters.
+    """Choose the alphabet, the most frequent characters (by coverage, up to `most`, without a limit); spell words of
+    it.
     """
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
     word_of = np.repeat(np.arange(len(words)), _num_characters(words))

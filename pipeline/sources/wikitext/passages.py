@@ -35,18 +35,11 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
 
 
 def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collection[str] = ()) -> list[str]:
-    """Return the prose of a page, one paragraph an item, in single-spaced plain text.
+    """Return the prose of a page, one paragraph an item, in single-spaced plain text; never raises, in linear time.
 
-    Never raises, and takes time linear in the length of `markup`.
-
-    Args:
-        markup: wikitext, after XML entities are resolved.
-        language: code of the wiki's language, for numbers and dates in templates.
-        namespaces: lower-cased names of the wiki's own file and category namespaces; those of many languages are known.
-
-    Returns:
-        Paragraphs; a `GAP` marks a template or formula that the sentence needs. Labels without a sentence, as above
-        lists, are left out.
+    XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates in templates;
+    `namespaces` are the lower-cased names of its own file and category namespaces. A `GAP` marks a template or formula
+    that the sentence needs. Labels without a sentence, as above lists, are left out.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']

@@ -90,9 +90,8 @@ def _is_emptied(item: str) -> bool:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """Return a `GAP` if the sentence needs the words, else nothing.
-
-    A template that directly follows a word or a full stop is a footnote; one that begins the text is a box.
+    """Return a `GAP` if the sentence needs the words, unless it is a footnote (after a word or full stop) or a box
+    (first).
     """
     text, start, end = match.string, match.start(), match.end()
     before, after = text[max(start - 3, 0) : start], text[end : end + 3]

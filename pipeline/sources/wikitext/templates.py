@@ -57,10 +57,7 @@ def template_name(head: str) -> str:
 
 
 def mark_of_silent(name: str, language: str) -> str | None:
-    """Return the mark for a template that a sentence does without, or None if it may be words.
-
-    Silent are footnotes, notes to editors, boxes, and pronunciations.
-    """
+    """Return the mark for a footnote, note to editors, box or pronunciation; None for a template that may be words."""
     if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
     if name in NAMES.silent_templates or name.startswith(NAMES.silent_prefixes) or name.endswith(NAMES.silent_suffixes):
@@ -93,9 +90,8 @@ def _own_renderer(name: str, language: str) -> Renderer | None:
 def render_template(body: str, language: str) -> str:
     """Return the words that a template shows, or the mark of a removal.
 
-    Args:
-        body: the text between the braces; links and templates in it are rendered already.
-        language: code of the wiki's language, for dates and numbers.
+    `body` is the text between the braces, with links and templates rendered; `language` is the wiki's, for dates and
+    numbers.
     """
     name, arguments = parse_arguments(body)
     renderer = find_renderer(name, language)
@@ -204,9 +200,8 @@ def _quantity(arguments: Arguments, language: str) -> str | None:
 
 
 def _date(arguments: Arguments, language: str) -> str | None:
-    """Words of a date in three arguments, the year or the day first, the month a number or a word; or of one with all.
-
-    The age that ``birth date and age`` also shows would change every year.
+    """Words of a date in three arguments, year or day first, the month a number or a word; or in one. Ages are left
+    out.
     """
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
