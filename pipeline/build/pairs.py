@@ -166,7 +166,7 @@ def _balanced_pairs(
 
 
 def _pair_singles(chunks: Chunks, limit: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, `limit` tokens together at most; long with short ones, to save cuts."""
+    """Match one-segment chunks across documents, `limit` tokens together at most; long ones with short ones first."""
     lengths, document, is_single = chunks.stop - chunks.start, chunks.document, chunks.num_segments == 1
     short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
     long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
