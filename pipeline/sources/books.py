@@ -19,6 +19,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain, groupby
+from operator import itemgetter
 from typing import BinaryIO
 
 from ..config import IngestConfig
@@ -89,11 +90,7 @@ def _documents(
     name = stem_of(part.name, ".txt")
     is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
     if is_book or part.format == "gutenberg":
-        fields = gutenberg.read_header(head[:HEAD_BYTES])
-        head = gutenberg.after_header(head, HEAD_BYTES)
-        blocks = _blocks(_lines(gutenberg.before_footer(chain([head], rest))), _width(head.split("\n")))
-        parts = _cut(_prose(gutenberg.without_apparatus(blocks), counters))
-        return _numbered(parts, name, name, "gutenberg", fields.get("title", ""), fields.get("language", ""))
+        return _gutenberg_documents(name, head, rest, counters)
     head_lines = head.split("\n")
     width = _width(head_lines)
     has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, continues)
@@ -112,13 +109,25 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     return chain.from_iterable(text.split("\n") for text in texts)
 
 
-def _numbered(
-    parts: Iterator[list[str]], name: str, first: str, source: str = "text", title: str = "", language: str = ""
-) -> Iterator[RawDocument]:
+def _numbered(parts: Iterator[list[str]], name: str, first: str) -> Iterator[RawDocument]:
     """Make documents of the parts of one file; `first` is the id of the first, the others have a number."""
     for number, part in enumerate(parts):
         identity = f"{name}#{number}" if number else first
-        yield RawDocument(id=identity, source=source, title=title, language=language, paragraphs=part)
+        yield RawDocument(id=identity, source="text", title="", language="", paragraphs=part)
+
+
+def _gutenberg_documents(name: str, head: str, rest: Iterator[str], counters: Counters) -> Iterator[RawDocument]:
+    """Yield the books of a Project Gutenberg file, nearly always one; all but the first have a number."""
+    start = gutenberg.header_end(head)
+    width = _width(head[start:].split("\n"))
+    identity, number = name, 0
+    for (_, header), pieces in groupby(gutenberg.split_books(head, start, rest, counters), itemgetter(0)):
+        fields = {"title": "", "language": "", **gutenberg.read_header(header)}
+        blocks = _blocks(_lines(text for _, text in pieces), width)
+        for part in _cut(_prose(gutenberg.without_apparatus(blocks, counters), counters)):
+            yield RawDocument(id=identity, source="gutenberg", **fields, paragraphs=part)
+            number += 1
+            identity = f"{name}#{number}"
 
 
 def _as_utf8(stream: BinaryIO) -> BinaryIO:
@@ -251,10 +260,15 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
 def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
     """Yield the blocks that are prose, each as one line; count what is left out."""
     for block in blocks:
-        text = gutenberg.plain(_joined(block.lines))
+        joined = _joined(block.lines)
+        text = gutenberg.plain(joined)
+        if len(text) < len(joined):
+            counters.count("words_left_out_as_marks", len(joined.split()) - len(text.split()))
         if _is_prose(text, block.lines):
             yield text
-        elif _WORD.search(text):
+            continue
+        counters.count("words_left_out_as_headings", len(text.split()))
+        if _WORD.search(text):
             counters.count("headings_left_out")
 
 

@@ -6,10 +6,11 @@ of contents, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
+from ..execution.counters import Counters
 from ..schemas import SENTENCE_ENDS
 
 _MARK = re.compile(
@@ -91,6 +92,10 @@ LANGUAGES = {
 }  # fmt: skip
 
 
+LONGEST_HEADER = 1 << 16
+"""In characters."""
+
+
 class Block(NamedTuple):
     """A paragraph as it is in a book's file."""
 
@@ -98,6 +103,10 @@ class Block(NamedTuple):
     """Its lines, without ends of line."""
     gap: int
     """Number of blank lines before it; three or more separate chapters."""
+
+
+_LeaveOut = Callable[..., None]
+"""Counts the words of blocks that are left out: its arguments are a kind, then the blocks."""
 
 
 def is_gutenberg(head: str) -> bool:
@@ -118,20 +127,47 @@ def read_header(head: str) -> dict[str, str]:
     return fields
 
 
-def after_header(head: str, longest: int) -> str:
-    """Return `head` without the lines that come before the book, which end in its first `longest` characters."""
-    starts = [match.end() for match in _START.finditer(head[:longest])]
-    return head[starts[-1] :].partition("\n")[2] if starts else head
+def header_end(text: str, start: int = 0) -> int:
+    """Return where the book begins that has a start mark soon after `start`; `start` if there is none."""
+    stop = start + LONGEST_HEADER
+    first = _START.search(text, start, stop)
+    if first is None:
+        return start
+    # Old headers have two marks. Behind an end mark there is the next book's.
+    *_, last = _START.finditer(text, start, first.end() + _book_end(text[first.end() : stop]))
+    return text.find("\n", last.end()) + 1 or len(text)
 
 
-def before_footer(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the text, which comes in pieces of whole lines, up to the line that marks the end of the book."""
-    for text in texts:
-        ends = [start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)]
-        if ends:
-            yield text[: min(ends)]
-            return
-        yield text
+def split_books(
+    head: str, start: int, rest: Iterable[str], counters: Counters
+) -> Iterator[tuple[tuple[int, str], str]]:
+    """Yield the text of each book, in pieces of whole lines, with the number of the book and the header above it.
+
+    The first book begins at `start` in the `head` of the file; it ends at its end mark, and another one begins at the
+    next start mark. `counters` gets the neutral counter ``words_left_out_as_boilerplate``.
+    """
+    number, within, header = 0, True, head[: start + _book_end(head[start:])][:LONGEST_HEADER]
+    counters.count("words_left_out_as_boilerplate", len(head[:start].split()))
+    for text in chain([head[start:]], rest):
+        while text:
+            if within:
+                end = _book_end(text)
+                yield (number, header), text[:end]
+                within = end == len(text)
+                header = header if within else ""
+            else:
+                mark = _START.search(text)
+                end = header_end(text, mark.start()) if mark else len(text)
+                header = (header + text[:end])[-LONGEST_HEADER:]
+                counters.count("words_left_out_as_boilerplate", len(text[:end].split()))
+                within, number = mark is not None, number + 1
+            text = text[end:]
+
+
+def _book_end(text: str) -> int:
+    """Return where the first line that marks the end of a book begins, or the length of the text."""
+    ends = (start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start))
+    return min(ends, default=len(text))
 
 
 def _lines_with(text: str, word: str) -> Iterator[int]:
@@ -143,14 +179,23 @@ def _lines_with(text: str, word: str) -> Iterator[int]:
         offset = text.find(word, end) if end >= 0 else -1
 
 
-def without_apparatus(blocks: Iterable[Block]) -> Iterator[Block]:
+def without_apparatus(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out title page, credits, transcriber's notes, tables of contents, captions and the advertisements after
     the end.
+
+    `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and
+    ``…_advertisements``.
     """
-    return _without_advertisements(_without_front(_without_lists(_without_notes(blocks))))
+
+    def leave_out(kind: str, *blocks: Block) -> None:
+        for block in blocks:
+            counters.count(f"words_left_out_as_{kind}", sum(len(line.split()) for line in block.lines))
+
+    blocks = _without_lists(_without_notes(blocks, leave_out), leave_out)
+    return _without_advertisements(_without_front(blocks, leave_out), leave_out)
 
 
-def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
+def _without_notes(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
     """Leave out the credits, and notes up to the next chapter (three blank lines)."""
     left = 0
     for index, block in enumerate(blocks):
@@ -168,17 +213,20 @@ def _without_notes(blocks: Iterable[Block]) -> Iterator[Block]:
             left = 0
             if index >= _CREDITS_WITHIN or not (_CREDITS.match(text) or _ELSEWHERE.search(text)):
                 yield block
+                continue
+        leave_out("notes", block)
 
 
-def _without_front(blocks: Iterable[Block]) -> Iterator[Block]:
+def _without_front(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
     """Leave out the title page: what comes before the first paragraph of prose, if there soon is one."""
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
-        front.append(block)
         if _is_first_prose(block):
+            leave_out("title_pages", *front)
             front = [block]
             break
+        front.append(block)
     yield from front
     yield from blocks
 
@@ -202,16 +250,18 @@ def _is_first_prose(block: Block) -> bool:
     return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
 
 
-def _without_lists(blocks: Iterable[Block]) -> Iterator[Block]:
+def _without_lists(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
     """Leave out tables of contents and the like, from their heading to the next chapter, or to prose."""
     within = False
     for block in blocks:
         within = bool(_CONTENTS.match(block.lines[0])) or (within and block.gap < 3 and not _is_full_prose(block))
-        if not within:
+        if within:
+            leave_out("contents", block)
+        else:
             yield block
 
 
-def _without_advertisements(blocks: Iterable[Block]) -> Iterator[Block]:
+def _without_advertisements(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
     """Leave out what follows the last line "The End" if it states prices and is not longer than such lists."""
     after_end: list[Block] = []
     for block in blocks:
@@ -226,6 +276,8 @@ def _without_advertisements(blocks: Iterable[Block]) -> Iterator[Block]:
     prices = sum(1 for block in after_end if _PRICE.search(" ".join(block.lines)))
     if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(after_end)):
         yield from after_end
+    else:
+        leave_out("advertisements", *after_end)
 
 
 def plain(text: str) -> str:

@@ -472,3 +472,41 @@ def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
             assert max(map(len, paragraphs)) <= 2 * size
             if " " in word:
                 assert set(" ".join(paragraphs).split()[1:-1]) == set(word.split())
+
+
+def test_books_joined_in_one_file_are_all_read() -> None:
+    second = BOOK.replace("The Bear", "The Wolf").replace("I am a bear", "I am a wolf")
+    counters = Counters()
+    found = read("\n".join([BOOK, second, "Nothing follows.", BOOK]), counters)
+    assert [(document.id, document.title) for document in found] == [
+        ("shelf/book", "The Bear A Story for the Young"),
+        ("shelf/book#1", "The Wolf A Story for the Young"),
+        ("shelf/book#2", "The Bear A Story for the Young"),
+    ]
+    assert [document.paragraphs for document in found] == [
+        PROSE,
+        [PROSE[0], '"I am a wolf," he said.', PROSE[2]],
+        PROSE,
+    ]
+
+
+def test_every_word_of_a_book_is_kept_or_counted() -> None:
+    shop = "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid, $2.\n"
+    counters = Counters()
+    text = BOOK.replace("THE END\n", shop)
+    kept = sum(len(paragraph.split()) for document in read(text, counters) for paragraph in document.paragraphs)
+    left_out = {name.removeprefix("words_left_out_as_"): count for name, count in counters.counts.items()}
+    del left_out["headings_left_out"]
+    assert kept + sum(left_out.values()) == len(text.split())
+    assert all(left_out[kind] > 2 for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements"))
+
+
+def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
+    line = "There was once a bear who lived in a wood, and was known to all the people.\n"
+    text = BOOK.replace("He went\naway.\n", line * 30_000) * 2
+    counters = Counters()
+    documents = read(text, counters)
+    kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
+    assert kept > 2 * 30_000 * len(line.split())
+    left_out = sum(count for name, count in counters.counts.items() if name.startswith("words_left_out_as_"))
+    assert kept + left_out == len(text.split())
