@@ -47,6 +47,9 @@ def _warn(manifest: "DocumentsManifest") -> None:
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest.examples["files_of_unknown_format"])
         warn(f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all")
+    if num_folders := counts.get("linked_folders", 0):
+        names = ", ".join(manifest.examples["linked_folders"])
+        warn(f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; name them to read them, too")
     if num_files := counts.get("single_stream_files", 0):
         warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
     removed = {"duplicate_texts": "exact duplicate", "near_duplicates": "near-duplicate", "repeated_ids": "repeated id"}

@@ -201,23 +201,51 @@ def find_files(pattern: str) -> dict[str, int]:
 
     It is a file, a folder (all files below it but hidden ones) or a glob of either.
     """
+    return list_files(pattern)[0]
+
+
+def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return what `find_files` does, and the reason for each path that it leaves out.
+
+    The reasons are ``hidden_files`` and ``linked_folders`` (one for all below them), ``special_files`` (pipes and
+    devices), ``broken_link`` and ``unreadable_folder``.
+    """
     if not is_remote(pattern):
         named = [pattern] if os.path.exists(pattern) else local_glob.glob(pattern, recursive=True)
-        paths = {path for name in named for path in _files_below(name)}
-        return {path: os.path.getsize(path) for path in sorted(paths)}
+        reasons = dict(sorted(found for name in named for found in _paths_below(name)))
+        found = {path: os.path.getsize(path) for path, reason in reasons.items() if not reason}
+        return found, {path: reason for path, reason in reasons.items() if reason}
     root = glob_root(pattern)
-    if root == pattern and (found := _stat(pattern))[0] == "File":
-        return {pattern: found[1]}
+    if root == pattern and (status := _stat(pattern))[0] == "File":
+        return {pattern: status[1]}, {}
     matches = _glob_expression(pattern).fullmatch
-    below = (entry for entry in _list(root, recursive=True) if not _is_hidden(entry[0].removeprefix(root)))
-    return dict(sorted((path, num_bytes) for path, num_bytes in below if matches(path)))
+    below = dict(sorted(entry for entry in _list(root, recursive=True) if matches(entry[0])))
+    hidden = {path: "hidden_files" for path in below if _is_hidden(path.removeprefix(root))}
+    return {path: num_bytes for path, num_bytes in below.items() if path not in hidden}, hidden
 
 
-def _files_below(path: str) -> list[str]:
+def _paths_below(path: str) -> Iterator[tuple[str, str]]:
+    """Yield what is at or below a path, each with the reason to leave it out, empty for a file to read."""
     if not os.path.isdir(path):
-        return [path]
-    below = (found for found in Path(path).rglob("*") if found.is_file())
-    return [str(found) for found in below if not _is_hidden(found.relative_to(path).as_posix())]
+        yield path, _kind(path)
+        return
+    errors: list[OSError] = []
+    for folder, folders, names in os.walk(Path(path), onerror=errors.append):
+        for name in (*folders, *names):
+            below = os.path.join(folder, name)
+            if (kind := "hidden_files" if name.startswith(".") else _kind(below)) != "folders":
+                yield below, kind
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    yield from ((error.filename, "unreadable_folder") for error in errors)
+
+
+def _kind(path: str) -> str:
+    """Return what is at a path, empty for a file."""
+    if os.path.isdir(path):
+        return "linked_folders" if os.path.islink(path) else "folders"
+    if os.path.isfile(path):
+        return ""
+    return "special_files" if os.path.exists(path) else "broken_link"
 
 
 def _glob_expression(pattern: str) -> re.Pattern[str]:

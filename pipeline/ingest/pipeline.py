@@ -8,12 +8,13 @@
 Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a range and by a shard.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import ceil
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from msgspec import to_builtins
@@ -53,6 +54,7 @@ PLAIN_TEXT = 17e6, 0.95
 COMPRESSED_TEXT = 4e6, 2.8
 GATHER_BYTES_PER_S = 60e6  # of text
 
+WHOLE_BYTES = 64 << 20  # of a local file, hashed as a whole
 NUM_SAMPLES, SAMPLE_BYTES = 16, 1 << 16
 NUM_READERS = 16  # files read at a time, because object stores are slow to answer
 
@@ -104,7 +106,7 @@ def _plan_keys(
 ) -> list[Unit[KeyRange]]:
     """Plan units over the small rows of all documents; raises `UserError` if too much of the input was bad."""
     scattered = read_records(directory, "scatter", Scattered)
-    _sum(scattered, max_bad)
+    sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
     return plan_keys(kind, rows_per_document * sum(record.documents for record in scattered), rows_per_unit, layout)
 
 
@@ -117,18 +119,11 @@ def _plan_gather(directory: StageDirectory, num_shards: int | None, layout: Layo
     return plan_shards(scattered, read_records(directory, "deduplicate", Deduplicated), num_shards, layout)
 
 
-def _sum(scattered: Sequence[Scattered], max_bad: float) -> Counters:
-    return sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
-
-
-def _results(
-    directory: StageDirectory, config: IngestConfig, max_bad: float, left_out: Sequence[str]
-) -> dict[str, Any]:
-    """Return what the manifest says about the documents; `left_out` names the files of unknown format."""
+def _results(directory: StageDirectory, config: IngestConfig, max_bad: float, left_out: Counters) -> dict[str, Any]:
+    """Return what the manifest says about the documents; `left_out` counts the files that are not read."""
     scattered, gathered = read_records(directory, "scatter", Scattered), read_records(directory, "gather", Gathered)
-    counters = _sum(scattered, max_bad)
-    for name in left_out:
-        counters.note("files_of_unknown_format", name)
+    records = (record.counters for record in scattered)
+    counters = sum_counters((left_out.to_record(), *records), max_bad, seen="documents_read")
     for record in gathered:
         counters.add(record.counters)
     if config.near_duplicates is not None:  # recorded even if there are none
@@ -182,7 +177,7 @@ def _rates_of(entry: Input) -> tuple[float, float]:
 
 class _Job(NamedTuple):
     inputs: list[Input]
-    left_out: list[str]
+    left_out: Counters
     units: list[Unit[Ranges]]
     head: dict[str, Any]
 
@@ -200,12 +195,12 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
 
 
 def _fingerprint(entry: Input) -> dict[str, Any]:
-    """Return name, format, size and digest of an input; of a large file it takes samples, to not read it twice."""
+    """Return name, format, size and digest of an input; of a large file the digest of samples, to not read it twice."""
     digest = entry.digest
     if not digest:
         with storage.open_input(entry.path) as file:
-            if entry.num_bytes <= NUM_SAMPLES * SAMPLE_BYTES:
-                digest = digest_of(file.read())
+            if entry.num_bytes <= (NUM_SAMPLES * SAMPLE_BYTES if storage.is_remote(entry.path) else WHOLE_BYTES):
+                digest = hashlib.file_digest(cast(Any, file), partial(hashlib.blake2b, digest_size=16)).hexdigest()
             else:
                 offsets = np.linspace(0, entry.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
                 digest = digest_of(b"".join(_sample(file, offset) for offset in offsets.tolist()))

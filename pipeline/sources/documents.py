@@ -46,7 +46,6 @@ def _read(part: InputRange, counters: Counters, config: IngestConfig) -> Iterato
 
 
 def _plan(sources: str | Sequence[str], config: IngestConfig, counters: Counters) -> list[InputRange]:
-    inputs, unknown = find_inputs([sources] if isinstance(sources, str) else sources, None, config)
-    for name in unknown:
-        counters.note("files_of_unknown_format", name)
+    inputs, left_out = find_inputs([sources] if isinstance(sources, str) else sources, None, config)
+    counters.add(left_out.to_record())
     return [part for unit in plan_units(inputs, config) for part in unit.ranges]

@@ -9,6 +9,7 @@ import json
 import os.path
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution import hub, storage
-from ..execution.counters import Counters
+from ..execution.counters import Counters, name_counts
 from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book
@@ -48,15 +49,17 @@ class PlannedUnit(NamedTuple):
     num_bytes: int
 
 
-def find_inputs(sources: Sequence[str], output: str | None, config: IngestConfig) -> tuple[list[Input], list[str]]:
-    """Return every file and data set of the `sources`, in the order given, and the names of the files left out.
+def find_inputs(sources: Sequence[str], output: str | None, config: IngestConfig) -> tuple[list[Input], Counters]:
+    """Return every file and data set of the `sources`, in the order given, and a count of the files left out.
 
     A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that are in no known format
-    are left out, unless ``--format`` is given. Raise `UserError` if a source has no file, or one that another source
-    has too, or contains the `output`.
+    are left out (``files_of_unknown_format``), unless ``--format`` is given, and so is what `storage.list_files` leaves
+    out: ``broken_link`` and ``unreadable_folder`` are bad input, the others neutral counters.
+
+    Raise `UserError` if a source has no file, or one that another source has too, or contains the `output`.
     """
     inputs: list[Input] = []
-    left_out: list[str] = []
+    left_out = Counters()
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
             if folder := hub.folder_of(source):
@@ -64,28 +67,31 @@ def find_inputs(sources: Sequence[str], output: str | None, config: IngestConfig
             found = hub.open_set(source)
             inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
             continue
-        files, others = _find_files(source, output, config)
-        inputs.extend(files)
-        left_out.extend(others)
+        inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
     return inputs, left_out
 
 
-def _find_files(source: str, output: str | None, config: IngestConfig) -> tuple[list[Input], list[str]]:
-    found = storage.find_files(source)
+def _find_files(source: str, output: str | None, config: IngestConfig, left_out: Counters) -> list[Input]:
+    found, unread = storage.list_files(source)
     _refuse_output_within(source, output, found)
     if not found:
-        raise UserError(_why_empty(source))
+        raise UserError(_why_empty(source, Counter(unread.values())))
     if strange := [path for path in found if _LONE_SURROGATE.search(_name_of(path, source))]:
         raise UserError(f"{os.fsencode(strange[0])!r} is not a valid UTF-8 file name: rename it.")
     known = {path: kind for path in found if (kind := _format_of(path, config))}
     if not known:
         raise UserError(f"{source} has no file in a known format ({KNOWN_NAMES}): rename it or give --format.")
-    inputs = [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
-    return inputs, [_name_of(path, source) for path in found if path not in known]
+    unknown = {path: "files_of_unknown_format" for path in found if path not in known}
+    for path, reason in {**unknown, **unread}.items():
+        record = left_out.skip if reason in ("broken_link", "unreadable_folder") else left_out.note
+        record(reason, _name_of(path, source))
+    return [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
 
 
-def _why_empty(source: str) -> str:
+def _why_empty(source: str, unread: Counter[str]) -> str:
+    if unread:
+        return f"{source} has no file to read ({name_counts(unread)})."
     if storage.has_wildcard(source):
         return f"{source} matches no file."
     return f"The folder {source} is empty." if os.path.isdir(source) else f"{source} does not exist."

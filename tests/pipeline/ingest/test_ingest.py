@@ -119,6 +119,25 @@ def test_an_id_that_repeats_is_no_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+def test_a_source_edited_in_place_is_another_one(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(20)} | {"long": text_of(0, 50_000)})
+    ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    with (tmp_path / "texts" / "long.txt").open("r+b") as file:
+        file.seek(100_000)
+        file.write(b"x")
+    with pytest.raises(UserError, match="other"):
+        ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+
+
+def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(30)} | {".hidden": text_of(0)})
+    (tmp_path / "texts" / "link.txt").symlink_to(tmp_path / "nothing")
+    manifest = ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    assert manifest.counts["hidden_files"] == manifest.bad["broken_link"] == 1
+    with pytest.raises(UserError, match="1 x broken link"):
+        ingest([source], str(tmp_path / "strict"), CONFIG, RunOptions(workers=1, max_bad=0))
+
+
 def test_too_few_texts_that_differ_are_told(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
     with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import os
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -34,9 +35,10 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def formats(folder: Path, config: IngestConfig = AUTO) -> tuple[dict[str, str], list[str]]:
+def formats(folder: Path, config: IngestConfig = AUTO) -> tuple[dict[str, str], int]:
     inputs, left_out = find_inputs([str(folder)], str(folder.parent / "out"), config)
-    return {entry.name.removeprefix(f"{folder.name}/"): entry.format for entry in inputs}, left_out
+    known = {entry.name.removeprefix(f"{folder.name}/"): entry.format for entry in inputs}
+    return known, left_out.counts["files_of_unknown_format"]
 
 
 FILES = {
@@ -72,13 +74,13 @@ def test_formats_are_known_by_name_or_by_the_first_bytes(tmp_path: Path):
         write(tmp_path / "all" / name, content)
     found, left_out = formats(tmp_path / "all")
     assert found == {name: kind for name, (_, kind) in FILES.items() if kind}
-    assert sorted(left_out) == sorted(f"all/{name}" for name, (_, kind) in FILES.items() if not kind)
+    assert left_out == sum(1 for _, kind in FILES.values() if not kind)
 
 
 def test_format_says_what_names_do_not(tmp_path: Path):
     write(tmp_path / "all" / "a.md", TEXT)
     write(tmp_path / "all" / "b.tar", TEXT)
-    assert formats(tmp_path / "all", IngestConfig(format="text")) == ({"a.md": "text", "b.tar": "archive"}, [])
+    assert formats(tmp_path / "all", IngestConfig(format="text")) == ({"a.md": "text", "b.tar": "archive"}, 0)
     assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {"a.md": "jsonl", "b.tar": "jsonl"}
 
 
@@ -177,3 +179,40 @@ def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_
         assert len(plan_units(inputs, AUTO)) == 1
         with pytest.raises(UserError, match=r"has no column 'body' but text: give --text-column"):
             plan_units(inputs, IngestConfig(text_column="body"))
+
+
+def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "all"
+    for name in ("a.txt", "sub/b.txt", ".hidden.txt", ".git/c.txt", "locked/d.txt", "picture.jpg"):
+        write(folder / name, TEXT)
+    write(tmp_path / "other" / "e.txt", TEXT)
+    (folder / "file-link.txt").symlink_to(tmp_path / "other" / "e.txt")
+    (folder / "folder-link").symlink_to(tmp_path / "other")
+    (folder / "sub" / "loop").symlink_to(folder)
+    (folder / "broken.txt").symlink_to(tmp_path / "nothing")
+    os.mkfifo(folder / "pipe.txt")
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    inputs, left_out = find_inputs([str(folder)], None, AUTO)
+    assert [entry.name for entry in inputs] == ["all/a.txt", "all/file-link.txt", "all/sub/b.txt"]
+    assert left_out.to_record() == {
+        "counts": {"files_of_unknown_format": 1, "hidden_files": 2, "linked_folders": 2, "special_files": 1},
+        "bad": {"broken_link": 1, "unreadable_folder": 1},
+        "examples": {
+            "broken_link": ["all/broken.txt"],
+            "files_of_unknown_format": ["all/picture.jpg"],
+            "hidden_files": ["all/.git", "all/.hidden.txt"],
+            "linked_folders": ["all/folder-link", "all/sub/loop"],
+            "special_files": ["all/pipe.txt"],
+            "unreadable_folder": ["all/locked"],
+        },
+    }
+    for name in ("pipe.txt", "broken.txt"):
+        with pytest.raises(UserError, match=f"{name} has no file to read "):
+            find_inputs([str(folder / name)], None, AUTO)
