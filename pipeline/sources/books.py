@@ -58,6 +58,8 @@ _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
 _LONGEST_WORD_BYTES = 1000
+# What follows the first byte of a character in UTF-8.
+_CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
 def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
@@ -151,17 +153,11 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
         if following and not chunk.endswith(b"\n"):
             end = max(map(chunk.rfind, (b"\n", b"\r"))) + 1
             if not end:
-                end = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1 or _last_character(chunk)
+                end = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1 or len(chunk.rstrip(_CONTINUATIONS)) - 1
                 counters.count("long_lines_cut")
             chunk, following = chunk[:end], chunk[end:] + following
         yield chunk
         chunk = following
-
-
-def _last_character(text: bytes) -> int:
-    """Return the offset of the last character of UTF-8, which may be incomplete."""
-    leads = (offset for offset in range(len(text) - 1, max(len(text) - 5, 0), -1) if text[offset] & 0xC0 != 0x80)
-    return next(leads, len(text))
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:

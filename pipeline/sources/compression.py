@@ -10,7 +10,8 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -32,13 +33,24 @@ _ZSTD_READ_BYTES = 1 << 13
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 
-# What decompressing raises; see `is_failure`.
-_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+# What reading damaged data raises; see `is_failure`.
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException)
 
 
 def is_failure(error: Exception) -> bool:
     """Return whether the disk or the network failed, so that the data may be good: the error has an error number."""
     return isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, OSError) and error.errno is not None)
+
+
+@contextmanager
+def counted_damage(reason: str, location: str, counters: Counters) -> Iterator[None]:
+    """End the block at damaged data, which is counted; raise if the disk or the network failed."""
+    try:
+        yield
+    except _DAMAGE as error:
+        if is_failure(error):
+            raise
+        counters.skip(reason, f"{location}: {str(error) or type(error).__name__}")
 
 
 def is_compressed(name: str) -> bool:

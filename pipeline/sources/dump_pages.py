@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from ..execution.counters import Counters
-from .compression import decompressed, is_failure
+from .compression import counted_damage, decompressed
 from .records import InputRange
 
 READ_BYTES = 1 << 20
@@ -112,22 +112,15 @@ def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Co
             # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
             yield False, b""
         decompressor = bz2.BZ2Decompressor()
-        damage = ""
-        try:
+        location = f"{part.name}: stream at byte {offset}"
+        with counted_damage("corrupt_bz2_stream", location, counters if own else Counters()):
             for _, piece in pieces:
-                for block in _decompress(decompressor, piece):
+                for block in _decompress(decompressor, piece):  # raises EOFError if another piece follows the end
                     yield own, block
             if not decompressor.eof:
-                damage = "it ends early"
-            elif decompressor.unused_data:
-                # Likely a stream whose header is damaged, so that it seems to belong to this one.
-                damage = "data follow its end"
-        except (OSError, EOFError) as error:  # EOFError: another piece follows the end
-            if is_failure(error):
-                raise
-            damage = str(error)
-        if own and damage:
-            counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte {offset}: {damage}")
+                raise EOFError("it ends early")
+            if decompressor.unused_data:  # likely a stream whose header is damaged, so that it seems to belong to this
+                raise EOFError("data follow its end")
     if part.start == 0 and num_streams == 1:
         counters.note("single_stream_files", part.name)
 

@@ -18,7 +18,7 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from ..execution.hub import DataSet
-from .compression import is_failure
+from .compression import counted_damage
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
 
@@ -31,9 +31,6 @@ BUFFER_BYTES = 1 << 20
 SENTENCE_CHARACTERS = 200
 """Rows whose median length is below are sentences."""
 
-_MAGIC = b"PAR1"
-_DAMAGE = (ValueError, pa.ArrowException, OSError)
-
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
 
@@ -44,17 +41,14 @@ def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: Inge
     Raise `UserError` if the file is not Parquet, or has no text in the text column.
     """
     with open_file(entry.path) as file:
-        try:
-            metadata = pq.read_metadata(file)
-            schema = metadata.schema.to_arrow_schema()
-        except _DAMAGE as error:
-            if is_failure(error):
-                raise
+        parquet = _open(file, entry.name, Counters())
+        if parquet is None:
             file.seek(0)
-            if file.read(len(_MAGIC)) == _MAGIC:
+            if file.read(4) == b"PAR1":
                 return entry.cut([0])  # for `read_table` to count
-            raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.") from error
-    _text_columns(schema, entry.path, config.text_column)
+            raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.")
+        _text_columns(parquet.schema_arrow, entry.path, config.text_column)
+        metadata = parquet.metadata
     starts: list[int] = []
     size = RANGE_BYTES
     for group in range(metadata.num_row_groups):
@@ -74,13 +68,8 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
     """
     stem = part.name.removesuffix(".parquet")
     table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
-    try:
-        # With a small buffer and no pre-buffering a row group is not in memory as a whole.
-        parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
-    except _DAMAGE as error:
-        if is_failure(error):
-            raise
-        counters.skip("damaged_parquet_file", f"{part.name}: {error}")
+    parquet = _open(file, part.name, counters)
+    if parquet is None:
         return
     columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
     groups = [parquet.metadata.row_group(group) for group in range(parquet.num_row_groups)]
@@ -91,6 +80,14 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
         location = f"{part.name}, row group {group}"
         run = _numbered(batches, sum(sizes[:group]), "unreadable_row_group", location, counters)
         yield from _documents(run, parquet.schema_arrow, table, config, counters)
+
+
+def _open(file: BinaryIO, name: str, counters: Counters) -> pq.ParquetFile | None:
+    """Return a Parquet file; None, and a count, if it is damaged."""
+    with counted_damage("damaged_parquet_file", name, counters):
+        # With a small buffer and no pre-buffering a row group is not in memory as a whole.
+        return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    return None
 
 
 def plan_data_set(
@@ -175,14 +172,10 @@ def _numbered(
     batches: Iterable[pa.RecordBatch], first_row: int, damage: str, location: str, counters: Counters
 ) -> NumberedBatches:
     """Yield the batches up to the first one that is damaged, which is counted as `damage`."""
-    try:
+    with counted_damage(damage, location, counters):
         for batch in batches:
             yield first_row, batch
             first_row += batch.num_rows
-    except _DAMAGE as error:
-        if is_failure(error):
-            raise
-        counters.skip(damage, f"{location}: {error}")
 
 
 def _documents(
