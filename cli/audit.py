@@ -71,6 +71,7 @@ def _write_report(path: str, audits: "dict[str, Audit]") -> None:
     from ..pipeline.vocab.vocabulary import read_vocabulary
 
     first = next(iter(audits))
-    rows = list(first_rows(first, read_manifest(first, InstancesManifest), "train", NUM_EXAMPLES))
+    vocabulary = read_vocabulary(first)
+    rows = list(first_rows(first, read_manifest(first, InstancesManifest), "train", NUM_EXAMPLES, vocabulary))
     with write_file(path) as file:
-        file.write(render_report(audits, rows, read_vocabulary(first)).encode())
+        file.write(render_report(audits, rows, vocabulary).encode())

@@ -44,7 +44,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
         raise UserError(f"{directory} was written by `clozeworks vocab`; show reads documents and instances.")
     console = Console(highlight=False, soft_wrap=True)
     vocabulary = None if isinstance(manifest, DocumentsManifest) else read_vocabulary(directory)
-    for row in first_rows(directory, manifest, split, num_rows):
+    for row in first_rows(directory, manifest, split, num_rows, vocabulary):
         for line in _document(row) if vocabulary is None else _instance(row, vocabulary):
             console.print(line)
         console.print()

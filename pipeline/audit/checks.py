@@ -7,16 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
-from ..errors import UserError
 from ..execution import storage
 from ..execution.directory import read_manifest
+from ..execution.shards import open_shard
 from ..manifests import InstancesManifest, InstancesShard
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
-from .measures import MAX_ROW_HASHES, Measures, read_rows
+from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
 
 # From this many rows on, the share of IsNext must be exact; below, allow for chance.
 ROWS_FOR_EXACT = 10_000
@@ -111,15 +109,10 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
 def _measure_shard(directory: str, name: str, measures: Measures) -> bool:
     """Add the rows of a shard; return whether its footer names another vocabulary, length or seed."""
     path, config = storage.join(directory, name), measures.config
-    try:
-        with storage.open_input(path) as source, pq.ParquetFile(source) as file:
-            for batch in file.iter_batches(max(1, TOKENS_AT_ONCE // config.max_length), use_threads=False):
-                measures.add(name, read_rows(batch))
-            found = file.schema_arrow.metadata or {}
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read ({error}); build the instances again.") from error
-    except (ValueError, IndexError, KeyError) as error:
-        raise UserError(f"{path} does not contain instances of this vocabulary ({error}); build it again.") from error
+    with open_shard(path, "build") as file:
+        for batch in file.iter_batches(max(1, TOKENS_AT_ONCE // config.max_length), use_threads=False):
+            measures.add(name, read_rows(checked_instances(batch, len(measures.vocabulary))))
+        found = file.schema_arrow.metadata or {}
     expected = {"tokenizer": measures.vocabulary.fingerprint, "max_length": config.max_length, "seed": config.seed}
     named = {f"clozeworks.{name}".encode(): str(value).encode() for name, value in expected.items()}
     return any(found.get(name, value) != value for name, value in named.items())

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from ..build.masking import find_words, num_to_mask
 from ..config import BuildConfig
-from ..schemas import SENTENCE_ENDS
+from ..execution.shards import checked
+from ..schemas import SENTENCE_ENDS, instances_schema
 from ..seeding import rng_for
 from ..vocab.vocabulary import Vocabulary
 
@@ -41,17 +42,27 @@ class InstanceRows:
         return np.diff(self.offsets)
 
 
+def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
+    """Return a batch of instances in their schema; raise `ValueError` naming the column that does not fit."""
+    rows = checked([batch], instances_schema(vocab_size))
+    for name in ("input_ids", "masked_lm_ids"):
+        highest = int(rows[name].flatten().to_numpy().max(initial=0))
+        if highest >= vocab_size:
+            raise ValueError(f"column {name}: token id {highest} is beyond the vocabulary's {vocab_size} tokens")
+    if not rows["masked_lm_positions"].value_lengths().equals(rows["masked_lm_ids"].value_lengths()):
+        raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
+    return rows
+
+
 def read_rows(rows: pa.RecordBatch) -> InstanceRows:
-    """Return the columns of a batch of instances as flat arrays.
+    """Return the columns of a batch of `checked_instances` as flat arrays.
 
     Positions out of range are read as the row's first token, a `segment_b_start` out of range as the row's length;
     `num_misplaced` counts both, and the positions that do not ascend.
     """
     ids, offsets = _flat(rows, "input_ids")
     in_row, mask_offsets = _flat(rows, "masked_lm_positions")
-    originals, original_offsets = _flat(rows, "masked_lm_ids")
-    if not np.array_equal(mask_offsets, original_offsets):
-        raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
+    originals, _ = _flat(rows, "masked_lm_ids")
     lengths, mask_counts = np.diff(offsets), np.diff(mask_offsets)
     if lengths.min(initial=3) < 3:
         raise ValueError("a row is shorter than [CLS] and [SEP] around a token")

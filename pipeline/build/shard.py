@@ -94,14 +94,14 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> tu
     """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their sources."""
     token_ids, sources = [np.zeros(0, dtype)], []
     sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for table in read_documents(path, "source", "sentences"):
-        sentences = table["sentences"].combine_chunks()
+    for rows in read_documents(path, "source", "sentences"):
+        sentences = rows["sentences"]
         with _tokenizing:
             ids, offsets = tokenizer.encode(sentences.flatten())
         token_ids.append(ids.astype(dtype))
         sentence_lengths.append(np.diff(offsets))
         document_lengths.append(np.diff(sentences.offsets.to_numpy()))
-        sources.extend(table["source"].chunks)
+        sources.append(rows["source"])
     offsets = (np.append(0, np.cumsum(np.concatenate(parts))) for parts in (sentence_lengths, document_lengths))
     return Corpus(np.concatenate(token_ids), *offsets), pa.chunked_array(sources, pa.string())
 

@@ -56,31 +56,52 @@ def shard_paths(directory: str, manifest: DocumentsManifest, split: str) -> list
     return [storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split]
 
 
-def read_documents(path: str, *columns: str) -> Iterator[pa.Table]:
+@contextmanager
+def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
+    """Open a shard that a stage wrote; damage that is met while it is open becomes a `UserError` that names it."""
+    try:
+        with storage.open_input(path) as source, pq.ParquetFile(source, buffer_size=BUFFER_BYTES) as file:
+            yield file
+    except (OSError, ValueError, pa.ArrowException) as error:
+        what = {"ingest": "documents", "build": "instances"}[stage]
+        reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
+        raise UserError(
+            f"{path} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again: {reason}."
+        ) from None
+
+
+def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of `schema` in `batches` as one; raise `ValueError` naming a column that does not fit."""
+    table = pa.Table.from_batches(batches)
+    columns: list[pa.Array] = []
+    for field in schema:
+        if (count := table.column_names.count(field.name)) != 1:
+            raise ValueError(f"it has {count or 'no'} column{'s' * (count > 1)} {field.name!r}")
+        try:
+            column = table[field.name].cast(field.type).combine_chunks()
+            column.validate(full=True)  # Parquet's reader does not check UTF-8
+        except (ValueError, pa.ArrowException) as error:
+            raise ValueError(f"column {field.name}: {error}") from None
+        if column.null_count or (pa.types.is_list(field.type) and column.flatten().null_count):
+            raise ValueError(f"column {field.name}: a value is missing")
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_documents(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
     """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time, so that it is never held whole.
 
     Raise `UserError` where the shard is broken.
     """
-    try:
-        with storage.open_input(path) as source, pq.ParquetFile(source, buffer_size=BUFFER_BYTES) as file:
-            if missing := [name for name in columns if name not in file.schema_arrow.names]:
-                raise KeyError(missing[0])
-            batches: list[pa.RecordBatch] = []
-            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
-                batches.append(batch)
-                if sum(held.nbytes for held in batches) >= TABLE_BYTES:
-                    yield _documents(batches, columns)
-                    batches = []
-            if batches:
-                yield _documents(batches, columns)
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        is_missing = isinstance(error, KeyError)
-        reason = f"it has no column {error}" if is_missing else str(error).split(". ")[0].rstrip(".")
-        again = "recreate it with `clozeworks ingest … --overwrite`"
-        raise UserError(f"{path} cannot be read as documents, {again}: {reason}.") from None
-
-
-def _documents(batches: list[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
-    """Return the rows of all batches, each column in one chunk of the type that `DOCUMENTS` has."""
     schema = pa.schema([DOCUMENTS.field(name) for name in columns])
-    return pa.Table.from_batches(batches).cast(schema).combine_chunks()
+    batches: list[pa.RecordBatch] = []
+    num_bytes = 0
+    with open_shard(path, "ingest") as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
+            batches.append(batch)
+            num_bytes += batch.nbytes
+            if num_bytes >= TABLE_BYTES:
+                yield checked(batches, schema)
+                batches, num_bytes = [], 0
+        if batches:
+            yield checked(batches, schema)

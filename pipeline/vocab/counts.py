@@ -34,7 +34,7 @@ def count_shard(directory: StageDirectory, path: str, normalization: Normalizati
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (table["sentences"].combine_chunks().flatten() for table in read_documents(path, "sentences"))
+    return (rows["sentences"].flatten() for rows in read_documents(path, "sentences"))
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:

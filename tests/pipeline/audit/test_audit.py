@@ -321,8 +321,36 @@ def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
 def test_another_schema_is_one_clear_error(tmp_path):
     manifest = build(tmp_path, 20)
     pq.write_table(pa.table({"text": ["no instances"]}), tmp_path / manifest["shards"][0]["name"])
-    with pytest.raises(UserError, match="does not contain instances"):
+    with pytest.raises(UserError, match=r"cannot be read as instances.* it has no column 'input_ids'"):
         audit(tmp_path, manifest)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("input_ids", [2, 50_000, 3], "token id 50000 is beyond the vocabulary's"),
+        ("masked_lm_positions", [-1], "Integer value -1 not in range"),
+        ("masked_lm_ids", [9, 9, 9], "different lengths"),
+        ("input_ids", [2, None, 3], "a value is missing"),
+        ("segment_b_start", 1 << 40, "not in range"),
+        ("document_a", None, "a value is missing"),
+    ],
+)
+def test_values_out_of_range_are_one_error_naming_shard_and_column(name, value, fault, tmp_path, capsys):
+    manifest = build(tmp_path, 20)
+    path = tmp_path / manifest["shards"][0]["name"]
+    table = pq.read_table(path)
+    planted = pa.array([value] * len(table), pa.list_(pa.int64()) if isinstance(value, list) else pa.int64())
+    pq.write_table(table.set_column(table.column_names.index(name), name, planted), path)
+    directory = write_directory(tmp_path, manifest)
+    for command in ("audit", "show"):
+        with pytest.raises(SystemExit):
+            main([command, directory])
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"{path} cannot be read as instances" in error
+        assert name in error
+        assert fault in error
 
 
 def test_an_empty_corpus_is_measured(tmp_path):

@@ -74,15 +74,16 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])
 def test_broken_shards_are_told(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    what = "documents" if stage == "ingest" else "instances"
     directory = write(tmp_path, stage, pa.table({"text": ["of another schema"]}))
     assert "it has no column" in told(capsys, directory)
     shard = tmp_path / SHARD
     shard.write_bytes(shard.read_bytes()[:-20])
-    assert f"{SHARD} cannot be read; run `clozeworks {stage} … --overwrite` again" in told(capsys, directory)
+    assert f"{SHARD} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again" in told(capsys, directory)
     shard.unlink()
     assert f"{SHARD} cannot be read" in told(capsys, directory)
 
 
 def test_rows_of_another_vocabulary_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
-    assert "Token id 10 is beyond the vocabulary's 10" in told(capsys, directory)
+    assert f"{SHARD} cannot be read as instances" in told(capsys, directory)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from clozeworks.pipeline.build.shard import DocumentsUnit, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
+from clozeworks.pipeline.execution.shards import read_documents
 from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
@@ -118,6 +120,21 @@ def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
 
 
+def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
+    def num_calls(num_documents: int) -> int:
+        documents = write_documents(tmp_path / str(num_documents), [["a"]] * num_documents, [])
+        calls: list[str] = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        try:
+            for _ in read_documents(str(documents / TRAIN), "sentences"):
+                pass
+        finally:
+            sys.setprofile(None)
+        return len(calls)
+
+    assert num_calls(16_000) < 6 * num_calls(4_000)
+
+
 @pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
 def test_an_empty_validation_shard_makes_an_empty_one(held_out: list[list[str]], vocab: str, tmp_path: Path):
     documents = write_documents(tmp_path / "documents", text_of(20), held_out)
@@ -183,12 +200,27 @@ def change_a_type(path: Path) -> None:
     pq.write_table(table.set_column(3, "sentences", pa.array(["text"] * len(table))), path)
 
 
+def break_utf8(path: Path) -> None:
+    table = pq.read_table(path)
+    bad = pa.array([b"caf\xe9"] * len(table), pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(bad), bad.buffers())
+    sentences = pa.ListArray.from_arrays(pa.array(range(len(table) + 1), pa.int32()), texts)
+    pq.write_table(table.set_column(3, "sentences", sentences), path)
+
+
+def lose_texts(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(3, "sentences", pa.nulls(len(table), pa.list_(pa.string()))), path)
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
         (cut_off, f"{TRAIN} cannot be read as documents"),
         (lose_a_column, "it has no column 'sentences'"),
         (change_a_type, f"{TRAIN} cannot be read as documents"),
+        (break_utf8, f"{TRAIN} cannot be read as documents.*column sentences: .*UTF8"),
+        (lose_texts, f"{TRAIN} cannot be read as documents.*column sentences: a value is missing"),
         (Path.unlink, f"{TRAIN} cannot be read as documents.*No such file"),
     ],
 )
