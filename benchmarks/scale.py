@@ -138,6 +138,7 @@ def compute(num_bytes: int) -> list[str]:
         counters=counters,
         languages={"en": documents // num_units},
         bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1).astype(np.int64).tobytes(),
+        bucket_documents=np.full(chosen.num_buckets + 1, 9, np.uint32).tobytes(),
         documents=documents // num_units,
     )
     unit = Ranges(
@@ -152,6 +153,7 @@ def compute(num_bytes: int) -> list[str]:
         documents=documents // len(dedup),
         left_out=0,
         bucket_bytes=np.zeros(chosen.num_buckets + 1, np.int64).tobytes(),
+        bucket_documents=np.zeros(chosen.num_buckets + 1, np.uint32).tobytes(),
         lowest_validation_hashes=[1, 2],
     )
     units = plan_shards(scattered, [left_out] * len(dedup), None, chosen)

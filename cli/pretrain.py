@@ -46,7 +46,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     }
     before, after = summary["initial"], summary["final"]
     measured = [
-        (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
+        (text, f"{before[name]:.3f} before, {after[name]:.3f} after")
+        for name, text in names.items()
+        if name in before.keys() & after.keys()
     ]
     sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
     return [("status", summary["status"]), *sizes, *measured]

@@ -1,6 +1,7 @@
 """The model card of a pre-training run: what it was trained on, how, and how well it predicts held-out text."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -52,6 +53,7 @@ def model_card(
     measured = {
         name: f"{after:.4g} (before training {summary['initial'][name]:.4g})"
         for name, after in summary["final"].items()
+        if name in summary["initial"]
     }
     tables["On held-out documents"] = {
         "rows": min(_rows(manifests[-1], "validation"), config.evaluation_rows),
@@ -67,6 +69,11 @@ def _table(rows: Mapping[str, Any]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())])
 
 
+def _code(name: str) -> str:
+    """Return a name that a source gave itself as Markdown that shows it, whatever markup it contains."""
+    return "`" + re.sub(r"[`|\s]+", " ", name) + "`"
+
+
 def _rows(manifest: InstancesManifest, split: str) -> int:
     return sum(shard.rows for shard in manifest.shards if shard.split == split)
 
@@ -80,8 +87,11 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
     return {
         "training rows": _rows(manifest, "train"),
         "validation rows": _rows(manifest, "validation"),
-        **{f"tokens from {source}, all passes": count for source, count in sorted(sources.items())},
-        **{f"documents in {name or 'an unknown language'}": count for name, count in manifest.languages.items()},
+        **{f"tokens from {_code(source)}, all passes": count for source, count in sorted(sources.items())},
+        **{
+            f"documents in {_code(name) if name else 'an unknown language'}": count
+            for name, count in manifest.languages.items()
+        },
         **asdict(manifest.config),
         "fingerprint": manifest.fingerprint,
         "vocabulary's fingerprint": manifest.tokenizer.fingerprint,

@@ -1,12 +1,16 @@
 """The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and its clock."""
 
 import csv
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+
+from ...pipeline.errors import UserError
+from ...pipeline.parsing import read_csv
 
 METRICS = ("step", "split", "learning_rate", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm")
 SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait", "mfu", "peak_memory_gb")
@@ -34,12 +38,7 @@ class RunLog:
         self._board = SummaryWriter(str(directory / "logs"), purge_step=first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
-        kept = []
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as old:
-                # A killed run's last line may be truncated; its missing fields are None.
-                complete = (row for row in csv.DictReader(old) if None not in row.values())
-                kept = [row for row in complete if int(row["step"]) <= first_step]
+        kept = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
         file = partial.open("w", buffering=1, newline="", encoding="utf-8")  # each line can be read at once
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
@@ -78,6 +77,23 @@ class RunLog:
         self._board.close()
         for file in self._files:
             file.close()
+
+
+def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return the complete rows of a log that a killed run left; raise `UserError` if it is damaged."""
+    if not path.exists():
+        return []
+    advice = "Delete it; the run resumes with a new one."
+    content = path.read_bytes()
+    rows = read_csv(content[: content.rfind(b"\n") + 1], path, advice)
+    try:
+        for row in rows:
+            measured = [float(row[name]) for name in columns if name not in ("step", "split") and row[name]]
+            if int(row["step"]) < 0 or len(row) > len(columns) or not all(map(math.isfinite, measured)):
+                raise ValueError
+    except (KeyError, ValueError):
+        raise UserError(f"{path} is damaged. {advice}") from None
+    return rows
 
 
 class Clock:

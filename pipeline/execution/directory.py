@@ -49,7 +49,15 @@ _STAGE_FILES = re.compile(
 )
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 # What the user can fix: no space, no permission, or something else in the directory's stead.
-NOT_WRITABLE = NO_SPACE | {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+NOT_WRITABLE = NO_SPACE | {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+}
 
 
 def canonical_json(value: Any) -> bytes:

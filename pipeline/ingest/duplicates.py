@@ -67,7 +67,7 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicated(Record):
-    """The record of a unit: how many documents stay, how many are removed, and the bytes removed per bucket (int64).
+    """The record of a unit: what stays and what is removed; the latter also per bucket, as in `Scattered`.
 
     `lowest_validation_hashes` are those of the documents that stay, ascending.
     """
@@ -75,6 +75,7 @@ class Deduplicated(Record):
     documents: int
     left_out: int
     bucket_bytes: bytes
+    bucket_documents: bytes
     lowest_validation_hashes: list[int]
 
 
@@ -95,6 +96,7 @@ def deduplicate(directory: StageDirectory, unit: KeyRange, layout: Layout, near:
         documents=kept.num_rows,
         left_out=left_out.num_rows,
         bucket_bytes=bytes_left_out.astype(np.int64).tobytes(),
+        bucket_documents=np.bincount(buckets, minlength=layout.num_buckets + 1).astype(np.uint32).tobytes(),
         lowest_validation_hashes=np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     )
 

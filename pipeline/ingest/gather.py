@@ -26,6 +26,7 @@ from .layout import Layout, borders, cut_shards, cut_validation, group_by_partit
 from .scatter import SCATTERED, Scattered
 
 ROW_GROUP_DOCUMENTS = 4096
+_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
 
@@ -84,14 +85,14 @@ def plan_shards(
     """
     if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))
-    read, left_out = (
-        sum(np.frombuffer(record.bucket_bytes, np.int64) for record in records) for records in (scattered, deduplicated)
-    )
-    # A document that occurs in two sources under one id can be subtracted twice.
-    validation_bytes, *bucket_bytes = np.maximum(read - left_out, 0).tolist()
-    train = borders(range(num_shards + 1), num_shards) if num_shards else None
+    validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
+    _, *bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
+    if num_shards:
+        train = borders(range(num_shards + 1), num_shards)
+    else:
+        train = cut_shards(bucket_bytes, bucket_documents, layout.num_partitions)
     splits: list[tuple[Split, list[int], int, int]] = [
-        ("train", train or cut_shards(bucket_bytes, layout.num_partitions), sum(bucket_bytes), layout.num_partitions),
+        ("train", train, sum(bucket_bytes), layout.num_partitions),
         ("validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions),
     ]
     lowest = sorted(value for record in deduplicated for value in record.lowest_validation_hashes)
@@ -103,6 +104,18 @@ def plan_shards(
             shards = ShardRun(split=split, first=run.start, count=count, edges=own, validation_below=below)
             units.append(Unit(shards.names()[0], num_bytes * (own[-1] - own[0]) >> 32, shards))
     return units
+
+
+def _remaining(
+    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], field: str, dtype: type
+) -> list[int]:
+    """Return what is left per bucket of what was scattered."""
+    read, left_out = (
+        sum(np.frombuffer(getattr(record, field), dtype).astype(np.int64) for record in records)
+        for records in (scattered, deduplicated)
+    )
+    # A document that occurs in two sources under one id can be subtracted twice.
+    return np.maximum(read - left_out, 0).tolist()
 
 
 def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
@@ -124,16 +137,33 @@ def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> G
     counters = Counters()
     left_out = pa.Table.from_batches(_read(directory, run, layout, "deduplicate", "left-out"), LEFT_OUT)
     left_out_of = run.shard_of(left_out)
+    batches = _emptied(_read(directory, run, layout, "scatter", "documents"), left_out)
     shards = [
         _write_shard(directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), counters)
-        for index, (name, documents) in enumerate(zip(run.names(), _deal(directory, run, layout), strict=True))
+        for index, (name, documents) in enumerate(zip(run.names(), _deal(directory, run, batches), strict=True))
     ]
     return Gathered(files=tuple(run.names()), counters=counters.to_record(), shards=shards)
 
 
-def _deal(directory: StageDirectory, run: ShardRun, layout: Layout) -> Iterator[pa.Table]:
+def _emptied(batches: Iterator[pa.RecordBatch], left_out: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without the sentences that are left out, which may be many times what stays."""
+    keys = np.sort(_keys(left_out))
+    column = SCATTERED.get_field_index("sentences")
+    for batch in batches:
+        own = _keys(batch)
+        goes = np.searchsorted(keys, own, side="right") > np.searchsorted(keys, own)
+        yield batch.filter(pa.array(~goes))
+        gone = batch.filter(pa.array(goes))
+        yield gone.set_column(column, SCATTERED[column], pa.array([[]] * gone.num_rows, SCATTERED[column].type))
+
+
+def _keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+    """Return a number for each row's document and text."""
+    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
+
+
+def _deal(directory: StageDirectory, run: ShardRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the documents of each shard."""
-    batches = _read(directory, run, layout, "scatter", "documents")
     num_shards = len(run.names())
     if num_shards == 1:
         yield pa.Table.from_batches(batches, SCATTERED)

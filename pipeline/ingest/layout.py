@@ -100,10 +100,11 @@ def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> l
     return units
 
 
-def cut_shards(bucket_bytes: Sequence[int], num_partitions: int) -> list[int]:
+def cut_shards(bucket_bytes: Sequence[int], bucket_documents: Sequence[int], num_partitions: int) -> list[int]:
     """Return the borders of the training shards, from 0 to 2**32: neighbouring buckets of at most `SHARD_TEXT_BYTES`.
 
-    Shards are as equal as the buckets allow. If there are more shards than partitions, none crosses the border of a
+    Shards are as equal as the buckets allow, but a document of that size still gets another one beside it, as pairs
+    need two. If there are more shards than partitions, none crosses the border of a
     partition, so that a partition is read only once, and large buckets are cut into ranges that hold about the same.
     """
     sizes = np.asarray(bucket_bytes)
@@ -113,6 +114,13 @@ def cut_shards(bucket_bytes: Sequence[int], num_partitions: int) -> list[int]:
         sizes = np.repeat(sizes / pieces, pieces)
         parts = np.split(sizes, num_partitions)
         starts = [index * len(parts[0]) + start for index, part in enumerate(parts) for start in _merge(part)]
+    else:
+        documents = np.concatenate([[0], np.cumsum(bucket_documents)])
+        enough = [0]
+        for start in starts[1:]:
+            if documents[start] - documents[enough[-1]] >= 2 and documents[-1] - documents[start] >= 2:
+                enough.append(start)
+        starts = enough
     return borders([*starts, len(sizes)], len(sizes))
 
 

@@ -48,11 +48,12 @@ class Ranges:
 
 @dataclass(frozen=True, kw_only=True)
 class Scattered(Record):
-    """The record of a unit: counts of its documents, and bytes of text per `Layout.bucket_of` (int64)."""
+    """The record of a unit: counts; and per `Layout.bucket_of`, bytes of text (int64) and documents (uint32)."""
 
     counters: CounterRecord
     languages: dict[str, int]
     bucket_bytes: bytes
+    bucket_documents: bytes
     documents: int
 
 
@@ -60,7 +61,7 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
     """Read, clean and split the documents of some ranges and write them by hash."""
     counters = Counters()
     languages: Counter[str] = Counter()
-    bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
+    bucket_bytes, bucket_documents = np.zeros((2, layout.num_buckets + 1), np.int64)
     partitions = _num_partitions(layout, config)
     files = {kind: partitioned_file(kind, unit.name) for kind in partitions}
     with ExitStack() as stack:
@@ -68,7 +69,9 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
         writers = dict(zip(partitions, map(stack.enter_context, opened), strict=True))
         for rows in cut_parts(_read_rows(unit.ranges, config, counters), PART_TEXT_BYTES):
             _write(rows, writers, config, layout)
-            np.add.at(bucket_bytes, layout.bucket_of(*_hashes(rows)), [row["num_bytes"] for row in rows])
+            buckets = layout.bucket_of(*_hashes(rows))
+            np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
+            np.add.at(bucket_documents, buckets, 1)
             languages.update(row["language"] for row in rows)
             del rows  # or two parts would be in memory, this one and the next
     return Scattered(
@@ -76,6 +79,7 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
         counters=counters.to_record(),
         languages=dict(languages),
         bucket_bytes=bucket_bytes.tobytes(),
+        bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
         documents=languages.total(),
     )
 

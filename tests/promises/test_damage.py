@@ -18,6 +18,7 @@ from clozeworks.model.finetuning.results import RunRecord, read_results, read_su
 from clozeworks.model.pretraining import run
 from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task
+from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import claimed, read_any_manifest
 from clozeworks.pipeline.parsing import parse_json
@@ -129,6 +130,26 @@ def test_results(tmp_path: Path):
         path.write_text("\n".join(lines).replace("0.5", bad))
         with pytest.raises(UserError, match=r"results\.csv is damaged"):
             read_results(tmp_path)
+
+
+def test_logs(tmp_path: Path):
+    path = tmp_path / "metrics.csv"
+    lines = (",".join(METRICS), "0,validation,,3.5,0.1,0.7,0.5,", "5,train,0.001,3.25,0.2,0.69,0.5,1.5", "9,tra")
+
+    def read() -> None:
+        path.write_bytes(path.read_bytes())
+        with RunLog(tmp_path, 9):
+            pass
+
+    path.write_text("\n".join(lines))
+    damaged = [path.read_bytes().replace(b"3.25", value) for value in (b"nan", b"x", b"1e999", b"1,2", b"\xff")]
+    for content in [*damaged, path.read_bytes().replace(b"\n5,", b"\n-5,"), b"a,b\n1,2\n"]:
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
+            read()
+    path.write_text("\n".join(lines))
+    read()
+    assert path.read_text() == "\n".join(lines[:3]) + "\n"  # a killed run's last line is cut off
 
 
 def test_models(tmp_path: Path):

@@ -140,9 +140,9 @@ class Torture:
 
     def references(self) -> dict[str, str]:
         """Return the digest of what each command writes undisturbed."""
-        copy_world(self.world, self.folder)
         digests = {}
         for command in COMMANDS:
+            copy_world(self.world, self.folder)
             output = output_of(command)
             outcome = run(self.folder, command_line(command, output))
             digests[command] = digest(self.folder / output)

@@ -1,5 +1,6 @@
 """The model card: what it takes from the manifests, and from the configuration."""
 
+import json
 from typing import Any
 
 import pytest
@@ -36,9 +37,16 @@ def lines_of(**options: Any) -> set[str]:
     return set(card_of(**options).splitlines())
 
 
+def test_markup_in_the_name_of_a_source_does_nothing():
+    name = "<img src=x>|[a](b)`\n# x"
+    manifest = json.loads(json.dumps(MANIFEST).replace('"enwiki"', json.dumps(name)))
+    card = model_card(PretrainConfig(), SHAPE, [parsed(manifest)], SUMMARY, TOKENIZER)
+    assert "| tokens from `<img src=x> [a](b) # x`, all passes | 1,600 |" in card.splitlines()
+
+
 def test_data_are_those_of_the_training_shards():
-    expected = {"| training rows | 17 |", "| validation rows | 3 |", "| tokens from text, all passes | 5 |"}
-    expected |= {"| tokens from enwiki, all passes | 1,600 |", "| documents in an unknown language | 4 |"}
+    expected = {"| training rows | 17 |", "| validation rows | 3 |", "| tokens from `text`, all passes | 5 |"}
+    expected |= {"| tokens from `enwiki`, all passes | 1,600 |", "| documents in an unknown language | 4 |"}
     expected |= {"| max length | 128 |", "| fingerprint | abc |", "| vocabulary's fingerprint | def |"}
     assert expected <= lines_of(steps=2000)
 

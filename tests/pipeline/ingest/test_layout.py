@@ -39,7 +39,7 @@ def test_borders_are_those_of_the_ranges(value: int, number: int):
 
 @given(st.lists(st.integers(0, SHARD_TEXT_BYTES // 8), min_size=1, max_size=200))
 def test_shards_hold_at_most_64_mb_and_are_alike(bucket_bytes: list[int]):
-    edges = cut_shards(bucket_bytes, 1024)
+    edges = cut_shards(bucket_bytes, [2] * len(bucket_bytes), 1024)
     starts = [edge * len(bucket_bytes) >> 32 for edge in edges]
     sizes = [sum(bucket_bytes[start:stop]) for start, stop in pairwise(starts)]
     assert sum(sizes) == sum(bucket_bytes) and max(sizes) <= SHARD_TEXT_BYTES
@@ -47,11 +47,21 @@ def test_shards_hold_at_most_64_mb_and_are_alike(bucket_bytes: list[int]):
     assert len(sizes) <= max(1, -(-sum(bucket_bytes) // (SHARD_TEXT_BYTES - max(bucket_bytes))))
 
 
+@given(st.lists(st.sampled_from([0, 1, 3]), min_size=1, max_size=100), st.integers(0, 2**32))
+def test_a_huge_document_shares_its_shard_with_another(bucket_documents: list[int], seed: int):
+    sizes = np.random.default_rng(seed).lognormal(15, 3, len(bucket_documents)).astype(int) * bucket_documents
+    edges = cut_shards(sizes.tolist(), bucket_documents, 1024)
+    starts = [edge * len(sizes) >> 32 for edge in edges]
+    assert (starts[0], starts[-1]) == (0, len(sizes))
+    if sum(bucket_documents) >= 2:
+        assert min(sum(bucket_documents[start:stop]) for start, stop in pairwise(starts)) >= 2
+
+
 @pytest.mark.parametrize("bucket_mb", [20, 100, 2500])  # 80 GB, 400 GB, 10 TB
 def test_shards_of_a_huge_corpus_stay_small_and_within_a_partition(bucket_mb: int):
     rng = np.random.default_rng(bucket_mb)
     bucket_bytes = rng.normal(bucket_mb * 1e6, bucket_mb * 1e4, 4096).astype(int).tolist()
-    edges = cut_shards(bucket_bytes, 1024)
+    edges = cut_shards(bucket_bytes, [2] * 4096, 1024)
     assert edges == sorted(set(edges)) and (edges[0], edges[-1]) == (0, TOP)
     shares = np.diff(edges) / TOP * sum(bucket_bytes)
     assert shares.max() <= SHARD_TEXT_BYTES * 1.06 and shares.mean() >= SHARD_TEXT_BYTES * 0.55
