@@ -33,13 +33,22 @@ _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
     """Return the lines of an extracted article that are prose, repaired, without the title above them.
 
-    A `GAP` marks missing words. `counters` gets the neutral counter ``lines_left_out``.
+    A `GAP` marks missing words. `counters` gets the neutral counters ``lines_left_out`` and
+    ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in `repair_line`).
     """
     if lines and html.unescape(lines[0]).strip() == title:
+        counters.count("words_left_out_as_titles", len(lines[0].split()))
         lines = lines[1:]
-    paragraphs = [line for line in lines if is_prose_line(line)]
-    counters.count("lines_left_out", len(lines) - len(paragraphs))
-    return [repair_line(line) for line in paragraphs]
+    paragraphs: list[str] = []
+    for line in lines:
+        if is_prose_line(line):
+            paragraphs.append(repaired := repair_line(line))
+            if repaired != line:
+                counters.count("words_left_out_as_marks", len(line.split()) - len(repaired.split()))
+        else:
+            counters.count("lines_left_out")
+            counters.count("words_left_out_as_lines", len(line.split()))
+    return paragraphs
 
 
 def is_prose_line(line: str) -> bool:

@@ -104,7 +104,7 @@ def _document(page: ElementTree.Element, site: Site, counters: Counters) -> RawD
     revisions = page.findall("revision")
     text = (revisions[-1].findtext("text") if revisions else None) or ""
     kind = _left_out_as(page, title, text, site)
-    paragraphs = [] if kind else wikitext_to_paragraphs(text, site.language, site.dropped_links)
+    paragraphs = [] if kind else wikitext_to_paragraphs(text, site.language, site.dropped_links, counters)
     if not paragraphs:
         counters.count(kind or "empty_pages")
         return None

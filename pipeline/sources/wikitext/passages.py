@@ -15,6 +15,7 @@ import html
 import re
 from collections.abc import Collection
 
+from ...execution.counters import Counters
 from ...schemas import SENTENCE_ENDS
 from .names import NAMES
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
@@ -34,20 +35,29 @@ _MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
 
 
-def wikitext_to_paragraphs(markup: str, language: str = "en", namespaces: Collection[str] = ()) -> list[str]:
+def wikitext_to_paragraphs(
+    markup: str, language: str = "en", namespaces: Collection[str] = (), counters: Counters | None = None
+) -> list[str]:
     """Return the prose of a page, one paragraph an item, in single-spaced plain text; never raises, in linear time.
 
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates in templates;
     `namespaces` are the lower-cased names of its own file and category namespaces. A `GAP` marks a template or formula
-    that the sentence needs. Labels without a sentence, as above lists, are left out.
+    that the sentence needs. Labels without a sentence, as above lists, are left out. `counters` gets the neutral
+    counters ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and ``labels_left_out``.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
     """
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup))
-    text = _Structures(text, language, frozenset(namespaces)).render()
-    paragraphs = map(repair_paragraph, _render_lines(text).split(PARAGRAPH_BREAK))
-    return [paragraph for paragraph in paragraphs if _is_passage(paragraph)]
+    structures = _Structures(text, language, frozenset(namespaces))
+    text, num_lines = _DROPPED_LINE.subn(PARAGRAPH_BREAK, structures.render())
+    paragraphs = [text for part in _render_inline(text).split(PARAGRAPH_BREAK) if (text := repair_paragraph(part))]
+    passages = [paragraph for paragraph in paragraphs if _is_passage(paragraph)]
+    if counters:
+        counters.count("lines_left_out", num_lines)
+        counters.count("tables_left_out", structures.num_tables)
+        counters.count("labels_left_out", len(paragraphs) - len(passages))
+    return passages
 
 
 def _is_passage(paragraph: str) -> bool:
@@ -159,6 +169,7 @@ class _Structures:
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
         self.parts = _STRUCTURE.split(text)
         self.closer = _match_structures(self.parts)
+        self.num_tables = 0
 
     def render(self) -> str:
         """Return the page with every structure rendered or dropped."""
@@ -182,6 +193,7 @@ class _Structures:
                 words = self._template(index, close, depth)
             else:
                 words = PARAGRAPH_BREAK
+                self.num_tables += 1
             # As with footnotes: no mark if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
@@ -292,9 +304,8 @@ _VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 
-def _render_lines(text: str) -> str:
-    """Drop the lines that are not prose, and render the markup inside lines."""
-    text = _DROPPED_LINE.sub(PARAGRAPH_BREAK, text)
+def _render_inline(text: str) -> str:
+    """Render the markup inside lines."""
     if "[" in text:
         text = _EXTERNAL_LINK.sub(lambda match: match[1].strip() or REMOVED, text)
     if "''" in text:

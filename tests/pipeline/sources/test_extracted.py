@@ -13,7 +13,7 @@ PROSE = "Almonds are a rich source of oil, as several studies have shown."
 def test_the_title_above_an_article_is_left_out():
     counters = Counters()
     assert article_paragraphs(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
-    assert counters.counts == {"lines_left_out": 1}
+    assert counters.counts == {"lines_left_out": 1, "words_left_out_as_lines": 1, "words_left_out_as_titles": 1}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,11 @@ def test_only_the_text_of_wikis_loses_its_short_lines():
     assert document and document.paragraphs == ['"Yes," he said.', '"No."']
     counters = Counters()
     assert read({"text": text, "url": "https://en.wikipedia.org/wiki/Yes"}, counters) is None
-    assert counters.to_record()["counts"] == {"lines_left_out": 2, "rows_without_prose": 1}
+    assert counters.to_record()["counts"] == {
+        "lines_left_out": 2,
+        "words_left_out_as_lines": 4,
+        "rows_without_prose": 1,
+    }
 
 
 def test_hard_wrapped_text_is_read_as_a_book():

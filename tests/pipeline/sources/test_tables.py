@@ -35,7 +35,8 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     assert list(read(path, counters)) == [
         RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE, PROSE])
     ]
-    assert counters.to_record() == {"counts": {"lines_left_out": 2}, "bad": {}, "examples": {}}
+    assert counters.counts == {"lines_left_out": 2, "words_left_out_as_lines": 3}
+    assert not counters.bad
 
 
 def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_reads_an_article() -> None:
     assert documents == [
         RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
     ]
-    assert counters.to_record()["counts"] == {"pages": 1}
+    assert +counters.counts == {"pages": 1}
 
 
 @pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
@@ -138,8 +138,9 @@ def test_what_is_left_out_is_counted() -> None:
     ]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1]
-    assert dict(counters.counts) == {
+    assert +counters.counts == {
         "pages": 9,
+        "lines_left_out": 2,
         "other_namespaces": 1,
         "redirects": 3,
         "disambiguation_pages": 1,
@@ -295,7 +296,7 @@ def test_pages_without_text_are_no_bad_input() -> None:
     pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1, 4]
-    assert counters.to_record()["counts"] == {"pages": 5, "empty_pages": 3} and not counters.bad
+    assert +counters.counts == {"pages": 5, "empty_pages": 3} and not counters.bad
 
 
 @pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
