@@ -113,9 +113,8 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
 
 
 def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) -> BertForPreTraining:
-    """Return the model in `directory` with its pre-training heads, on the CPU, in training mode.
-
-    `changes` to the fields of its `ModelConfig` must leave the shape as it is; dropout for instance.
+    """Return the model in `directory`, on the CPU, in training mode, with `changes` to its configuration but not its
+    shape.
     """
     model = BertForPreTraining(replace(read_config(directory), **changes or {}))
     load_weights(model, directory)
@@ -125,10 +124,7 @@ def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) 
 def save_model(
     directory: str | Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Mapping[str, bytes]
 ) -> None:
-    """Write a Hugging Face model directory into a folder that nothing reads yet (see `OutputDirectory.write_folder`).
-
-    `config` is what `ModelConfig.to_hf` gives, or more; `tokenizer` are the tokenizer's files by name.
-    """
+    """Write a model directory into a folder that nothing reads yet; `config` is `ModelConfig.to_hf`, or more."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}

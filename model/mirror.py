@@ -102,10 +102,7 @@ _mirrors: list[_Mirror] = []
 
 @contextmanager
 def mirrored(output: str | Path) -> Iterator[Path]:
-    """Yield `output`, or a local folder for a remote one: with its files at first, uploaded to it at the end.
-
-    Under `torchrun` all processes of a machine share that folder, and the first one transfers.
-    """
+    """Yield `output`, or for a remote one a local folder with its files; at the end the first rank uploads them."""
     if not storage.is_remote(str(output)):
         yield Path(output)
         return

@@ -37,10 +37,7 @@ class TextTokenizer:
         return [encoding.ids for encoding in encodings]
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return the ids of each text as `token_ids` does, and each token's characters [start, end), int64 (T, 2).
-
-        Offsets refer to the original text, before the tokenizer's changes of case and accents.
-        """
+        """Return `token_ids`, and each token's characters [start, end) in the original text, int64 (T, 2)."""
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [(each.ids, np.array(each.offsets, dtype=np.int64).reshape(-1, 2)) for each in encodings]
 

@@ -289,9 +289,8 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
-    """Return the best run, the spread of all, and the scores of a baseline that always gives the same answer.
-
-    A run is degenerate if its first metric is no higher than the baseline's.
+    """Return the best run, the spread of all, and a baseline; a run no better than that by the first metric is
+    degenerate.
     """
     baseline = {
         f"{prefix}{name}": value

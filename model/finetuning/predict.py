@@ -128,10 +128,7 @@ def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
-    """Return predictions for `files` as files by name: the official ones, or ``SPLIT.tsv`` if there are none.
-
-    `split` is the name of the split as in `find_splits`.
-    """
+    """Return predictions for the files of a `split` as files by name: the official ones, or ``SPLIT.tsv``."""
     examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
     answers = list(_answers(finetuned, iter(examples), split))
     table = StringIO(newline="")

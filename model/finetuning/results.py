@@ -155,10 +155,7 @@ _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return one line per metric and output directory of `finetune` below `folder`, in the paper's order.
-
-    Raises `UserError` if there is none, or if a file of results is damaged.
-    """
+    """Return a line per metric and output directory of `finetune` below `folder`; raises `UserError` without any."""
     root = local_copy(folder, RESULTS, SUMMARY)
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:

@@ -35,11 +35,7 @@ def model_card(
     *,
     use_bf16: bool = False,
 ) -> str:
-    """Return Markdown with the front matter of the Hugging Face Hub.
-
-    `manifests` are those of the directories of instances, `summary` is what `pretrain` returns, `tokenizer` are the
-    tokenizer's files by name.
-    """
+    """Return Markdown with the front matter of the Hugging Face Hub, for a run on instances with these `manifests`."""
     languages = sorted({language for manifest in manifests for language in manifest.languages if language})
     named = ["language:", *(f"- {json.dumps(language)}" for language in languages)] if languages else []
     task = [] if shape.is_decoder else ["pipeline_tag: fill-mask"]

@@ -78,10 +78,7 @@ def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:
-    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`.
-
-    ``nsp_loss`` and ``nsp_accuracy`` are left out if there were no next-sentence labels.
-    """
+    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`; without labels none of NSP."""
     mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
     values = {"loss": 0.0}
     if num_tokens:

@@ -49,9 +49,8 @@ class Summary(TypedDict):
 
 
 def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> AbstractContextManager[OutputDirectory]:
-    """Hold `output` as the directory of the run that `identity` describes.
-
-    Work of another identity is replaced if it has no checkpoint yet; see `directory.claimed` for what is refused.
+    """Hold `output` as the directory of the run that `identity` describes; another one without a checkpoint is
+    replaced.
     """
     advice = f"; to continue from its weights, use --checkpoint {output} with another --output"
 

@@ -119,10 +119,7 @@ class Choice(LabelTask):
 
 
 def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
-    """Return the task defined by the training `files`; the first row determines the number of choices.
-
-    Raises `UserError` if there are no rows, or fewer than two choices.
-    """
+    """Return the task that the first row of the `files` defines; raises `UserError` without two choices."""
     first = next(read_rows(files[0], _codah_columns), None)
     if first is None:
         raise UserError(f"{files[0]} holds no rows.")

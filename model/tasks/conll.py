@@ -127,10 +127,7 @@ def bio_tags(found: Iterable[Entity], num_words: int) -> list[str]:
 
 
 def entity_scores(predicted: Iterable[Sequence[Entity]], gold: Iterable[Sequence[Entity]]) -> dict[str, float]:
-    """Return F1, precision and recall over all sentences; 0 if undefined.
-
-    An entity is correct if its first word, its last word and its type are.
-    """
+    """Return F1, precision and recall over all sentences, 0 if undefined; an entity's words and type must be right."""
     num_correct = num_predicted = num_gold = 0
     for ours, theirs in zip(predicted, gold, strict=True):
         num_correct += len(set(ours) & set(theirs))

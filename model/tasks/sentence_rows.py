@@ -25,10 +25,7 @@ class SentenceExample(NamedTuple):
 
 
 class SentenceRow(NamedTuple):
-    """One row of tokens, and the tokens and words of the sentence whose outputs are read from it.
-
-    Positions are indices in the row; [CLS] is 0.
-    """
+    """One row of tokens, and what of its sentence is read from it; positions are those in the row, [CLS] is 0."""
 
     example: int
     """Index of the sentence among those encoded together."""

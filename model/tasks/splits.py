@@ -57,10 +57,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by the prefix of their metrics' names.
-
-    That is empty, or ``mismatched_`` for the second dev set of MNLI.
-    """
+    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or ``mismatched_``."""
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 

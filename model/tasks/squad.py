@@ -79,10 +79,7 @@ class Squad(Task):
         return Recipe(32, 3.0, (5e-5,)) if self.version == "1.1" else Recipe(48, 2.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        """Yield the questions of a file; raises `UserError` naming file and question.
-
-        A labelled file must be of the task's version.
-        """
+        """Yield the questions of a file; raises `UserError` naming it, also for a labelled file of another version."""
         version, questions = read_questions(path, labelled)
         if labelled and version not in (self.version, None):
             raise UserError(f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}.")
@@ -103,9 +100,8 @@ class Squad(Task):
         return example.group
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per window.
-
-        If no answer of a question is at its ``answer_start``, its features have no target; a notice counts these.
+        """Return one feature per window, without a target (and counted in a notice) if no answer is at its
+        ``answer_start``.
         """
         texts = dict.fromkeys(example.passage for example in examples)
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
@@ -196,9 +192,8 @@ class Squad(Task):
         return {"best_f1": scores["f1"], "best_exact": scores["exact"], "exact": scores["exact"], "f1": scores["f1"]}
 
     def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> list[Answer]:
-        """Return each question's answer, its first character in the passage, its probability, and the n best.
-
-        For 2.0 also the null odds; an answer may be "".
+        """Return each question's answer (or ""), its first character, probability, the n best, and for 2.0 the null
+        odds.
         """
         answers = []
         for example, prediction in zip(examples, self._predictions(outputs, features, examples), strict=True):
@@ -233,10 +228,7 @@ class Squad(Task):
 
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
-    """Return the task defined by the training `files`.
-
-    Raises `UserError` if their versions differ, or if no answer is at its ``answer_start``.
-    """
+    """Return the task of the training `files`; raises `UserError` for mixed versions, or if no answer is where it says."""
     contents = {file: read_questions(file, labelled=True) for file in files}
     versions: dict[Version, Path] = {content.version or "1.1": file for file, content in contents.items()}
     if len(versions) > 1:

@@ -64,11 +64,7 @@ def squad1_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) ->
 
 
 def squad2_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does without null odds.
-
-    They cover all questions, those with an answer (``HasAns_``) and those without (``NoAns_``); empty groups are left
-    out.
-    """
+    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does, of all and of ``HasAns_`` and ``NoAns_``."""
     exact, f1 = question_scores(predictions, golds)
     everything = range(len(golds))
     has_answer = [index for index in everything if golds[index]]

@@ -97,9 +97,8 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 class Clock:
-    """Measures a training's speed since the last log line, and the time it takes.
-
-    `peak_flops` is that of all GPUs together; `spent` are the seconds of training before an interruption.
+    """Measures a training's speed since the last log line, and its time, after the seconds `spent` before an
+    interruption.
     """
 
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):

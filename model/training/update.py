@@ -84,9 +84,8 @@ class Updater(Generic[BatchT]):
         stop_asked: bool = False,
         seconds: float = 0.0,
     ) -> None:
-        """Change the weights once, by the gradient of the global batch of which `batches` are this rank's part.
-
-        Nothing here reads a result back, so on a GPU the call returns while the device is still computing.
+        """Change the weights once, by the gradient of the batch that `batches` are a part of, without waiting for a
+        GPU.
         """
         rank, _, device = self._ranks
         sums_S: Tensor | None = None

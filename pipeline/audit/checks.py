@@ -34,10 +34,7 @@ Verdict = Literal["ok", "bad", "info"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: `measured` and `asked` as text, the plain `value` and its 95 % `interval`.
-
-    For an area under the curve, `tolerance` is how far `value` may be from one half.
-    """
+    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may be from one half."""
 
     name: str
     measured: str
@@ -81,10 +78,7 @@ def audit(instances: str) -> Audit:
 
 
 def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
-    """Measure the shards that `manifest` lists in `directory`, a slice at a time.
-
-    Raise `UserError` for a shard that is missing, truncated or not of the instances' schema.
-    """
+    """Measure the shards that `manifest` lists in `directory`, slice by slice; raise `UserError` for a broken one."""
     num_rows = sum(shard.rows for shard in manifest.shards)
     measures = Measures(vocabulary, manifest.config, min(1.0, MAX_ROW_HASHES / max(num_rows, 1)))
     num_foreign = sum(_measure_shard(directory, shard.name, measures) for shard in manifest.shards)

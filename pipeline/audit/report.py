@@ -19,10 +19,7 @@ AUC_RANGE = (0.3, 0.7)
 
 
 def render_report(audits: Mapping[str, Audit], rows: Sequence[Mapping[str, Any]], vocabulary: Vocabulary) -> str:
-    """Return the page for one or two audits by the name of their corpus.
-
-    `rows` are example instances of the first (as ``pa.Table.to_pylist`` gives them).
-    """
+    """Return the page for one or two audits by the name of their corpus, with example `rows` of the first."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )

@@ -36,10 +36,7 @@ def build_instances(
     rng_masks: np.random.Generator,
     duplicate: int,
 ) -> Instances:
-    """Return the instances of pass number `duplicate` over `corpus` (columns: schemas.py).
-
-    Raise `UserError` if the pairing needs another document and there is none.
-    """
+    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a second document."""
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))
     schema = instances_schema(len(vocabulary.tokens))

@@ -140,9 +140,8 @@ def _choose_tokens(
 
 @dataclass(frozen=True)
 class Words:
-    """The words of all rows in order: flat index of the first token, number of tokens, and row; int64 [num_words].
-
-    `offsets` int64 [num_rows + 1] gives where each row's words begin.
+    """The first token, length and row of each word, int64 [num_words]; `offsets` (by row) give where a row's words
+    begin.
     """
 
     start: np.ndarray
@@ -152,10 +151,7 @@ class Words:
 
 
 def find_words(ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray) -> Words:
-    """Join each piece that starts a word with those that continue it; a segment always starts a word.
-
-    For the layout of the rows see the module's docstring.
-    """
+    """Join each piece that starts a word with those that continue it; a segment always starts a word."""
     row_starts = row_offsets[:-1]
     b_starts = (row_starts + segment_b_start)[segment_b_start < np.diff(row_offsets)]
     starts = ~continues[ids]

@@ -122,10 +122,7 @@ def prepare(options: RunOptions, output: str) -> None:
 
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:
-    """Return Beam's options: DirectRunner by default, and what the user gave after ``--``.
-
-    Raises `UserError` for an option that Beam does not know.
-    """
+    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam does not know."""
     flags = list(options.beam_options)
     runner = next((flag.partition("=")[2] for flag in flags if flag.startswith("--runner")), None)
     if runner is None:

@@ -84,10 +84,7 @@ def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Hold the lock of a directory, which is created if it does not exist.
-
-    Raise `UserError` if another process holds it. A process that holds the lock may take it again.
-    """
+    """Hold the lock of a directory, created if need be; raise `UserError` if another process holds it."""
     if os.path.abspath(path) in _locks:
         yield
         return
@@ -141,11 +138,7 @@ def unlock(path: str) -> None:
 
 @contextmanager
 def write_file(path: str) -> Iterator[BinaryIO]:
-    """Open a single output file for writing; it appears when it is complete.
-
-    Meanwhile ``PATH.work/`` holds it, locked like an output directory. Raise `UserError` if another process is writing
-    it, or if it cannot be written.
-    """
+    """Open a single file for writing, which appears when it is complete; raise `UserError` if it cannot be written."""
     if not storage.is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
@@ -169,9 +162,8 @@ class OutputDirectory:
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file `name` for writing; it appears when it is complete.
-
-        Raise `UserError` if it cannot be written, for instance because the disk is full.
+        """Open the file `name` for writing, which appears when it is complete; raise `UserError` if it cannot be
+        written.
         """
         with (
             unwritable_as_user_error(self.path),

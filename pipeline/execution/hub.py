@@ -81,10 +81,7 @@ def folder_of(name: str) -> str | None:
 
 
 def splits(name: str) -> list[str]:
-    """Return the names of the splits of a data set, in the configuration that `name` gives.
-
-    Raise `UserError` if there is no such data set or configuration, or if the hub cannot be reached.
-    """
+    """Return the splits of a data set; raise `UserError` if it, or the configuration in its name, does not exist."""
     named = _parse(name)
     return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2])
 
@@ -93,8 +90,7 @@ def splits(name: str) -> list[str]:
 def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` gives, or train; no rows are read yet.
 
-    Raise `UserError` if there is no such data set, configuration or split (it lists the existing ones), or, within
-    seconds, if the hub cannot be reached.
+    Raise `UserError` if it does not exist (listing what does), or, within seconds, if the hub cannot be reached.
     """
     named = _parse(name)
     return _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)

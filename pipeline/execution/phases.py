@@ -147,11 +147,7 @@ def finished_units(directory: StageDirectory, phase: str) -> set[int]:
 
 
 def do_unit(number: int, directory: StageDirectory, phase: Phase[P, R]) -> None:
-    """Do one unit and leave its record.
-
-    A `UserError` is written down before it is raised, because a runner may lose its class on the way. Once a unit has
-    left one, the others do nothing: the run is about to end.
-    """
+    """Do one unit and leave its record; do nothing once a unit has left an error, for the run is about to end."""
     if read_errors(directory):
         return
     pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
@@ -162,9 +158,8 @@ def do_unit(number: int, directory: StageDirectory, phase: Phase[P, R]) -> None:
 
 
 def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
-    """Plan a phase whose predecessors are done; return the numbers of its unfinished units, the most expensive first.
-
-    After an error there are none.
+    """Plan a phase whose predecessors are done; return its unfinished units, the most expensive first (none after an
+    error).
     """
     if read_errors(directory):
         return []

@@ -89,10 +89,7 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
 
 
 def read_documents(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
-    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time, so that it is never held whole.
-
-    Raise `UserError` where the shard is broken.
-    """
+    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time; raise `UserError` if it is broken."""
     schema = pa.schema([DOCUMENTS.field(name) for name in columns])
     batches: list[pa.RecordBatch] = []
     num_bytes = 0

@@ -197,9 +197,8 @@ def file_sizes(directory: str) -> dict[str, int]:
 
 
 def find_files(pattern: str) -> dict[str, int]:
-    """Return the length in bytes of the files that `pattern` names, paths sorted.
-
-    It is a file, a folder (all files below it but hidden ones) or a glob of either.
+    """Return the bytes of each file that `pattern` (a file, a folder, or a glob of either) names, but hidden ones,
+    sorted.
     """
     return list_files(pattern)[0]
 

@@ -65,10 +65,7 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
 
 
 def do_all(items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
-    """Call `step` on every item in the `workers`, in the order of the items; step and items are pickled.
-
-    Raises `WorkError` or `DeadWorkerError` at the first failure, when all of the workers have been killed.
-    """
+    """Call `step` on every item in the `workers`, in order, by pickles; raises `WorkError` or `DeadWorkerError`."""
     todo = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]

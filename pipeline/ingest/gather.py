@@ -79,10 +79,7 @@ class Gathered(Record):
 def plan_shards(
     scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], num_shards: int | None, layout: Layout
 ) -> list[Unit[ShardRun]]:
-    """Cut the hashes into shards, from the records of the phases before alone; `num_shards` is ``--shards``.
-
-    Raises `UserError` if there are too few documents for the shards and the validation split.
-    """
+    """Cut the hashes into `num_shards` shards, or by size; raises `UserError` if there are too few documents."""
     if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))
     validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
@@ -214,10 +211,7 @@ def _write_shard(
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
-    """Return the row numbers of the documents of a shard in its order: by hash, then by id.
-
-    Count the documents that are `left_out`, and those that repeat an id.
-    """
+    """Return the rows of a shard in order: by hash, then by id; count those that are `left_out` or repeat an id."""
     stays = np.flatnonzero(~_is_left_out(documents, left_out, counters))
     rows = documents.take(pa.array(stays)).append_column("row", pa.array(stays)).sort_by(_ORDER)  # stable
     ids = rows["doc_id"].to_pylist()

@@ -61,10 +61,7 @@ class Layout:
 
 
 def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
-    """Return the layout for sources of this size.
-
-    The number of partitions grows up to `MAX_PARTITIONS`; in a corpus beyond that, a partition holds several shards.
-    """
+    """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds several shards."""
     wanted = max(1 << (input_bytes // PARTITION_INPUT_BYTES).bit_length(), config.shards or 1)
     most = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
     num_partitions = min(max(1 << (wanted - 1).bit_length(), MIN_PARTITIONS), most)

@@ -143,10 +143,7 @@ def _as_utf8(stream: BinaryIO) -> BinaryIO:
 
 
 def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
-    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`.
-
-    A line that is longer than a piece is cut after a word, or in a text without spaces after a character.
-    """
+    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`; longer lines are cut after a word."""
     chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
     while chunk:
         following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)

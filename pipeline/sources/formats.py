@@ -171,20 +171,13 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
 
 
 def choose_range_bytes(total_bytes: int) -> int:
-    """Return how much of the sources a unit reads: 1/64 of a small corpus, 64 MB of a large one, more of a huge one.
-
-    The number of units stays below 4,096 up to 2.7 TB: every later unit opens a file of each.
-    """
+    """Return how much a unit reads: 1/64 of a small corpus, 64 MB of a large one, more to stay below 4,096 units."""
     wanted = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
     return min(max(wanted, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 
 
 def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUnit]:
-    """Cut large files into ranges and group small ones: units of work of similar size.
-
-    They depend on the files alone, so that every run has the same units. Raise `UserError` if the `config` does not fit
-    a file.
-    """
+    """Cut large files into ranges and group small ones, by the files alone; raise `UserError` if `config` is unfit."""
     range_bytes = choose_range_bytes(sum(entry.num_bytes for entry in inputs))
     units: list[PlannedUnit] = []
     room = 0

@@ -27,8 +27,7 @@ def plan_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: Inge
 def read_lines(
     stream: BinaryIO, part: InputRange, counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the content, without the line break, of each line of `stream` that begins in the range
-    `part`.
+    """Yield the offset and the content of each line of `stream` that begins in the range `part`, without its break.
 
     Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too. `counters` gets
     ``oversized_line`` (more than `LONGEST_LINE_BYTES`).

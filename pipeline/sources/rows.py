@@ -66,8 +66,7 @@ class Table:
 def row_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters, *, joined: bool = False
 ) -> Iterator[RawDocument]:
-    """Yield the documents of numbered rows, by `row_document`, or, if they are `joined`, of all rows up to an empty
-    one.
+    """Yield the documents of numbered rows, by `row_document`, or, if `joined`, of all rows up to an empty one.
 
     Such tables hold a sentence a row and do not say where a book ends, so `LONGEST_JOINED` characters end a document
     too; its id has the number of its first row.

@@ -36,10 +36,7 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 
 
 def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return ranges of row groups, each of about `RANGE_BYTES` of uncompressed data, that cover a Parquet file.
-
-    Raise `UserError` if the file is not Parquet, or has no text in the text column.
-    """
+    """Return ranges of row groups, each of about `RANGE_BYTES`; raise `UserError` if there is no text to read."""
     with open_file(entry.path) as file:
         parquet = _open(file, entry.name, Counters())
         if parquet is None:
