@@ -78,7 +78,7 @@ def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:
-    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`; without labels none of NSP."""
+    """Return mean losses (nats), accuracies and perplexity from the sums of `batch_sums`; of NSP only with labels."""
     mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
     values = {"loss": 0.0}
     if num_tokens:

@@ -228,7 +228,7 @@ class Squad(Task):
 
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
-    """Return the task of the training `files`; raises `UserError` for mixed versions, or if no answer is where it says."""
+    """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced answers."""
     contents = {file: read_questions(file, labelled=True) for file in files}
     versions: dict[Version, Path] = {content.version or "1.1": file for file, content in contents.items()}
     if len(versions) > 1:
