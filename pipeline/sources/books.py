@@ -123,9 +123,9 @@ def _gutenberg_documents(name: str, head: str, rest: Iterator[str], counters: Co
     start = gutenberg.header_end(head)
     width = _width(head[start:].split("\n"))
     identity, number = name, 0
-    for (_, header), pieces in groupby(gutenberg.split_books(head, start, rest, counters), itemgetter(0)):
+    for (_, header), pieces in groupby(gutenberg.split_books(head, start, rest, counters), itemgetter(0, 1)):
         fields = {"title": "", "language": "", **gutenberg.read_header(header)}
-        blocks = _blocks(_lines(text for _, text in pieces), width)
+        blocks = _blocks(_lines(text for *_, text in pieces), width)
         for part in _cut(_prose(gutenberg.without_apparatus(blocks, counters), counters)):
             yield RawDocument(id=identity, source="gutenberg", **fields, paragraphs=part)
             number += 1

@@ -163,19 +163,12 @@ class BoundedStream(io.RawIOBase):
         return len(block)
 
     def _next_block(self, size: int) -> bytes:
-        try:
+        with counted_damage(self._damage, self._name, self._counters):
             block = self._read(size)
-        except _DAMAGE as error:
-            if is_failure(error):
-                raise
-            self._end(self._damage, f"{self._name}: {str(error) or type(error).__name__}")
-            return b""
-        self._num_bytes += len(block)
-        if block and is_bomb(self._num_compressed() - self._start, self._num_bytes, self._allowance):
-            self._end("compression_bomb", f"{self._name}, beyond byte {self._num_bytes}")
-            return b""
-        return block
-
-    def _end(self, reason: str, where: str) -> None:
+            self._num_bytes += len(block)
+            compressed = self._num_compressed() - self._start
+            if not block or not is_bomb(compressed, self._num_bytes, self._allowance):
+                return block
+            self._counters.skip("compression_bomb", f"{self._name}, beyond byte {self._num_bytes}")
         self._ended = True
-        self._counters.skip(reason, where)
+        return b""

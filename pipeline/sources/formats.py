@@ -25,13 +25,14 @@ from .compression import decompressed, is_compressed, stem_of
 from .jsonl import plan_json_lines, read_json_lines
 from .lines import BOM, plan_lines
 from .records import Input, InputRange, OpenFile, RawDocument
-from .tables import plan_data_set, plan_table, read_data_set, read_table
+from .tables import DAMAGED_FILE, plan_data_set, plan_table, read_data_set, read_table
 from .wikiextractor import HEAD, read_extracted
 from .wikipedia import plan_dump, read_dump
 
 MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
+EMPTY_FILE = "empty_file"
 KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .parquet, WikiExtractor's wiki_00"
 
 _SNIFFED_BYTES = 1 << 16
@@ -85,7 +86,7 @@ def _find_files(source: str, output: str | None, config: IngestConfig, left_out:
     unknown = {path: "files_of_unknown_format" for path in found if path not in known}
     for path, reason in {**unknown, **unread}.items():
         record = left_out.skip if reason in ("broken_link", "unreadable_folder") else left_out.note
-        record(reason, _name_of(path, source))
+        record(reason, _name_of(path, source).encode("utf-8", "backslashreplace").decode())
     return [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
 
 
@@ -183,7 +184,7 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
     room = 0
     for entry in inputs:
         if not entry.num_bytes and entry.format != "hf":
-            entry = entry._replace(format="empty")
+            entry = entry._replace(format=EMPTY_FILE)
         form = FORMATS[entry.format]
         ranges = form.plan(entry, form.open, range_bytes, config)
         if units and len(ranges) == 1 and entry.num_bytes <= room:
@@ -207,7 +208,7 @@ def _plan_whole(entry: Input, open_file: OpenFile, range_bytes: int, config: Ing
 
 
 def _read_nothing(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
-    counters.skip("empty_file", part.name)
+    counters.skip(part.format, part.name)
     return iter(())
 
 
@@ -229,5 +230,6 @@ FORMATS = {
     "text": Format(_plan_whole, read_book),
     "gutenberg": Format(_plan_whole, read_book),
     "archive": Format(plan_archive, read_archive),
-    "empty": Format(_plan_whole, _read_nothing),
+    EMPTY_FILE: Format(_plan_whole, _read_nothing),
+    DAMAGED_FILE: Format(_plan_whole, _read_nothing),
 }

@@ -6,7 +6,7 @@ of contents, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -92,8 +92,7 @@ LANGUAGES = {
 }  # fmt: skip
 
 
-LONGEST_HEADER = 1 << 16
-"""In characters."""
+_HEADER_CHARACTERS = 1 << 16
 
 
 class Block(NamedTuple):
@@ -103,10 +102,6 @@ class Block(NamedTuple):
     """Its lines, without ends of line."""
     gap: int
     """Number of blank lines before it; three or more separate chapters."""
-
-
-_LeaveOut = Callable[..., None]
-"""Counts the words of blocks that are left out: its arguments are a kind, then the blocks."""
 
 
 def is_gutenberg(head: str) -> bool:
@@ -129,7 +124,7 @@ def read_header(head: str) -> dict[str, str]:
 
 def header_end(text: str, start: int = 0) -> int:
     """Return where the book begins that has a start mark soon after `start`; `start` if there is none."""
-    stop = start + LONGEST_HEADER
+    stop = start + _HEADER_CHARACTERS
     first = _START.search(text, start, stop)
     if first is None:
         return start
@@ -138,27 +133,25 @@ def header_end(text: str, start: int = 0) -> int:
     return text.find("\n", last.end()) + 1 or len(text)
 
 
-def split_books(
-    head: str, start: int, rest: Iterable[str], counters: Counters
-) -> Iterator[tuple[tuple[int, str], str]]:
-    """Yield the text of each book, in pieces of whole lines, with the number of the book and the header above it.
+def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) -> Iterator[tuple[int, str, str]]:
+    """Yield the number of each book, the header above it and its text, in pieces of whole lines.
 
     The first book begins at `start` in the `head` of the file; it ends at its end mark, and another one begins at the
     next start mark. `counters` gets the neutral counter ``words_left_out_as_boilerplate``.
     """
-    number, within, header = 0, True, head[: start + _book_end(head[start:])][:LONGEST_HEADER]
+    number, within, header = 0, True, head[: start + _book_end(head[start:])][:_HEADER_CHARACTERS]
     counters.count("words_left_out_as_boilerplate", len(head[:start].split()))
     for text in chain([head[start:]], rest):
         while text:
             if within:
                 end = _book_end(text)
-                yield (number, header), text[:end]
+                yield number, header, text[:end]
                 within = end == len(text)
                 header = header if within else ""
             else:
                 mark = _START.search(text)
                 end = header_end(text, mark.start()) if mark else len(text)
-                header = (header + text[:end])[-LONGEST_HEADER:]
+                header = (header + text[:end])[-_HEADER_CHARACTERS:]
                 counters.count("words_left_out_as_boilerplate", len(text[:end].split()))
                 within, number = mark is not None, number + 1
             text = text[end:]
@@ -186,16 +179,16 @@ def without_apparatus(blocks: Iterable[Block], counters: Counters) -> Iterator[B
     `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and
     ``…_advertisements``.
     """
-
-    def leave_out(kind: str, *blocks: Block) -> None:
-        for block in blocks:
-            counters.count(f"words_left_out_as_{kind}", sum(len(line.split()) for line in block.lines))
-
-    blocks = _without_lists(_without_notes(blocks, leave_out), leave_out)
-    return _without_advertisements(_without_front(blocks, leave_out), leave_out)
+    blocks = _without_lists(_without_notes(blocks, counters), counters)
+    return _without_advertisements(_without_front(blocks, counters), counters)
 
 
-def _without_notes(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
+def _leave_out(kind: str, counters: Counters, blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        counters.count(f"words_left_out_as_{kind}", sum(len(line.split()) for line in block.lines))
+
+
+def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the credits, and notes up to the next chapter (three blank lines)."""
     left = 0
     for index, block in enumerate(blocks):
@@ -214,16 +207,16 @@ def _without_notes(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Bl
             if index >= _CREDITS_WITHIN or not (_CREDITS.match(text) or _ELSEWHERE.search(text)):
                 yield block
                 continue
-        leave_out("notes", block)
+        _leave_out("notes", counters, [block])
 
 
-def _without_front(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
+def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the title page: what comes before the first paragraph of prose, if there soon is one."""
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
         if _is_first_prose(block):
-            leave_out("title_pages", *front)
+            _leave_out("title_pages", counters, front)
             front = [block]
             break
         front.append(block)
@@ -250,18 +243,18 @@ def _is_first_prose(block: Block) -> bool:
     return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
 
 
-def _without_lists(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
+def _without_lists(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out tables of contents and the like, from their heading to the next chapter, or to prose."""
     within = False
     for block in blocks:
         within = bool(_CONTENTS.match(block.lines[0])) or (within and block.gap < 3 and not _is_full_prose(block))
         if within:
-            leave_out("contents", block)
+            _leave_out("contents", counters, [block])
         else:
             yield block
 
 
-def _without_advertisements(blocks: Iterable[Block], leave_out: _LeaveOut) -> Iterator[Block]:
+def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out what follows the last line "The End" if it states prices and is not longer than such lists."""
     after_end: list[Block] = []
     for block in blocks:
@@ -277,7 +270,7 @@ def _without_advertisements(blocks: Iterable[Block], leave_out: _LeaveOut) -> It
     if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(after_end)):
         yield from after_end
     else:
-        leave_out("advertisements", *after_end)
+        _leave_out("advertisements", counters, after_end)
 
 
 def plain(text: str) -> str:

@@ -12,7 +12,7 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters
 from .compression import decompressed, stem_of
-from .lines import BOM, LONGEST_LINE_BYTES, decode, plan_lines, read_lines
+from .lines import decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import Table, row_documents
 
@@ -48,13 +48,10 @@ def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
 
 def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
     """Return the first lines of a file, whole ones only, without those that are empty."""
-    counters = Counters()
-    stream = decompressed(file, name, counters)
-    head = stream.read(_HEAD_BYTES)
-    head += stream.readline(LONGEST_LINE_BYTES)
-    is_whole = not stream.read(1) and not counters.bad
-    *lines, last = head.removeprefix(BOM).split(b"\n")
-    return [line for line in ([*lines, last] if is_whole else lines) if line.strip()]
+    found = Counters()
+    head = InputRange(path=name, name=name, format="jsonl", stop=_HEAD_BYTES)
+    lines = [line for _, line in read_lines(decompressed(file, name, found), head, found)]
+    return [line for line in (lines[:-1] if found.bad else lines) if line.strip()]
 
 
 def read_json_lines(

@@ -19,14 +19,16 @@ from ..errors import UserError
 from ..execution.counters import Counters
 from ..execution.hub import DataSet
 from .compression import counted_damage
+from .lines import LONGEST_LINE_BYTES
 from .records import Input, InputRange, OpenFile, RawDocument
 from .rows import FIELDS, Table, row_documents
 
 RANGE_BYTES = 1 << 24
+DAMAGED_FILE = "damaged_parquet_file"
 BATCH_ROWS = 128
 BATCH_BYTES = 1 << 24
-LONGEST_ROW_BYTES = 1 << 24
-"""A longer text is not a real document: it is left out and counted, as `lines.LONGEST_LINE_BYTES` are."""
+# As of lines: a longer text is not a real document.
+LONGEST_ROW_BYTES = LONGEST_LINE_BYTES
 BUFFER_BYTES = 1 << 20
 SENTENCE_CHARACTERS = 200
 """Rows whose median length is below are sentences."""
@@ -37,15 +39,16 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 
 def plan_table(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Return ranges of row groups, each of about `RANGE_BYTES`; raise `UserError` if there is no text to read."""
-    with open_file(entry.path) as file:
-        parquet = _open(file, entry.name, Counters())
-        if parquet is None:
-            file.seek(0)
-            if file.read(4) == b"PAR1":
-                return entry.cut([0])  # for `read_table` to count
-            raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.")
-        _text_columns(parquet.schema_arrow, entry.path, config.text_column)
-        metadata = parquet.metadata
+    damage = Counters()
+    with open_file(entry.path) as file, counted_damage(DAMAGED_FILE, entry.name, damage):
+        is_parquet = file.read(4) == b"PAR1"
+        metadata = pq.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema()
+    if damage.bad and is_parquet:
+        return entry._replace(format=DAMAGED_FILE).cut([0])
+    if damage.bad:
+        raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.")
+    _text_columns(schema, entry.path, config.text_column)
     starts: list[int] = []
     size = RANGE_BYTES
     for group in range(metadata.num_row_groups):
@@ -60,14 +63,13 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
     With ``--documents line`` each row is a document, with ``blank-line`` the rows up to an empty one are. The source of
-    rows of no wiki is ``parquet``. `counters` gets the bad input ``damaged_parquet_file``, ``unreadable_row_group`` and
-    ``oversized_row`` (more than `LONGEST_ROW_BYTES` of text), and what `row_document` names.
+    rows of no wiki is ``parquet``. `counters` gets the bad input ``unreadable_row_group`` and ``oversized_row``
+    (more than `LONGEST_ROW_BYTES` of text), and what `row_document` names.
     """
     stem = part.name.removesuffix(".parquet")
     table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
-    parquet = _open(file, part.name, counters)
-    if parquet is None:
-        return
+    # With a small buffer and no pre-buffering a row group is not in memory as a whole.
+    parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
     columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
     groups = [parquet.metadata.row_group(group) for group in range(parquet.num_row_groups)]
     sizes = [group.num_rows for group in groups]
@@ -77,14 +79,6 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
         location = f"{part.name}, row group {group}"
         run = _numbered(batches, sum(sizes[:group]), "unreadable_row_group", location, counters)
         yield from _documents(run, parquet.schema_arrow, table, config, counters)
-
-
-def _open(file: BinaryIO, name: str, counters: Counters) -> pq.ParquetFile | None:
-    """Return a Parquet file; None, and a count, if it is damaged."""
-    with counted_damage("damaged_parquet_file", name, counters):
-        # With a small buffer and no pre-buffering a row group is not in memory as a whole.
-        return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
-    return None
 
 
 def plan_data_set(

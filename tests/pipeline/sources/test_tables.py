@@ -9,6 +9,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources.documents import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import read_table
 from reading import Source
@@ -141,7 +142,7 @@ def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
     for damaged in (content[:-20], content[:-8] + b"\xff" * 4 + b"PAR1", content[:-60] + b"\xff" * 52 + content[-8:]):
         path.write_bytes(damaged)
         counters = Counters()
-        assert list(read(path, counters)) == []
+        assert list(read_documents(str(path), counters=counters)) == []
         assert counters.bad == {"damaged_parquet_file": 1}
 
 
