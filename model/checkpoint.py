@@ -70,13 +70,10 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, RuntimeError, ValueError):
         raise UserError(f"{new} is damaged. Use another checkpoint.") from None
     for name, weight in weights.items():
-        if not isinstance(weight, Tensor) or not (name.endswith("position_ids") or _is_finite(weight)):
+        is_finite = isinstance(weight, Tensor) and weight.is_floating_point() and bool(weight.isfinite().all())
+        if not (is_finite or name.endswith("position_ids")):
             raise UserError(f"{name} in {directory} does not consist of finite numbers. Use another checkpoint.")
     return _current_names(weights)
-
-
-def _is_finite(weight: Tensor) -> bool:
-    return weight.is_floating_point() and bool(weight.isfinite().all())
 
 
 def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -49,10 +49,10 @@ class MaskedLMHead(nn.Module):
 
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
-    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`.
+    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`, but not the weights
+    themselves.
 
-    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are not. The weights
-    themselves keep their shape, so that nothing of the padding is ever saved.
+    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are not.
     """
     num_added = -len(bias_V) % multiple
     if not num_added:

@@ -32,10 +32,9 @@ def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
 
 
 def local_copy(path: str | Path, *names: str) -> Path:
-    """Return a local path as it is, and of a remote file or folder a local copy.
+    """Return a local path as it is, and of a remote file or folder a local copy, if there is anything.
 
-    Of a folder, copy the files directly in it; or, if `names` are given, the files so named anywhere in it. A copy that
-    is still up to date is not fetched again. If there is nothing at `path`, nothing is at the copy either.
+    Of a folder, copy the files directly in it, or those of these `names` anywhere in it, unless they are up to date.
     """
     if not storage.is_remote(str(path)):
         return Path(path)

@@ -27,6 +27,7 @@ from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
 from ..checkpoint import CONFIG, WEIGHTS, load_weights, model_digest, read_config, save_model, write_json
 from ..mirror import mirrored, upload
+from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import ProgressCallback, RunLog
@@ -34,7 +35,6 @@ from ..training.ranks import Ranks, join_ranks
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
 from .results import LEFT_TO_RIGHT, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary, results_table
-from .task_data import TaskData, read_data
 from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
 
 IDENTITY = "finetune.json"
@@ -96,12 +96,11 @@ def finetune(
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
     `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
-    any BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other learning
-    rates or seeds adds those runs to the finished ones; `overwrite` starts anew. ``status`` is ``finished``, or
-    ``interrupted`` (and nothing else is there) after SIGINT or SIGTERM, when everything is saved. `progress` is called
-    about every tenth step with ``stage`` (which run it is) and what `train_model` says.
-
-    Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that is not finite.
+    any BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other learning rates or
+    seeds adds those runs; `overwrite` starts anew. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
+    there) by a signal, when everything is saved. `progress` is called about every tenth step with ``stage`` (which run
+    it is) and what `train_model` says. Raises `UserError` for bad input, for an `output` that holds something else, and
+    for a loss that is not finite.
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")

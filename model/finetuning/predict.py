@@ -19,12 +19,11 @@ from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
 from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
-from ..tasks.splits import dev_sets, find_splits, split_of
+from ..tasks.splits import dev_sets, find_splits, read_labelled, split_of
 from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
-from .task_data import read_labelled
 
 TASK = "task.json"
 TOKENS_PER_BATCH = 8192
@@ -66,8 +65,7 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
 def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     """Return the head's outputs for each feature, float32, in order, without dropout.
 
-    The precision is the device's default, whatever it was in training, so that dev metrics and thresholds tuned on dev
-    hold for `predict` and `evaluate`.
+    The precision is the device's default, so that thresholds tuned on dev hold for `predict` and `evaluate`.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -101,8 +99,8 @@ def predict(
     `data` is a file in the task's format, or plain text (``.txt``, or ``-`` for standard input): one example per line,
     a tab between the texts of a pair. A prediction is the answer and the probability of each class, or the score:
     tab-separated with a header line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
-    `official`, `output` is a folder for the files that the task's server or script expects. Raises `UserError` for bad
-    input, and then writes nothing.
+    `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then writes
+    nothing.
     """
     finetuned = load_finetuned(directory, find_device(device))
     data = "-" if str(data) == "-" else str(local_copy(data))

@@ -72,11 +72,10 @@ class Training:
 def train_model(model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None) -> float | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a checkpoint.
 
-    Return the seconds of training, or None if SIGINT or SIGTERM interrupted it, after saving a checkpoint. `report` is
-    called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call), ``learning_rate``,
-    ``examples_per_second``, ``tokens_per_second``, ``data_wait`` and on a GPU ``peak_memory_gb``.
-
-    Raises `UserError` if the loss is not finite, a batch does not fit into memory, or the disk is full.
+    Return the seconds of training, or None if a signal interrupted it, after saving a checkpoint. `report` is called
+    every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call), ``learning_rate``, and the
+    figures in `SPEED`. Raises `UserError` if the loss is not finite, a batch does not fit into memory, or the disk is
+    full.
     """
     config, ranks, num_steps = training.config, training.ranks, training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
@@ -143,8 +142,7 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
     """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every row once.
 
-    Rows are shuffled, then sorted by length within pools of `POOL_BATCHES` batches, so that a batch has little padding;
-    then the batches are shuffled. The last, partial batch is kept.
+    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches are shuffled.
     """
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)

@@ -35,13 +35,11 @@ class InstanceRow(TypedDict):
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
-    """The instances in a directory, in the order of `pretrain` with the same seed.
+    """The instances in a directory, in the order of `pretrain` with the same seed; raises `UserError` if it is damaged.
 
     Epochs follow each other endlessly, each in a new order, or `epochs` of them. Of each `num_ranks` x `batch_size`
     rows, rank r gets the rows r, r + `num_ranks`, ... The workers of a ``DataLoader`` with the same `batch_size` take
     turns batch by batch, so the order does not depend on their number.
-
-    Raises `UserError` if the directory `path` (local, ``s3://`` or ``gs://``) is unfinished or damaged.
     """
 
     def __init__(

@@ -20,8 +20,7 @@ class Guess(NamedTuple):
 def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens (at most all), best first.
 
-    Raises `UserError` where `run` holds no model or no vocabulary, and for a text without a mask or of more tokens than
-    the model has positions.
+    Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model reads.
     """
     model = read_model(run).eval()
     tokenizer = read_tokenizer(run)

@@ -85,14 +85,12 @@ def pretrain(
     """Train an encoder on one directory of `instances`, or on two one after the other, into `output`.
 
     The same call resumes an interrupted run; `resume` insists that there is one, `overwrite` starts over. Returns the
-    summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` after SIGINT or SIGTERM, once everything
-    is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the validation metrics ``initial``, ``final`` and
-    ``best`` (see `evaluate.metrics`). `progress` is called after each update (on a GPU after every tenth) with
-    ``step``, ``steps``, ``learning_rate``, the losses, accuracies and perplexity of `evaluate.metrics`, and the figures
-    of `Clock.rates`, on a GPU also with ``peak_memory_gb``.
-
-    Raises `UserError` for instances that do not match each other or the model, another run's directory, a loss that is
-    not finite, a batch that does not fit into memory, and a full disk.
+    summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` by a signal, once everything is saved),
+    ``step``, ``parameters``, ``tokens``, ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and
+    ``best``. `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
+    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises `UserError` for instances
+    that do not match each other or the model, another run's directory, a loss that is not finite, a batch that does not
+    fit into memory, and a full disk.
     """
     if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
         # With `overwrite` the model would be deleted before it is read.

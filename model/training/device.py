@@ -54,8 +54,7 @@ def peak_flops(device: torch.device) -> float | None:
 def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -> float:
     """Return the FLOPs of an update on rows of these `lengths`, for the model-FLOPs utilisation (MFU).
 
-    Only necessary work counts: real tokens, attention within a row's own length, and the masked-LM head at the
-    `num_predicted` tokens. The backward pass counts twice the forward pass.
+    Only necessary work counts: real tokens, attention within a row, the masked-LM head at `num_predicted` tokens.
     """
     hidden, num_tokens = config.hidden_size, lengths.sum()
     projections = (8 * hidden**2 + 4 * hidden * config.intermediate_size) * num_tokens

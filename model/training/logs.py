@@ -23,7 +23,7 @@ class RunLog:
     """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step` (-1: everything).
 
     ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same file as an
-    undisturbed one; whatever depends on the clock goes to ``speed.csv``. `metrics` and `speed` are their columns.
+    undisturbed one; whatever depends on the clock goes to ``speed.csv``.
     """
 
     def __init__(

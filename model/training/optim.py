@@ -38,10 +38,9 @@ def set_learning_rate(optimizer: AdamW, rate: float) -> None:
 
 
 def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
-    """Return the rate of the update with index `step`: linear warm-up from 0 to `peak`, then linear decay to 0.
+    """Return the rate of the update with index `step` (or second): warm-up from 0 to `peak`, then linear decay to 0.
 
-    The decay counts from step 0, as in google-research/bert, so the rate drops a little when the warm-up ends. Steps
-    may also be seconds.
+    The decay counts from step 0, as in google-research/bert, so the rate drops a little when the warm-up ends.
     """
     if step < warmup_steps:
         return peak * step / warmup_steps

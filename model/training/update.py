@@ -113,9 +113,8 @@ class Updater(Generic[BatchT]):
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
 
-        On a GPU this waits until they are computed, and the GPU is then idle until it gets more work; so the loops call
-        it only every few steps (see `device.drain_every`). A loss that is not finite is noticed that much later, but
-        always before a checkpoint.
+        A GPU is idle from then until it gets more work, so the loops call it only every few steps (see
+        `device.drain_every`). A loss that is not finite is noticed that much later, but always before a checkpoint.
         """
         drained = []
         for step, sums, gradient_norm in self._pending:

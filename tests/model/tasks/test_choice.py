@@ -18,9 +18,9 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
-from clozeworks.model.finetuning.task_data import read_data
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices, read_choice
+from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError

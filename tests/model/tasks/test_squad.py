@@ -15,8 +15,8 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
-from clozeworks.model.finetuning.task_data import read_data
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
+from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, Version, read_questions
 from clozeworks.model.tasks.squad_metrics import (
