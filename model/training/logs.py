@@ -41,7 +41,7 @@ class RunLog:
         kept = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
         file = partial.open("w", buffering=1, newline="", encoding="utf-8")  # each line can be read at once
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(kept)
         partial.replace(path)
@@ -88,8 +88,8 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     rows = read_csv(content[: content.rfind(b"\n") + 1], path, advice)
     try:
         for row in rows:
-            measured = [float(row[name]) for name in columns if name not in ("step", "split") and row[name]]
-            if int(row["step"]) < 0 or len(row) > len(columns) or not all(map(math.isfinite, measured)):
+            measured = [float(row[name]) for name in columns if name not in ("step", "split") and row.get(name)]
+            if int(row["step"]) < 0 or not all(map(math.isfinite, measured)):
                 raise ValueError
     except (KeyError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None
