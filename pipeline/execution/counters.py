@@ -18,10 +18,9 @@ class CounterRecord(TypedDict):
 
 
 class Counters:
-    """Named counts that travel with a shard and are summed in the manifest.
+    """Named counts that travel with a shard and are summed in the manifest, with the first few locations of some.
 
-    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason. `examples` holds the
-    first few locations of each reason, and of some neutral counts.
+    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     """
 
     def __init__(self) -> None:
