@@ -53,7 +53,7 @@ class Chunks(NamedTuple):
 
 
 def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
-    """Return sentences as segments of 1 to `limit` tokens, longer ones cut between words (which no piece `continues`)."""
+    """Return sentences as segments of 1 to `limit` tokens, longer ones cut between words (see `continues`)."""
     starts = corpus.sentence_offsets[:-1]
     lengths = np.diff(corpus.sentence_offsets)
     # Aim at 7/8 of the limit: each cut then has room to move back to the start of a word.
