@@ -28,6 +28,7 @@ from .directory import WORK, StageDirectory
 
 NUM_READERS = 16  # records read at a time, because object stores are slow to answer
 ERRORS = f"{WORK}/errors"
+LAYOUT = 2  # of plans, records and the files between phases: increase it so that no newer code resumes from older files
 _ADVICE = "Rerun with --overwrite to start over."
 
 
@@ -72,21 +73,22 @@ class Phase(Generic[P, R]):
 
 @dataclass(frozen=True)
 class _Stamped(Generic[T]):
-    """A plan or a record, with the fingerprint of the work that it belongs to."""
+    """A plan or a record, with the fingerprint of the work that it belongs to and the layout of its files."""
 
     fingerprint: str
     content: T
+    layout: int = 1
 
 
 def _write(directory: StageDirectory, name: str, content: Any) -> None:
-    directory.write_bytes(name, msgspec.json.encode(_Stamped(directory.fingerprint, content)))
+    directory.write_bytes(name, msgspec.json.encode(_Stamped(directory.fingerprint, content, LAYOUT)))
 
 
 def _read(directory: StageDirectory, name: str, kind: Any) -> Any:
-    """Return the plan or record in a file; None if it belongs to other work."""
+    """Return the plan or record in a file; None if it belongs to other work or another layout."""
     path = directory.file(name)
     stamped = parse_json(storage.read_bytes(path), _Stamped[kind], path, _ADVICE)
-    return stamped.content if stamped.fingerprint == directory.fingerprint else None
+    return stamped.content if (stamped.fingerprint, stamped.layout) == (directory.fingerprint, LAYOUT) else None
 
 
 def write_plan(directory: StageDirectory, phase: Phase[P, R], units: Sequence[Unit[P]]) -> None:
@@ -104,7 +106,7 @@ def _read_plan(directory: StageDirectory, name: str, payload: Any) -> Sequence[U
     path = directory.file(_plan_file(name))
     units = _read(directory, _plan_file(name), list[Unit[payload]]) if storage.exists(path) else None
     if units is None:
-        raise UserError(f"{path} is missing. {_ADVICE}")
+        raise UserError(f"{path} is missing or of another version. {_ADVICE}")
     return units
 
 

@@ -1,34 +1,26 @@
 """Count words: those of each shard, then the sums over all shards, bucket by bucket of the words' hashes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from ..execution import storage
 from ..execution.directory import StageDirectory
+from ..execution.partitions import partitioned_file, read_partitions, write_partitions
 from ..execution.phases import Record, unit_names
 from ..execution.shards import read_documents
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
-from .tokenize import Normalization, count_words, merge_counts
-
-
-def counts_file(shard: str) -> str:
-    """Return the name of the file with the counts of a shard of documents."""
-    return f".work/counts/{shard}.arrow"
+from .tokenize import Normalization, count_tables, merge_counts
 
 
 def count_shard(directory: StageDirectory, path: str, normalization: Normalization, num_buckets: int) -> Record:
-    """Count the words of the shard of documents at `path`, and write them in one record batch a bucket."""
-    table = count_words(sentences_of(path), normalization)
-    words = table["word"].combine_chunks()
-    batch = pa.record_batch([words, table["count"].combine_chunks()], schema=WORD_COUNTS)
-    buckets = buckets_of(words, num_buckets)
-    name = counts_file(path.rsplit("/", 1)[1])
-    with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
-        for bucket in range(num_buckets):
-            writer.write_batch(batch.filter(pa.array(buckets == bucket)))
+    """Count the words of the shard of documents at `path`, and write the counts by bucket."""
+    name = partitioned_file("counts", path.rsplit("/", 1)[1])
+    with write_partitions(directory, name, WORD_COUNTS, num_buckets) as parts:
+        for table in count_tables(sentences_of(path), normalization):
+            parts.write(table, buckets_of(table["word"].combine_chunks(), num_buckets))
     return Record(files=(name,))
 
 
@@ -48,21 +40,18 @@ def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
     return np.add.reduceat(of_bytes, offsets[:-1]) % np.uint64(num_buckets)
 
 
-def merge_bucket(directory: StageDirectory, bucket: int) -> Record:
-    """Sum up one bucket of the counts of all training shards."""
-    table = merge_counts([read_counts(directory, name, bucket) for name in counted_files(directory, "train")])
-    name = f".work/merged/{bucket:05d}.arrow"
+def merge_buckets(directory: StageDirectory, unit: int, num_units: int, num_buckets: int) -> Record:
+    """Sum up the counts of all training shards in every `num_units`-th bucket, one at a time."""
+    name = partitioned_file("merged", f"{unit:05d}")
     with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
-        writer.write_table(table)
+        for bucket in range(unit, num_buckets, num_units):
+            writer.write_table(read_counts(directory, "train", [bucket], num_buckets))
     return Record(files=(name,))
 
 
-def counted_files(directory: StageDirectory, split: str) -> Sequence[str]:
-    """Return the names of the files with the counts of a split."""
-    return [counts_file(shard) for shard in unit_names(directory, "count") if shard.startswith(f"{split}-")]
-
-
-def read_counts(directory: StageDirectory, name: str, bucket: int | None) -> pa.Table:
-    """Return the `WORD_COUNTS` in a file: those of one bucket, or all."""
-    with storage.open_input(directory.file(name)) as file, pa.ipc.open_file(file) as reader:
-        return reader.read_all() if bucket is None else pa.Table.from_batches([reader.get_batch(bucket)])
+def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int], num_buckets: int) -> pa.Table:
+    """Return the sums of the counts of a split in some of the buckets, in the order of `count_words`."""
+    shards = [shard for shard in unit_names(directory, "count") if shard.startswith(f"{split}-")]
+    files = [directory.file(partitioned_file("counts", shard)) for shard in shards]
+    batches = chain.from_iterable(read_partitions(file, buckets, num_buckets) for file in files)
+    return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])

@@ -1,7 +1,7 @@
 """Stage 2: documents to a WordPiece vocabulary.
 
 - **count** counts the words of one shard, and writes them by the bucket of the word's hash;
-- **merge** sums up one bucket over all training shards;
+- **merge** sums up some of the buckets over all training shards;
 - **learn**, a single unit, learns from all sums, and measures the vocabulary on the validation documents.
 """
 
@@ -19,17 +19,18 @@ from ..execution import storage
 from ..execution.counters import count_of
 from ..execution.directory import StageDirectory, check_output, manifest_head, open_stage, read_manifest
 from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
-from ..execution.phases import Phase, Record, Unit, read_records
+from ..execution.partitions import partitioned_file
+from ..execution.phases import Phase, Record, Unit, read_records, unit_names
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..schemas import WORD_COUNTS
-from .counts import count_shard, counted_files, merge_bucket, read_counts, sentences_of
+from .counts import count_shard, merge_buckets, read_counts, sentences_of
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
-MAX_BUCKETS = 256
+MAX_BUCKETS, BUCKETS_PER_SHARD = 256, 16  # a bucket of words must fit in memory, also if all words of a shard differ
 WORD_COUNTS_FILE = "word_counts.parquet"
 
 # For estimates.
@@ -60,12 +61,15 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     directory, manifest = open_stage(output, head, VocabularyManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    num_buckets = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
+    num_units = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
+    num_buckets = min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS)
     normalization = _normalization(config, corpus)
-    work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
-    count = Phase("count", None, work, str, Record)
-    merge = Phase("merge", partial(_plan_merge, num_buckets=num_buckets), merge_bucket, int, Record)
-    learn = Phase("learn", _plan_learn, partial(_learn, config=config, normalization=normalization), None, Learned)
+    count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
+    merge_work = partial(merge_buckets, num_units=num_units, num_buckets=num_buckets)
+    learn_work = partial(_learn, config=config, normalization=normalization, num_buckets=num_buckets)
+    count = Phase("count", None, count_work, str, Record)
+    merge = Phase("merge", partial(_plan_merge, num_units=num_units), merge_work, int, Record)
+    learn = Phase("learn", _plan_learn, learn_work, None, Learned)
     folder = storage.absolute(documents)
     units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
     run_phases(directory, units, (count, merge, learn), options)
@@ -74,17 +78,21 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     return directory.finish({**head, **found}, VocabularyManifest)
 
 
-def _plan_merge(directory: StageDirectory, num_buckets: int) -> list[Unit[int]]:
-    return [Unit(f"{bucket:05d}", 1, bucket) for bucket in range(num_buckets)]
+def _plan_merge(directory: StageDirectory, num_units: int) -> list[Unit[int]]:
+    return [Unit(f"{unit:05d}", 1, unit) for unit in range(num_units)]
 
 
 def _plan_learn(directory: StageDirectory) -> list[Unit[None]]:
     return [Unit("learn", 1, None)]
 
 
-def _learn(directory: StageDirectory, payload: None, config: VocabConfig, normalization: Normalization) -> Learned:
+def _learn(
+    directory: StageDirectory, payload: None, config: VocabConfig, normalization: Normalization, num_buckets: int
+) -> Learned:
     """Learn the vocabulary from the sums, and write its files."""
     words = _all_words(directory)
+    with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
+        writer.write_table(words)
     tokens, learned = learn_wordpiece(
         words["word"],
         words["count"].to_numpy(),
@@ -93,13 +101,11 @@ def _learn(directory: StageDirectory, payload: None, config: VocabConfig, normal
         limit_alphabet=config.limit_alphabet,
         num_unused=config.num_unused,
     )
-    with write_parquet(directory, WORD_COUNTS_FILE, WORD_COUNTS) as (writer, written):
-        writer.write_table(words)
     vocabulary = Vocabulary(tuple(tokens), normalization)
     files = vocabulary_files(vocabulary)
     for name, content in files.items():
         directory.write_bytes(name, content)
-    validation = merge_counts([read_counts(directory, name, None) for name in counted_files(directory, "validation")])
+    validation = read_counts(directory, "validation", range(num_buckets), num_buckets)
     return Learned(
         files=(WORD_COUNTS_FILE, *files),
         tokenizer={**normalization._asdict(), "fingerprint": vocabulary.fingerprint},
@@ -114,9 +120,11 @@ def _learn(directory: StageDirectory, payload: None, config: VocabConfig, normal
 
 def _all_words(directory: StageDirectory) -> pa.Table:
     """Return the merged counts, the most frequent word first."""
-    merged = sorted(storage.file_sizes(directory.file(".work/merged")))
-    table = pa.concat_tables([read_counts(directory, f".work/merged/{name}", None) for name in merged])
-    return table.sort_by([("count", "descending"), ("word", "ascending")])
+    tables: list[pa.Table] = []
+    for unit in unit_names(directory, "merge"):
+        with storage.open_input(directory.file(partitioned_file("merged", unit))) as file:
+            tables.append(pa.ipc.open_file(file).read_all())
+    return pa.concat_tables(tables).sort_by([("count", "descending"), ("word", "ascending")])
 
 
 def estimate(documents: str, output: str, config: VocabConfig, options: RunOptions) -> Estimate:

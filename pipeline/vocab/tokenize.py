@@ -33,6 +33,9 @@ MAX_WORD_CHARACTERS = 100
 SLICE_BYTES = 12 << 20
 """Bytes of text per slice; bounds the memory. The parts that shards are read in are a little smaller."""
 
+MAX_CHUNKS = 300_000
+"""Distinct chunks that are counted before their words are handed on; bounds the memory."""
+
 CACHE_BYTES = 128 << 20
 """Approximate memory for the chunks kept between calls; beyond it the cache is cleared."""
 
@@ -173,20 +176,36 @@ def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
     """Count the normalised words of `sentences`: a table of schema `WORD_COUNTS`, most frequent first, then in byte
     order.
     """
+    return merge_counts(count_tables(sentences, normalization))
+
+
+def count_tables(sentences: Sentences, normalization: Normalization) -> Iterator[pa.Table]:
+    """Yield the counts of `count_words` in no order, in several tables if there are over `MAX_CHUNKS` distinct chunks.
+
+    A word may be in several of them.
+    """
+    speller = Speller(normalization)
     chunk_counts: Counter[str] = Counter()
     for text, starts in _slices(sentences):
         chunks, indices = _distinct_chunks(text, cut_points(text, starts))
         counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
         for chunk, count in zip(chunks, counts.tolist(), strict=True):
             chunk_counts[chunk] += count
+        if len(chunk_counts) > MAX_CHUNKS:
+            yield _spelled(chunk_counts, speller)
+    yield _spelled(chunk_counts, speller)
+
+
+def _spelled(chunk_counts: Counter[str], speller: Speller) -> pa.Table:
+    """Return the counts of the words in chunks, and empty `chunk_counts`."""
     word_counts: Counter[str] = Counter()
-    speller = Speller(normalization)
-    for chunk, count in chunk_counts.items():
+    while chunk_counts:
+        chunk, count = chunk_counts.popitem()  # both need not be in memory
         for word in speller.spell(chunk).split(" "):
             word_counts[word] += count
     del word_counts[""]
     columns = [pa.array(word_counts.keys(), pa.string()), pa.array(word_counts.values(), pa.int64())]
-    return merge_counts([pa.Table.from_arrays(columns, schema=WORD_COUNTS)])
+    return pa.Table.from_arrays(columns, schema=WORD_COUNTS)
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:

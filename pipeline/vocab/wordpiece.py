@@ -55,6 +55,7 @@ def learn_wordpiece(
     """
     specials = special_tokens(num_unused)
     kept, kept_counts, num_long = _select_words(words, counts)
+    pa.default_memory_pool().release_unused()  # return what is free to the system: memory peaks here
     spelled = _spell(kept, kept_counts, limit_alphabet, size // 4)
     num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
     if room < 0:
@@ -62,6 +63,7 @@ def learn_wordpiece(
             f"--size is {size}, but special tokens and alphabet alone take {size - room}: raise --size or lower "
             f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
         )
+    pa.default_memory_pool().release_unused()
     merger = _Merger(spelled, min_frequency)
     while len(merger.pieces) < num_alphabet + room and merger.merge_next():
         pass
@@ -83,9 +85,9 @@ class _Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
     pieces: list[str]
-    symbols: np.ndarray  # int32 [num_characters]
+    symbols: np.ndarray  # int32 [num_characters + 1]; the last is `_GONE`
     starts_word: np.ndarray  # bool [num_characters]
-    weights: np.ndarray  # int64 [num_characters], the count of the word
+    weights: np.ndarray  # unsigned [num_characters], the count of the word in as few bytes as the largest needs
     alphabet_left_out: str
     num_words_left_out: int
 
@@ -99,7 +101,9 @@ def _select_words(words: pa.Array | pa.ChunkedArray, counts: np.ndarray) -> tupl
         fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
     fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
     if fitting.num_rows > MAX_WORDS:
-        fitting = fitting.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, MAX_WORDS)
+        by = pc.SortOptions([("count", "descending"), ("word", "ascending")])
+        order = pc.call_function("sort_indices", [fitting], by)
+        fitting = fitting.take(order.slice(0, MAX_WORDS))
     return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
 
 
@@ -112,7 +116,7 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     it.
     """
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
-    word_of = np.repeat(np.arange(len(words)), _num_characters(words))
+    word_of = np.repeat(np.arange(len(words), dtype=np.int32), _num_characters(words))
     char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
     by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[: np.count_nonzero(char_counts)]
     if limit_alphabet is None:
@@ -126,13 +130,16 @@ def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most
     codes, word_of = codes[spellable[word_of]], word_of[spellable[word_of]]
     starts_word = np.diff(word_of, prepend=-1) != 0
     continuing = np.unique(codes[~starts_word])
+    symbol_of = np.zeros((2, len(char_counts)), np.int32)  # of characters that continue and that start a word
+    symbol_of[0, continuing], symbol_of[1, alphabet] = (
+        len(alphabet) + np.arange(len(continuing)),
+        np.arange(len(alphabet)),
+    )
     return _Spelled(
         pieces=[*map(chr, alphabet), *(f"##{chr(code)}" for code in continuing)],
-        symbols=np.where(
-            starts_word, np.searchsorted(alphabet, codes), len(alphabet) + np.searchsorted(continuing, codes)
-        ).astype(np.int32),
+        symbols=np.append(symbol_of[starts_word.astype(np.int8), codes], np.int32(_GONE)),
         starts_word=starts_word,
-        weights=counts[word_of],
+        weights=counts.astype(np.min_scalar_type(counts.max(initial=0)))[word_of],
         alphabet_left_out="".join(map(chr, left_out)),
         num_words_left_out=len(words) - int(np.count_nonzero(spellable)),
     )
@@ -146,12 +153,13 @@ class _Merger:
         self._min_frequency = min_frequency
         self._weights = spelled.weights
         # One extra position at the end means "no neighbour", so no look-up needs a special case.
-        self._end = end = len(spelled.symbols)
-        self._symbols = np.append(spelled.symbols, np.int32(_GONE))
+        self._end = end = len(spelled.symbols) - 1
+        self._symbols = spelled.symbols
         positions = np.arange(end + 1, dtype=np.int32)
         starts_word = np.append(spelled.starts_word, True)
         self._previous = np.where(starts_word, end, positions - 1).astype(np.int32)
         self._next = np.append(np.where(starts_word[1:], end, positions[1:]).astype(np.int32), np.int32(end))
+        del positions, starts_word
         self._positions: dict[tuple[int, int], np.ndarray] = {}
         # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are the older pieces.
         self._heap: list[tuple[int, int, int]] = []
@@ -209,15 +217,18 @@ class _Merger:
         """Group new pairs by their two pieces; drop those below the minimum frequency."""
         if not len(positions):
             return
-        keys = self._symbols[positions].astype(np.int64) << 32 | self._symbols[self._next[positions]]
-        order = np.argsort(keys)
-        keys, positions = keys[order], positions[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        counts = np.add.reduceat(self._weights[positions], starts)
+        keys = self._symbols[positions].astype(np.int64)
+        keys <<= 32
+        keys |= self._symbols[self._next[positions]]
+        positions = positions[np.argsort(keys)]
+        keys.sort()  # in memory of its own: the first call has a pair for nearly every character
+        starts = np.append(0, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
         stops = np.append(starts[1:], len(keys))
+        keys = keys[starts]
+        counts = np.add.reduceat(self._weights[positions], starts, dtype=np.int64)
         frequent = counts >= self._min_frequency
         starts, stops, counts = starts[frequent], stops[frequent], counts[frequent]
-        lefts, rights = keys[starts] >> 32, keys[starts] & 0xFFFFFFFF
+        lefts, rights = keys[frequent] >> 32, keys[frequent] & 0xFFFFFFFF
         rows = (column.tolist() for column in (lefts, rights, starts, stops, counts))
         for left, right, start, stop, count in zip(*rows, strict=True):
             self._positions[left, right] = positions[start:stop]

@@ -16,11 +16,14 @@ from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.build.shard import DocumentsUnit, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution import phases, shards
 from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
 from clozeworks.pipeline.execution.shards import read_documents
 from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocab import tokenize
+from clozeworks.pipeline.vocab.counts import sentences_of
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary, measure_vocabulary
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from manifest_fixture import make_manifest, write_manifest
@@ -95,6 +98,37 @@ def test_another_vocabulary_is_measured_on_the_same_words(documents: str, vocab:
     held_out = [word for document in text_of(4, seed=1) for sentence in document for word in sentence.split()]
     assert f"{sum(map(len, held_out)) / len(held_out):.3f}" in shown
     assert f"{ours.tokens_per_word:.3f}" in shown
+
+
+def test_words_are_counted_alike_however_few_fit_in_memory(documents: str, vocab: str, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(tokenize, "MAX_CHUNKS", 10)
+    monkeypatch.setattr(shards, "TABLE_BYTES", 1)
+    monkeypatch.setattr(shards, "BATCH_ROWS", 4)
+    normalization = read_vocabulary(vocab).normalization
+    assert len(list(tokenize.count_tables(sentences_of(f"{documents}/{TRAIN}"), normalization))) > 5
+    learn_vocabulary(documents, str(tmp_path), VocabConfig(size=120, num_unused=7), RUN)
+    for name in ("manifest.json", "vocab.txt", "word_counts.parquet"):
+        assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
+
+
+def test_counts_in_another_layout_are_not_resumed(documents: str, vocab: str, monkeypatch, tmp_path: Path):
+    def interrupted(*_: object, **__: object) -> None:
+        raise UserError("interrupted")
+
+    config = VocabConfig(size=120, num_unused=7)
+    for step, error in (("_plan_merge", None), ("_learn", "merge/plan.json is missing or of another version")):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
+            patched.setattr(phases, "LAYOUT", 1)
+            patched.setattr(f"clozeworks.pipeline.vocab.pipeline.{step}", interrupted)
+            learn_vocabulary(documents, str(tmp_path / step), config, RUN)
+        phases._read_plan.cache_clear()  # as in another process
+        for path in (tmp_path / step).glob(".work/*/*.arrow"):
+            path.write_bytes(b"of other buckets")
+        if error:
+            with pytest.raises(UserError, match=error):
+                learn_vocabulary(documents, str(tmp_path / step), config, RUN)
+        learn_vocabulary(documents, str(tmp_path / step), config, replace(RUN, overwrite=bool(error)))
+        assert (tmp_path / step / "vocab.txt").read_bytes() == (Path(vocab) / "vocab.txt").read_bytes()
 
 
 def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
