@@ -262,12 +262,14 @@ def _special_checks(measures: Measures) -> Iterator[Check]:
 
 def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Iterator[Check]:
     """Compare the number of tokens in the rows with the manifest's counts for the documents, over all passes."""
-    if "tokens_in" not in manifest_counts:
+    if not manifest_counts:
         return
-    tokens_in, tokens_cut = manifest_counts["tokens_in"], manifest_counts["tokens_cut"]
+    tokens_in, tokens_cut = manifest_counts.get("tokens_in", 0), manifest_counts.get("tokens_cut", 0)
     used, cut_share = measures.counts["text_tokens"], tokens_cut / max(tokens_in, 1)
     if measures.config.pairing == "bert":
-        yield _info("tokens in rows per token in documents", used / max(tokens_in, 1), f"{used / tokens_in:.3f}")
+        yield _info(
+            "tokens in rows per token in documents", used / max(tokens_in, 1), f"{used / max(tokens_in, 1):.3f}"
+        )
         yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
         return
     yield _exact("tokens in rows (documents minus tokens cut)", used, tokens_in - tokens_cut)

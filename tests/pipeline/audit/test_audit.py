@@ -307,6 +307,13 @@ def test_lost_tokens_are_named(tmp_path):
     assert failed(audit(tmp_path, manifest)) == {"tokens cut"}
 
 
+@pytest.mark.parametrize(("pairing", "name"), [("bert", "tokens_in"), ("balanced", "tokens_cut")])
+def test_counts_missing_from_the_manifest_count_as_0(pairing, name, tmp_path):
+    manifest = build(tmp_path, 20, pairing=pairing)
+    del manifest["counts"][name]
+    audit(tmp_path, manifest)
+
+
 def test_a_shard_cut_off_or_missing_is_one_clear_error(tmp_path):
     manifest = build(tmp_path, 20)
     path = tmp_path / manifest["shards"][0]["name"]
