@@ -109,7 +109,7 @@ def pretrain(
         if resume and not checkpoint:
             raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
         if checkpoint and ranks.rank == 0:
-            publish(checkpoint, folder)  # the run may have been killed before it was
+            publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
         setup = set_up(config, directories, ranks)
         model, optimizer, state = start(setup, checkpoint)
         use_bf16 = uses_bf16(config.precision, ranks.device)

@@ -19,7 +19,7 @@ from typing import Any, TypedDict, TypeVar
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import OutputDirectory, claimed
+from ...pipeline.execution.directory import TEMPORARY, OutputDirectory, claimed
 from ...pipeline.parsing import Count, parse_json
 from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
@@ -96,20 +96,22 @@ def save_checkpoint(
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
         raise UserError(f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept.") from None
-    publish(output / name, output)
-    for old in _checkpoints(output)[:-keep]:
-        shutil.rmtree(old)
+    publish(output / name, output, keep)
 
 
-def publish(checkpoint: Path, output: Path) -> None:
-    """Make the model of a checkpoint the run's own: a second name for the same bytes if the file system allows."""
+def publish(checkpoint: Path, output: Path, keep: int) -> None:
+    """Make the model of the newest checkpoint the run's own, and delete all checkpoints but the newest `keep`."""
+    temporary = output / TEMPORARY
+    temporary.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
-        partial = output / f".{name}.{uuid.uuid4().hex}"
+        partial = temporary / f"{name}.{uuid.uuid4().hex}"
         try:
             os.link(checkpoint / name, partial)
         except OSError:
             shutil.copyfile(checkpoint / name, partial)
         partial.replace(output / name)
+    for old in _checkpoints(output)[:-keep]:
+        shutil.rmtree(old)
 
 
 def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:

@@ -215,7 +215,7 @@ class Torture:
             output = output_of(command)
             words = command_line(command, output)
             for rng in self.trials(f"full disk {command}", NUM_FULL_DISKS):
-                size = int(2 ** rng.uniform(4, 17))
+                size = int(2 ** rng.uniform(12, 17))
                 full = run(self.folder, words, lambda size=size: _limit(resource.RLIMIT_FSIZE, size))
                 written = self.folder / output
                 if full.exit_code == 0 and (not written.exists() or digest(written) != references[command]):
