@@ -11,7 +11,10 @@ from ..pipeline.vocab.vocabulary import load_vocabulary, read_files, vocabulary_
 
 
 class TextTokenizer:
-    """The WordPiece tokenizer of a checkpoint; "[SEP]" in a text is ordinary. Raises `UserError` if there is none."""
+    """The WordPiece tokenizer of a checkpoint. "[SEP]" in a text becomes ordinary tokens, never the special one.
+
+    Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or not a BERT tokenizer.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         self._tokenizer = read_tokenizer(directory)

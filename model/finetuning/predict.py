@@ -144,7 +144,10 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
 
 
 def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
-    """Return the number of examples and the official metrics on a labelled file, or on the dev files in a folder."""
+    """Return the number of examples and the official metrics on a labelled file, or on the dev files in a folder.
+
+    Metrics of MNLI's second dev set start with ``mismatched_``. Raises `UserError` for bad input.
+    """
     finetuned = load_finetuned(directory, find_device(device))
     data, files = local_copy(data), {}
     if data.is_file():

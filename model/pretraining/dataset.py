@@ -99,7 +99,8 @@ class InstanceDataset(IterableDataset[InstanceRow]):
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another one can resume.
 
-        Give `num_batches` if a ``DataLoader`` has worker processes; by default it is all that this process iterated.
+        Give `num_batches` if a ``DataLoader`` has worker processes: only its user knows how many batches were used. By
+        default it is the state after the rows that were iterated in this process.
         """
         if num_batches is None:
             return {**self._order, "position": self._position, "num_rows": self._num_yielded}
@@ -132,7 +133,11 @@ def _split(rows: InstanceRows, has_pairs: bool) -> list[InstanceRow]:
 
 
 def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
-    """Pad rows to the longest and stack them: the arguments of ``transformers.BertForPreTraining``, int64 (B, L)."""
+    """Pad rows to the longest and stack them: the arguments of ``transformers.BertForPreTraining``, int64 (B, L).
+
+    These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted) and, if the instances
+    have pairs, next_sentence_label (B,).
+    """
     padding = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
     batch = {
         name: pad_sequence([row[name] for row in rows], batch_first=True, padding_value=value)

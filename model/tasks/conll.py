@@ -39,8 +39,10 @@ def split_words(line: str) -> Sentence:
 
 
 def read_documents(path: Path, labelled: bool, types: Sequence[str] | None = None) -> Iterator[list[Sentence]]:
-    """Yield the sentences of each document that has any; raises `UserError` for a tag or a number of columns that is
-    off.
+    """Yield the sentences of each document; empty documents are left out.
+
+    Tags must be of one of `types`, if given. Raises `UserError` naming file and line for an invalid tag, and for a line
+    whose number of columns differs from the first.
     """
     check_file(path)
     if path.suffix in OTHER_FORMS:

@@ -42,9 +42,10 @@ def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int
 
 @lru_cache(maxsize=1024)
 def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
-    """Return for each token (P,) the index of the window in which its smaller context, left or right, is largest.
+    """Return for each token (P,) the index of the window in which it has most context.
 
-    Ties go to the longer window, then to the first (google-research's ``_check_is_max_context``).
+    Context is the smaller of the numbers of neighbours to the left and right; ties go to the longer window, then to the
+    first (google-research's ``_check_is_max_context``).
     """
     starts_W1, ends_W1 = np.array(window_spans(num_tokens, room, stride)).T[:, :, None]
     tokens_P = np.arange(num_tokens)

@@ -200,7 +200,10 @@ class Task(ABC):
         """Return the answer for each example."""
 
     def official(self, answers: Sequence[Answer], examples: Sequence[Any], split: str) -> dict[str, bytes]:
-        """Return the files, by name, that the task's server or script expects for a `split`; empty if there is none."""
+        """Return the files, by name, that the task's server or script expects; empty if there is none.
+
+        `split` is the split of the examples as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
+        """
         return {}
 
     def settings(self) -> dict[str, Any]:
@@ -235,7 +238,10 @@ def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
 
 
 def num_targets(features: Sequence[Feature]) -> int:
-    """Return the number of targets: one per feature, two per answer (its ends), or one per token with a class."""
+    """Return the number of targets: one per feature, two per answer (its ends), or one per token with a class.
+
+    Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
+    """
     targets = [feature.target for feature in features if feature.target is not None]
     return sum(int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size for target in targets)
 

@@ -47,8 +47,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Audit:
-    """All checks, and histograms: rows by length per label, masked tokens by position, and the tokens most often
-    masked.
+    """All checks, and the histograms behind the report.
+
+    `lengths` counts rows by length in tokens, one list per label; `mask_positions` counts masked tokens by position in
+    the row; `top_masked` holds the most frequently masked tokens with their counts.
     """
 
     config: dict[str, Any]

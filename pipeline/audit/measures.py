@@ -19,7 +19,10 @@ MAX_ROW_HASHES = 20_000_000
 
 @dataclass(frozen=True)
 class InstanceRows:
-    """Some rows of a shard, flat: as stored, and `restored`; `structural` marks where [CLS] and [SEP] belong."""
+    """Some rows of a shard, flat: `ids` as stored, `restored` with the original tokens at the masked positions.
+
+    `positions` are flat indices; `structural` (bool [num_tokens]) marks where [CLS] and [SEP] belong.
+    """
 
     ids: np.ndarray
     restored: np.ndarray

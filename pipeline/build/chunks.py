@@ -39,7 +39,10 @@ class Segments:
 
 
 class Chunks(NamedTuple):
-    """Groups of `num_segments` segments of one `document`, from `first` on: the tokens from `start` up to `stop`."""
+    """Consecutive groups of segments of one document.
+
+    Chunk ``i`` is the tokens ``start[i]:stop[i]`` of `document[i]`: `num_segments[i]` segments from `first[i]` on.
+    """
 
     first: np.ndarray
     num_segments: np.ndarray
@@ -53,7 +56,10 @@ class Chunks(NamedTuple):
 
 
 def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
-    """Return sentences as segments of 1 to `limit` tokens, longer ones cut between words (see `continues`)."""
+    """Return the sentences as segments of 1 to `limit` tokens, longer ones cut between words into near-equal pieces.
+
+    `continues` (bool [vocabulary]) marks the word pieces that continue a word.
+    """
     starts = corpus.sentence_offsets[:-1]
     lengths = np.diff(corpus.sentence_offsets)
     # Aim at 7/8 of the limit: each cut then has room to move back to the start of a word.

@@ -45,7 +45,8 @@ def mask_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Choose the positions to predict and mask them in `ids`, as `config` asks.
 
-    Return positions in rows, original tokens, and each row's first index in these two: int64 [num_rows + 1].
+    Return the chosen positions as indices into their rows, the original tokens there, and each row's first index in
+    these two: int64 [num_rows + 1].
     """
     positions = choose_positions(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     originals = apply_masks(ids, positions, vocabulary, config, rng)
@@ -69,7 +70,10 @@ def choose_positions(
     config: BuildConfig,
     rng: np.random.Generator,
 ) -> Positions:
-    """Choose `num_to_mask` tokens of each row, never [CLS] or [SEP]; in whole words less, but at least one word."""
+    """Choose the positions to predict: `num_to_mask` tokens of each row, never [CLS] or [SEP].
+
+    Whole-word and span masking choose at most that many tokens, in whole words, or a row's shortest word if none fits.
+    """
     wanted = num_to_mask(np.diff(row_offsets), config.mask_rate, config.max_length)
     if config.masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)

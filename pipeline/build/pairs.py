@@ -100,7 +100,11 @@ class Pairs:
 
 
 def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return the rows of one pass over `corpus`, in no order; raise `UserError` if a pair needs a second document."""
+    """Return the rows of one pass over `corpus`, in no particular order.
+
+    `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut between words. Raise
+    `UserError` if the pairing needs another document and there is none.
+    """
     num_documents = int(np.count_nonzero(corpus.document_lengths()))
     if config.pairing in ("balanced", "bert") and num_documents < 2:
         raise UserError(

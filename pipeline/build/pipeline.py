@@ -32,8 +32,9 @@ BYTES_PER_TOKEN = 1.9
 def build(documents: str, vocab: str, output: str, config: BuildConfig, options: RunOptions) -> InstancesManifest:
     """Write the instances of a directory of documents to `output` and return the manifest.
 
-    `vocab` is a directory with a tokenizer's files, a ``vocab.txt`` or a ``tokenizer.json``. A finished directory of
-    the same configuration is left as it is. Raises `UserError` for a mistake of the user.
+    `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt`` or
+    ``tokenizer.json``. A finished directory of the same configuration is left as it is. Raises `UserError` for a
+    mistake of the user.
     """
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)

@@ -18,9 +18,10 @@ class CounterRecord(TypedDict):
 
 
 class Counters:
-    """Named counts that travel with a shard and are summed in the manifest, with the first few locations of some.
+    """Named counts that travel with a shard and are summed in the manifest.
 
-    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
+    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason. `examples` holds the
+    first few locations of each reason, and of some neutral counts.
     """
 
     def __init__(self) -> None:

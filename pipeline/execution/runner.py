@@ -34,8 +34,9 @@ class RunError(Exception):
 
 
 def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Phases, options: RunOptions) -> None:
-    """Do all units without a record; `units` are those of the first phase. Raises a worker's `UserError`, or
-    `RunError`.
+    """Do all units of all phases that have no record yet; `units` are those of the first phase.
+
+    Raises the `UserError` that a worker met, or `RunError` if the run broke.
     """
     directory.remove(ERRORS)
     write_plan(directory, phases[0], units)

@@ -67,8 +67,9 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplicated(Record):
-    """How many documents stay or are removed, bytes removed per bucket (int64), and the lowest hashes that stay,
-    ascending.
+    """The record of a unit: what stays and what is removed; the latter also per bucket, as in `Scattered`.
+
+    `lowest_validation_hashes` are those of the documents that stay, ascending.
     """
 
     documents: int

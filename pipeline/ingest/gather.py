@@ -32,9 +32,10 @@ _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRun:
-    """A unit of this phase: neighbouring shards of a split; those of documents below `validation_below` are validation.
+    """A unit of this phase: neighbouring shards of a split.
 
     Shard ``first + i`` of `count` holds hashes from ``edges[i]`` up to ``edges[i + 1]`` (their upper 32 bits).
+    Documents whose validation hash is below `validation_below` are the validation split, the others are for training.
     """
 
     split: Split

@@ -121,7 +121,8 @@ def shorten(signatures: np.ndarray) -> np.ndarray:
 def estimate_similarity(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the estimated Jaccard similarity of each row of shortened signatures with its row of the others.
 
-    The standard error is at most 0.044. Bytes that agree by chance are taken out (Li and König 2010).
+    The standard error is at most 0.044, and 0.035 at a similarity of 0.8. Bytes that agree by chance are taken out (Li
+    and König 2010, "b-bit minwise hashing").
     """
     by_chance = 1 / 256
     return ((ones == others).mean(axis=1) - by_chance) / (1 - by_chance)

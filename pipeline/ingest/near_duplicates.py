@@ -74,8 +74,8 @@ def find_candidates(directory: StageDirectory, unit: KeyRange, num_partitions: i
 def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """Return (pairs, 2) distinct texts that share a band, the lower one first.
 
-    Each is paired with the first of its band and with the one before it, so that many copies do not make pairs without
-    end.
+    Of texts that share a band, each is paired with the first and with the one before it, in the order of their hashes:
+    what hundreds of copies of one page have in common does not make pairs without end.
     """
     order = np.lexsort((texts, bands))
     bands, texts = bands[order], texts[order]

@@ -80,10 +80,10 @@ def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
 
 
 def decompressed(file: BinaryIO, name: str, counters: Counters, allowance: int = TEXT_ALLOWANCE) -> BinaryIO:
-    """Return the bytes of a file, decompressed if its `name` says that it is compressed; it cannot seek, and stays
-    open.
+    """Return the bytes of a file, decompressed if its `name` says that it is compressed.
 
-    The stream ends at the first damage (``corrupt_file`` in `counters`) or at a bomb (``compression_bomb``).
+    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`) or when it turns out
+    to be a bomb (``compression_bomb``). `file` stays open.
     """
     if not is_compressed(name):
         return file

@@ -39,8 +39,9 @@ Blocks = Iterator[tuple[bool, bytes]]
 def read_pages(file: BinaryIO, part: InputRange, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
     """Yield the XML of each page that begins in the range `part` of a seekable file, as bytes, and where it was.
 
-    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in UTF-8. Damage is
-    counted, and the neutral ``single_stream_files`` (bz2 files that cannot be split).
+    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in UTF-8. `counters` gets
+    ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the neutral counter
+    ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
     """
     whole = not is_ascii_compatible(encoding)
     if whole and part.start > 0:

@@ -23,7 +23,11 @@ _JSON_KINDS = {dict: "objects", list: "lists", int: "numbers", float: "numbers",
 
 
 def plan_json_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut a JSON Lines file into ranges, as `plan_lines` does; raise `UserError` if its first lines hold no text."""
+    """Cut a JSON Lines file into ranges, as `plan_lines` does.
+
+    Raise `UserError` if its first lines hold no object, or none with a text in the text column. One line with a text is
+    enough: the others are bad input, which is for `read_json_lines` to count.
+    """
     with open_file(entry.path) as file:
         _check_lines(_first_lines(file, entry.path), entry.path, config.text_column)
     return plan_lines(entry, open_file, range_bytes, config)

@@ -157,8 +157,9 @@ def _head(corpus: DocumentsManifest, config: VocabConfig) -> dict[str, Any]:
 
 
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
-    """Return `fertility_report` of any vocabulary (as `build` takes it) on the validation documents; may raise
-    `UserError`.
+    """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
+
+    `vocab` is what `build` takes. Raises `UserError` for a mistake of the user.
     """
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)

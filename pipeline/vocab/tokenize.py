@@ -63,7 +63,10 @@ class Normalization(NamedTuple):
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
-    """Return BERT's tokeniser for `tokens` in the order of their ids; "[MASK]" in a text is three words of text."""
+    """Return BERT's tokeniser for a vocabulary (`tokens` in the order of their ids, "[UNK]" among them).
+
+    No special tokens are registered: "[MASK]" in a text is three words of text.
+    """
     vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS))
     tokenizer.normalizer = BertNormalizer(
@@ -106,7 +109,10 @@ class Speller(dict[int, str]):
 
 
 class DictionaryTokenizer:
-    """Tokenise sentences, with a cache of chunks that lasts from call to call; one per worker, not for threads."""
+    """Tokenise sentences with a WordPiece vocabulary, with a cache of chunks that lasts from call to call.
+
+    Keep one per worker; it must not be shared between threads.
+    """
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
         self._speller = Speller(normalization)
@@ -173,8 +179,9 @@ class DictionaryTokenizer:
 
 
 def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
-    """Count the normalised words of `sentences`: a table of schema `WORD_COUNTS`, most frequent first, then in byte
-    order.
+    """Count the normalised words of `sentences`, as WordPiece sees them.
+
+    Return a table of schema `WORD_COUNTS`, most frequent word first, ties in byte order.
     """
     return merge_counts(count_tables(sentences, normalization))
 

@@ -88,7 +88,11 @@ def default_strip_accents(*, cased: bool, language: str) -> bool:
 
 
 def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """Return the contents of `VOCABULARY_FILES` by name, with which ``transformers`` loads a directory."""
+    """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
+
+    ``transformers`` loads a directory with these files; without the last it would lower-case a cased vocabulary.
+    ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``.
+    """
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.post_processor = TemplateProcessing(
@@ -112,7 +116,10 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Return the vocabulary in a directory, ``vocab.txt`` or ``tokenizer.json``; raise `UserError` if unusable."""
+    """Return the vocabulary in a directory, or in a single ``vocab.txt`` or ``tokenizer.json``.
+
+    Raise `UserError` if there is no usable one, or if `clozeworks vocab` has not finished.
+    """
     if unfinished_stage(path) == "vocab":
         raise UserError(f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; it resumes.")
     files = read_files(path)
