@@ -293,7 +293,6 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "little memory, ingest": (COMMANDS["ingest"].replace("OUT", "out"), _small_memory),
     "little memory, build": (COMMANDS["build"].replace("OUT", "out"), _small_memory),
     "little memory, pretrain": (f"{COMMANDS['pretrain'].replace('OUT', 'out')} --model small", _small_memory),
-    "few open files": (COMMANDS["ingest"].replace("OUT", "out"), lambda: _limit(resource.RLIMIT_NOFILE, 8)),
     "few open files, pretrain": (
         COMMANDS["pretrain"].replace("OUT", "out"),
         lambda: _limit(resource.RLIMIT_NOFILE, 8),

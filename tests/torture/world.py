@@ -33,7 +33,7 @@ COMMANDS = {
 FILES = {"features": ".parquet", "predict": ".jsonl", "audit": ".html"}
 """Commands whose OUT is a file, and its suffix."""
 OTHERS = {
-    "ingest": "--seed 7",
+    "ingest": "--min-sentences 2",
     "vocab": "--min-frequency 3",
     "build": "--seed 7",
     "pretrain": "--seed 7",
