@@ -1,5 +1,7 @@
 """``clozeworks evaluate``."""
 
+from typing import Literal
+
 import click
 
 from ..pipeline.errors import UserError
@@ -12,8 +14,15 @@ from .summary import CommandSummary, figure
 @click.argument("data", metavar="DATA")
 @click.option("--split", default="validation", show_default=True, help="Split of the instances to measure on.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows of instances per batch.")
+@click.option(
+    "--metric",
+    type=click.Choice(["squad", "korquad"]),
+    help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
+)
 @device_option
-def evaluate(model: str, data: str, split: str, batch_size: int | None, device: str) -> CommandSummary:
+def evaluate(
+    model: str, data: str, split: str, batch_size: int | None, metric: Literal["squad", "korquad"] | None, device: str
+) -> CommandSummary:
     """Measure the model in RUN on DATA.
 
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training heads) is measured on
@@ -25,7 +34,7 @@ def evaluate(model: str, data: str, split: str, batch_size: int | None, device: 
     if storage.exists(storage.join(model, "task.json")):
         from ..model.finetuning.predict import evaluate_task
 
-        measured = evaluate_task(model, data, device)
+        measured = evaluate_task(model, data, device, metric)
     elif storage.exists(data):
         raise UserError(
             f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): fine-tune it with "

@@ -71,6 +71,11 @@ class FinetuneConfig:
         None, "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64."
     )
     max_answer_length: int | None = option(None, "Longest predicted answer in tokens, for squad; the default is 30.")
+    metric: Literal["squad", "korquad"] | None = option(
+        None,
+        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; by default KorQuAD's for files "
+        "whose version names it.",
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, else fp32; dev and test "

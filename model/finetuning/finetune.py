@@ -198,7 +198,7 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallbac
     direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else None
     record = RunRecord(
         task=task.name,
-        variant=" ".join(filter(None, (settings.get("version"), settings.get("features"), direction))),
+        variant=" ".join(filter(None, (task.variant, direction))),
         checkpoint=job.checkpoint,
         seed=seed,
         learning_rate=rate,

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,8 @@ from ..config import ModelConfig
 from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.splits import dev_sets, find_splits, read_labelled, split_of
+from ..tasks.squad import Squad
+from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
@@ -143,12 +146,19 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
     report_cut(finetuned.task, where, cut, total)
 
 
-def evaluate_task(directory: str | Path, data: str | Path, device: str = "auto") -> dict[str, Any]:
+def evaluate_task(
+    directory: str | Path, data: str | Path, device: str = "auto", metric: Metric | None = None
+) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev files in a folder.
 
-    Metrics of MNLI's second dev set start with ``mismatched_``. Raises `UserError` for bad input.
+    Metrics of MNLI's second dev set start with ``mismatched_``. `metric` replaces the one that a model for SQuAD was
+    tuned with. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device))
+    if metric:
+        if not isinstance(finetuned.task, Squad):
+            raise UserError(f"--metric is for squad, but {directory} is a model for {finetuned.task.name}.")
+        finetuned = finetuned._replace(task=replace(finetuned.task, metric=metric))
     data, files = local_copy(data), {}
     if data.is_file():
         files = {"": [data]}

@@ -44,7 +44,7 @@ class RunRecord(BestRun):
 
     task: str
     variant: str
-    """Version of SQuAD, or the features that a BiLSTM learned from; ``left-to-right`` of such an encoder."""
+    """The task's, and ``left-to-right`` for such an encoder."""
     checkpoint: str
     seconds: float
 
@@ -99,7 +99,7 @@ class ResultLine:
 
     task: str
     variant: str
-    """Version of SQuAD, or the input of a BiLSTM; ``left-to-right`` for such an encoder."""
+    """As in `RunRecord`."""
     checkpoint: str
     directory: str
     metric: str

@@ -38,7 +38,7 @@ def _glue(task: Classification) -> TaskEntry:
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
     "classify": TaskEntry(Classification, read_classify, options=("text", "text_pair", "label")),
-    "squad": TaskEntry(Squad, read_squad, (".json",), ("stride", "max_question_length", "max_answer_length")),
+    "squad": TaskEntry(Squad, read_squad, (".json",), ("stride", "max_question_length", "max_answer_length", "metric")),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=(), options=("features", "lstm_size")),
 }

@@ -70,6 +70,11 @@ class EntityRecognition(Task):
         return (OUTSIDE, *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
 
     @property
+    def variant(self) -> str:
+        """The hidden states that a BiLSTM learns from, if it is one."""
+        return self.features or ""
+
+    @property
     def recipe(self) -> Recipe:
         """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger steps."""
         return Recipe(32, 10.0, (1e-3,)) if self.features else Recipe(32, 3.0, (5e-5,))

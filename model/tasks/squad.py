@@ -1,4 +1,5 @@
-"""SQuAD 1.1 and 2.0: the answer to a question is a span of a passage, or none (sections 4.2 and 4.3 of the paper).
+"""SQuAD 1.1, 2.0 and KorQuAD: the answer to a question is a span of a passage, or none (sections 4.2 and 4.3 of the
+paper).
 
 Shapes: N windows, L padded length, D hidden size.
 """
@@ -21,7 +22,7 @@ from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .squad_files import GoldAnswer, Question, Version, read_questions
-from .squad_metrics import best_threshold, question_scores, squad1_scores, squad2_scores
+from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
     PassageWindow,
     Prediction,
@@ -64,6 +65,7 @@ class Squad(Task):
 
     name: str = "squad"
     version: Version
+    metric: Metric = "squad"
     max_length: Size = 384
     stride: Size = 128
     """Tokens from the start of a window to the start of the next."""
@@ -74,13 +76,18 @@ class Squad(Task):
     cut = "questions", "max_question_length"
 
     @property
+    def variant(self) -> str:
+        """The version, and ``korquad`` if that is the metric."""
+        return self.version if self.metric == "squad" else f"{self.version} {self.metric}"
+
+    @property
     def recipe(self) -> Recipe:
         """The paper's."""
         return Recipe(32, 3.0, (5e-5,)) if self.version == "1.1" else Recipe(48, 2.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file; raises `UserError` naming it, also for a labelled file of another version."""
-        version, questions = read_questions(path, labelled)
+        version, questions, _ = read_questions(path, labelled)
         if labelled and version not in (self.version, None):
             raise UserError(f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}.")
         for question in questions:
@@ -155,7 +162,7 @@ class Squad(Task):
             return self
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts, odds = [each.text for each in predictions], [each.null_odds for each in predictions]
-        score, threshold = best_threshold(texts, question_scores(texts, golds)[1], odds, golds)
+        score, threshold = best_threshold(texts, question_scores(texts, golds, self.metric)[1], odds, golds)
         if score == 100 * golds.count([]) / len(golds):
             # No threshold beats answering nothing, for which the official script reports 0.
             threshold = float(np.nextafter(min(odds), -np.inf))
@@ -166,18 +173,18 @@ class Squad(Task):
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts = [each.text for each in predictions]
         if self.version == "1.1":
-            return squad1_scores(texts, golds)
+            return squad1_scores(texts, golds, self.metric)
         odds = [each.null_odds for each in predictions]
-        exact, f1 = question_scores(texts, golds)
+        exact, f1 = question_scores(texts, golds, self.metric)
         best_f1, best_f1_threshold = best_threshold(texts, f1, odds, golds)
         best_exact, best_exact_threshold = best_threshold(texts, exact, odds, golds)
-        at_0 = squad2_scores([self._answer(each, 0.0) for each in predictions], golds)
+        at_0 = squad2_scores([self._answer(each, 0.0) for each in predictions], golds, self.metric)
         return {
             "best_f1": best_f1,
             "best_f1_thresh": best_f1_threshold,
             "best_exact": best_exact,
             "best_exact_thresh": best_exact_threshold,
-            **squad2_scores([self._answer(each) for each in predictions], golds),
+            **squad2_scores([self._answer(each) for each in predictions], golds, self.metric),
             "exact_at_tau_0": at_0["exact"],
             "f1_at_tau_0": at_0["f1"],
         }
@@ -187,8 +194,8 @@ class Squad(Task):
         golds = _golds(examples)
         if self.version == "1.1":
             counts = Counter(answer.text for question in train for answer in (question.answers or ())[:1])
-            return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds)
-        scores = squad2_scores([""] * len(golds), golds)
+            return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds, self.metric)
+        scores = squad2_scores([""] * len(golds), golds, self.metric)
         return {"best_f1": scores["f1"], "best_exact": scores["exact"], "exact": scores["exact"], "f1": scores["f1"]}
 
     def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> list[Answer]:
@@ -237,8 +244,9 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
     if answered and not any(question.located_answer for question in answered):
         found = f"No answer is at its answer_start ({_first_answer(answered)})"
         raise UserError(f"{found}; answer_start must be the index of its first character in the passage.")
-    given = config.given("max_length", "stride", "max_question_length", "max_answer_length")
-    return Squad(version=next(iter(versions)), **given)
+    given = config.given("max_length", "stride", "max_question_length", "max_answer_length", "metric")
+    metric: Metric = "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
+    return Squad(**{"version": next(iter(versions)), "metric": metric, **given})
 
 
 def _golds(examples: Sequence[Question]) -> list[list[str]]:

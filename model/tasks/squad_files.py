@@ -82,6 +82,8 @@ class QuestionFile(NamedTuple):
     version: Version | None
     """None if unknown."""
     questions: list[Question]
+    is_korquad: bool = False
+    """Whether its version names KorQuAD, which has the form of SQuAD 1.1."""
 
 
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
@@ -97,7 +99,8 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not in the official format of SQuAD ({describe_fault(error)}).") from None
     by_article = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
-    version = _VERSIONS.get(str(content.version).lower().removeprefix("v")[:1])
+    name_and_version = str(content.version).lower()
+    version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
     for article in content.data:
         for paragraph in article.paragraphs:
@@ -113,4 +116,4 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
                 if name in questions:
                     raise UserError(f"{where} occurs twice; predictions are keyed by id, so ids must be unique.")
                 questions[name] = Question(where, name, record.question, passage, group, answers)
-    return QuestionFile(version, list(questions.values()))
+    return QuestionFile(version, list(questions.values()), is_korquad=name_and_version.startswith("korquad"))

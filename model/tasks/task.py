@@ -159,6 +159,11 @@ class Task(ABC):
     """What is cut if it is too long, and the field with the limit."""
 
     @property
+    def variant(self) -> str:
+        """What distinguishes its results from others of the task, such as the version of SQuAD; may be empty."""
+        return ""
+
+    @property
     def recipe(self) -> Recipe:
         """The default hyperparameters: those of the paper for GLUE (section 4.1), unless overridden."""
         return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))

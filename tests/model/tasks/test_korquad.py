@@ -1,0 +1,164 @@
+"""KorQuAD: Korean questions in the form of SQuAD 1.1, with a metric that normalises otherwise and counts characters.
+
+Expected values are worked out by hand from the rules of KorQuAD 1.0's ``evaluate-v1.0.py``. The passages are sentences
+of the Korean Wikipedia (CC BY-SA).
+"""
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkpoint_fixture import make_checkpoint
+from click.testing import CliRunner
+from clozeworks.cli.evaluate import evaluate
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.finetuning.results import read_results
+from clozeworks.model.tasks.catalogue import find_entry
+from clozeworks.model.tasks.squad import Squad, read_squad
+from clozeworks.model.tasks.squad_metrics import (
+    exact_match,
+    normalize_answer,
+    normalize_korean,
+    overlap_f1,
+    question_scores,
+    squad1_scores,
+)
+from clozeworks.pipeline.errors import UserError
+
+CARTER = "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
+CHOSUN = "《조선일보》(朝鮮日報)는 1920년 3월 5일에 창간되었다."
+GRASS = "귄터 그라스는 독일의 소설가이자 극작가다. 1999년에 노벨 문학상을 수상하였다."
+QUESTIONS = [
+    (CARTER, "지미 카터가 졸업한 학교는?", "조지아 공과대학교"),
+    (CARTER, "지미 카터가 태어난 마을은?", "플레인스"),
+    (CHOSUN, "1920년 3월 5일에 창간된 신문은?", "조선일보"),
+    (CHOSUN, "조선일보가 창간된 날은?", "1920년 3월 5일"),
+    (GRASS, "귄터 그라스가 노벨 문학상을 받은 해는?", "1999년"),
+    (GRASS, "귄터 그라스는 어느 나라의 소설가인가?", "독일"),
+]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("《조선일보》(朝鮮日報)", "조선일보 朝鮮日報"),
+        ("〈시〉 <동시>", "시 동시"),
+        ("'서울' \"부산\" ‘대구’", "서울 부산 대구"),
+        ("가'나\"다(라)마<바>사〈아〉자《차》카‘타’파", "가 나 다 라 마 바 사 아 자 차 카 타 파"),
+        # Other punctuation disappears without leaving a space: that of ASCII. The rest stays.
+        ("1,000-2,000", "10002000"),
+        ("“인용”·『책』", "“인용”·『책』"),
+        ("The IBM PC", "the ibm pc"),
+        ("  두  낱말\n", "두 낱말"),
+        ("《》", ""),
+    ],
+)
+def test_answers_are_normalised_as_in_korquads_script(text, expected):
+    assert normalize_answer(text, "korquad") == normalize_korean(text) == expected
+
+
+@pytest.mark.parametrize(
+    "prediction, gold, exact, f1, english_f1",
+    [
+        ("조지아 공과대학교", "조지아 공과대학교", 1, 1, 1),
+        # A particle costs one character of nine, in English the word.
+        ("조지아 공과대학교를", "조지아 공과대학교", 0, 2 * (8 / 9) * 1 / (8 / 9 + 1), 1 / 2),
+        ("플레인스 마을에서", "플레인스", 0, 2 * (4 / 8) * 1 / (4 / 8 + 1), 2 / 3),
+        # Spaces do not count in F1, but in the exact match.
+        ("1920년3월5일", "1920년 3월 5일", 0, 1, 0),
+        ("《조선일보》", "조선일보", 1, 1, 0),
+        ("조선일보(朝鮮日報)", "조선일보 朝鮮日報", 1, 1, 0),
+        ("the 1999", "1999", 0, 2 * (4 / 7) / (4 / 7 + 1), 1),
+        # Characters count as often as they occur.
+        ("가가나", "가나나", 0, 2 / 3, 0),
+        ("독일", "프랑스", 0, 0, 0),
+        ("", "독일", 0, 0, 0),
+        ("《》", "()", 1, 0, 0),
+    ],
+)
+def test_exact_match_and_f1_of_one_answer(prediction, gold, exact, f1, english_f1):
+    assert exact_match(prediction, gold, "korquad") == exact
+    assert overlap_f1(prediction, gold, "korquad") == pytest.approx(f1)
+    assert overlap_f1(prediction, gold) == pytest.approx(english_f1)
+
+
+def test_the_best_gold_answer_counts_for_each_metric_on_its_own():
+    predictions, golds = ["조지아 공과대학교를", "《조선일보》"], [["공과대학교", "조지아 공과대학교"], ["조선일보"]]
+    scores = squad1_scores(predictions, golds, "korquad")
+    assert scores == {"f1": pytest.approx(100 * (16 / 17 + 1) / 2), "exact_match": 50.0}
+    assert question_scores(["《독일》", ""], [["독일"], []], "korquad") == ([1.0, 1.0], [1.0, 1.0])
+
+
+def korquad(*questions: tuple[str, str, str], version: str = "KorQuAD_v1.0_dev") -> dict[str, Any]:
+    paragraphs = [
+        {
+            "context": passage,
+            "qas": [
+                {
+                    "id": f"{number}-0-0",
+                    "question": text,
+                    "answers": [{"text": answer, "answer_start": passage.index(answer)}],
+                }
+            ],
+        }
+        for number, (passage, text, answer) in enumerate(questions)
+    ]
+    return {"version": version, "data": [{"title": "위키백과", "paragraphs": paragraphs}]}
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
+    korean = write(tmp_path / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS, version="KorQuAD_v1.0_train"))
+    other = write(tmp_path / "train.json", korquad(*QUESTIONS, version="1.1"))
+    for files, given, metric in [
+        ([korean], None, "korquad"), ([korean], "squad", "squad"), ([other], None, "squad"),
+        ([other], "korquad", "korquad"), ([korean, other], None, "squad"),
+    ]:  # fmt: skip
+        assert read_squad(files, FinetuneConfig(metric=given)) == Squad(version="1.1", metric=metric)
+    assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == ("1.1", "2.0 korquad")
+    with pytest.raises(UserError, match="--metric is for squad; mrpc does not take it"):
+        find_entry("mrpc", FinetuneConfig(metric="korquad"))
+
+
+def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
+    letters = set(unicodedata.normalize("NFD", "".join(passage + text for passage, text, _ in QUESTIONS))) - {" "}
+    words = [prefix + letter for letter in sorted(letters) for prefix in ("", "##")]
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", words, max_position_embeddings=256)
+    data = write(tmp_path / "data" / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS)).parent
+    dev = write(data / "KorQuAD_v1.0_dev.json", korquad(*QUESTIONS))
+    output = tmp_path / "run"
+    config = FinetuneConfig(max_length=256, epochs=1, learning_rates=(1e-4,), batch_size=2, device="cpu")
+    best = finetune("squad", data, checkpoint, output, config)["best"]["scores"]
+    assert predict(output, dev, tmp_path / "predictions", "cpu", official=True) == len(QUESTIONS)
+    answers = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
+    answers = [answers[f"{number}-0-0"] for number in range(len(QUESTIONS))]
+    golds = [[answer] for _, _, answer in QUESTIONS]
+    measured = evaluate_task(output, dev, "cpu")
+    assert measured == {"examples": 6, **best} == {"examples": 6, **squad1_scores(answers, golds, "korquad")}
+    english = evaluate_task(output, dev, "cpu", "squad")
+    assert english == {"examples": 6, **squad1_scores(answers, golds)}
+    assert measured["f1"] > english["f1"]
+    (f1, _) = read_results(output)
+    assert (f1.variant, f1.best, f1.paper.base) == ("1.1 korquad", pytest.approx(best["f1"]), None)
+    arguments = [str(output), str(dev), "--metric", "squad", "--device", "cpu"]
+    shown = CliRunner().invoke(evaluate, arguments, standalone_mode=False).return_value
+    assert ("f1", f"{english['f1']:.3f}") in shown.rows
+
+
+def test_evaluate_takes_a_metric_for_squad_only(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "checkpoint")
+    table = tmp_path / "train.tsv"
+    table.write_text("text\tlabel\n" + "good film\tyes\nbad film\tno\n" * 10)
+    config = FinetuneConfig(epochs=0.1, learning_rates=(1e-4,), max_length=16, device="cpu")
+    finetune("classify", table, checkpoint, tmp_path / "run", config)
+    with pytest.raises(UserError, match=r"--metric is for squad, but .* is a model for classify"):
+        evaluate_task(tmp_path / "run", table, "cpu", "korquad")
