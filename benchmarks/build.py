@@ -142,6 +142,7 @@ def reshard(documents: str, folder: Path, num_shards: int) -> Path:
     folder.mkdir()
     tables = [pq.read_table(path) for path in sorted(Path(documents).glob("*.parquet"))]
     table = pa.concat_tables(tables)
+    group = {"source": "mixed", "language": "und", "characters": SMALL_BYTES}
     rows = max(2, min(len(table), int(len(table) * SMALL_BYTES / text_bytes(table["sentences"]))))
     manifest = json.loads(Path(documents, "manifest.json").read_text())
     manifest["shards"] = []
@@ -151,7 +152,7 @@ def reshard(documents: str, folder: Path, num_shards: int) -> Path:
         pq.write_table(table.take(places), folder / name, compression="zstd", row_group_size=1000)
         size = (folder / name).stat().st_size
         shard = {"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name}
-        manifest["shards"].append({**shard, "counts": {}, "sources": {}})
+        manifest["shards"].append({**shard, "counts": {}, "groups": [{**group, "documents": rows}]})
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

@@ -136,7 +136,6 @@ def compute(num_bytes: int) -> list[str]:
     record = Scattered(
         files=(".work/documents/range-00000.arrow", ".work/keys/range-00000.arrow"),
         counters=counters,
-        languages={"en": documents // num_units},
         bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1).astype(np.int64).tobytes(),
         bucket_documents=np.full(chosen.num_buckets + 1, 9, np.uint32).tobytes(),
         documents=documents // num_units,

@@ -53,7 +53,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
 def _document(row: dict[str, Any]) -> "list[Text]":
     from rich.text import Text
 
-    head = Text(f"{row['doc_id']}  {row['title']}  ({len(row['sentences'])} sentences)", "bold")
+    head = Text(f"{row['doc_id']}  {row['title']}  ({row['language']}, {len(row['sentences'])} sentences)", "bold")
     return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
 
 

@@ -2,7 +2,7 @@
 
 Each stage's ``pipeline.py`` wires it together; the other files are rules. ``execution/`` runs units of work and owns
 files and output directories. Below everything are the contracts: ``config`` (the options), ``schemas`` (the columns),
-``seeding`` (all randomness) and ``errors``.
+``languages`` (their codes), ``seeding`` (all randomness) and ``errors``.
 
 The names below are the public API (see docs/api.md). They load on first use, so importing this package is cheap.
 """

@@ -43,7 +43,9 @@ class IngestConfig:
         "name, or by its first bytes if the name says nothing, and skips files of unknown format.",
     )
     language: str = option(
-        "auto", "Language code for sentence splitting; auto takes it from the source and falls back to en."
+        "auto",
+        "Language code of the documents; auto takes it from the source. If the source does not say it (und), sentences "
+        "are split as in English.",
     )
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",

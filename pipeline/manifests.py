@@ -50,11 +50,20 @@ class Shard(File, frozen=True, kw_only=True):
     counts: Counts
 
 
+class DocumentsGroup(Struct, frozen=True, kw_only=True):
+    """The documents of one source in one language, in one shard."""
+
+    source: str
+    language: str
+    documents: Count
+    characters: Count
+
+
 class DocumentsShard(Shard, frozen=True, kw_only=True):
     """One shard of documents."""
 
-    sources: Counts
-    """Documents from each source."""
+    groups: list[DocumentsGroup] = []
+    """Sorted by source and language; empty if version 0.1 before the column ``language`` wrote the shard."""
 
 
 class InstancesShard(Shard, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ Columns of **documents** (one row per document; each shard is a uniform random s
 
 - ``doc_id``: ``source:id``, unique in the corpus;
 - ``source``: the dump's database name (``enwiki``), or the name of the data set or format; never a file name;
+- ``language``: code of BCP 47 (``en``), ``und`` if the source does not say;
 - ``title``: may be empty;
 - ``sentences``: the text, one sentence per item; no control characters, single spaces.
 
@@ -30,6 +31,7 @@ DOCUMENTS = pa.schema(
     [
         pa.field("doc_id", pa.string(), nullable=False),
         pa.field("source", pa.string(), nullable=False),
+        pa.field("language", pa.string(), nullable=False),
         pa.field("title", pa.string(), nullable=False),
         pa.field("sentences", pa.list_(pa.string()), nullable=False),
     ]

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
@@ -36,7 +37,7 @@ def model_card(
     use_bf16: bool = False,
 ) -> str:
     """Return Markdown with the front matter of the Hugging Face Hub, for a run on instances with these `manifests`."""
-    languages = sorted({language for manifest in manifests for language in manifest.languages if language})
+    languages = sorted({language for manifest in manifests for language in manifest.languages} - {UNKNOWN})
     named = ["language:", *(f"- {json.dumps(language)}" for language in languages)] if languages else []
     task = [] if shape.is_decoder else ["pipeline_tag: fill-mask"]
     front = ["---", *named, "library_name: transformers", *task, "tags:", "- bert", "---", ""]
@@ -85,7 +86,7 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
         "validation rows": _rows(manifest, "validation"),
         **{f"tokens from {_code(source)}, all passes": count for source, count in sorted(sources.items())},
         **{
-            f"documents in {_code(name) if name else 'an unknown language'}": count
+            f"documents in {'an unknown language' if name == UNKNOWN else _code(name)}": count
             for name, count in manifest.languages.items()
         },
         **asdict(manifest.config),

@@ -30,6 +30,7 @@ from ..errors import UserError
 from ..manifests import (
     KINDS,
     AnyManifest,
+    DocumentsShard,
     Manifest,
     Plan,
     VocabularyManifest,
@@ -320,7 +321,7 @@ def unfinished_stage(directory: str) -> str | None:
 
 
 def _damage(directory: str, manifest: Manifest) -> str | None:
-    """Return which shard of a finished directory is missing or cut off, judged by names and sizes."""
+    """Return what is wrong with a finished directory: a shard is missing or cut off, or all are of an old version."""
     if isinstance(manifest, VocabularyManifest):
         return None
     sizes = storage.file_sizes(directory)
@@ -329,6 +330,8 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
             return f"{storage.join(directory, shard.name)} is missing"
         if sizes[shard.name] != shard.bytes:
             return f"{storage.join(directory, shard.name)} does not have the size recorded in {MANIFEST}"
+        if isinstance(shard, DocumentsShard) and shard.rows and not shard.groups:
+            return f"{directory} was written before documents had a language"
     return None
 
 

@@ -6,12 +6,12 @@ in a small corpus, many in a huge one. Then it first deals the documents into a 
 So whatever the size of the corpus, a document is read about twice, and memory is bounded by a shard.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters, count_of
@@ -19,7 +19,7 @@ from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
-from ..manifests import DocumentsShard, Split
+from ..manifests import DocumentsGroup, DocumentsShard, Split
 from ..schemas import DOCUMENTS
 from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated
 from .layout import Layout, borders, cut_shards, cut_validation, group_by_partition, partitions_between
@@ -191,14 +191,14 @@ def _write_shard(
         raise UserError(f"A {run.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
     documents = documents.select(DOCUMENTS.names)
     num_sentences = 0
-    sources: Counter[str] = Counter()
+    sizes: list[pa.Table] = []
     with write_parquet(directory, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
             # The shard is in memory once, and a row group of it twice.
             rows = documents.take(pa.array(order[start : start + ROW_GROUP_DOCUMENTS])).cast(DOCUMENTS)
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
             num_sentences += len(rows["sentences"].combine_chunks().flatten())
-            sources.update(rows["source"].to_pylist())
+            sizes.append(_sizes(rows))
     return DocumentsShard(
         name=name,
         split=run.split,
@@ -206,8 +206,30 @@ def _write_shard(
         bytes=written.num_bytes,
         sha256=written.sha256,
         counts={"documents": len(order), "sentences": num_sentences},
-        sources=dict(sorted(sources.items())),
+        groups=_groups(pa.concat_tables(sizes)),
     )
+
+
+def _sizes(documents: pa.Table) -> pa.Table:
+    """Return source, language and length in characters of each document."""
+    sentences = documents["sentences"].combine_chunks()
+    characters = np.append(0, np.cumsum(pc.call_function("utf8_length", [sentences.flatten()]).to_numpy()))
+    lengths = np.diff(characters[sentences.offsets.to_numpy() - sentences.offsets[0].as_py()])
+    return documents.select(["source", "language"]).append_column("characters", pa.array(lengths))
+
+
+def _groups(sizes: pa.Table) -> list[DocumentsGroup]:
+    keys = ["source", "language"]
+    summed = sizes.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
+    return [
+        DocumentsGroup(
+            source=group["source"],
+            language=group["language"],
+            documents=group["characters_count"],
+            characters=group["characters_sum"],
+        )
+        for group in summed.sort_by([(key, "ascending") for key in keys]).to_pylist()
+    ]
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:

@@ -128,9 +128,11 @@ def _results(directory: StageDirectory, config: IngestConfig, max_bad: float, le
         counters.add(record.counters)
     if config.near_duplicates is not None:  # recorded even if there are none
         counters.count(NEAR_DUPLICATE, 0)
-    languages = sum((Counter(record.languages) for record in scattered), Counter())
-    shards = [to_builtins(shard) for record in gathered for shard in record.shards]
-    return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": shards}
+    shards = [shard for record in gathered for shard in record.shards]
+    languages: Counter[str] = Counter()
+    for group in (group for shard in shards for group in shard.groups):
+        languages[group.language] += group.documents
+    return {**counters.to_record(), "languages": dict(sorted(languages.items())), "shards": to_builtins(shards)}
 
 
 def estimate(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> Estimate:

@@ -5,7 +5,6 @@ the longest document, however large a unit is. Beside the documents lie their ke
 near-duplicates are asked for, the bands of their signatures and their sketches (see `near_duplicates`).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ..execution.directory import StageDirectory
 from ..execution.estimates import PART_TEXT_BYTES
 from ..execution.partitions import PartWriter, partitioned_file, range_of, write_partitions
 from ..execution.phases import Record
+from ..languages import language_tag
 from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
@@ -35,7 +35,7 @@ SCATTERED = pa.schema([*HASHES, *DOCUMENTS])
 SCHEMAS = {"documents": SCATTERED, "keys": KEYS, "bands": BANDS, "sketches": SKETCHES}
 
 Row = dict[str, Any]
-"""A document in memory: the columns of the schemas above, its ``language`` and ``sketch``."""
+"""A document in memory: the columns of the schemas above, and its ``sketch``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,6 @@ class Scattered(Record):
     """The record of a unit: counts; and per `Layout.bucket_of`, bytes of text (int64) and documents (uint32)."""
 
     counters: CounterRecord
-    languages: dict[str, int]
     bucket_bytes: bytes
     bucket_documents: bytes
     documents: int
@@ -60,7 +59,6 @@ class Scattered(Record):
 def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig, layout: Layout) -> Scattered:
     """Read, clean and split the documents of some ranges and write them by hash."""
     counters = Counters()
-    languages: Counter[str] = Counter()
     bucket_bytes, bucket_documents = np.zeros((2, layout.num_buckets + 1), np.int64)
     partitions = _num_partitions(layout, config)
     files = {kind: partitioned_file(kind, unit.name) for kind in partitions}
@@ -72,15 +70,13 @@ def scatter_ranges(directory: StageDirectory, unit: Ranges, config: IngestConfig
             buckets = layout.bucket_of(*_hashes(rows))
             np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
             np.add.at(bucket_documents, buckets, 1)
-            languages.update(row["language"] for row in rows)
             del rows  # or two parts would be in memory, this one and the next
     return Scattered(
         files=tuple(files.values()),
         counters=counters.to_record(),
-        languages=dict(languages),
         bucket_bytes=bucket_bytes.tobytes(),
         bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
-        documents=languages.total(),
+        documents=int(bucket_documents.sum()),
     )
 
 
@@ -104,6 +100,7 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
         yield {
             "doc_id": doc_id,
             "source": raw.source,
+            "language": language_tag(language),
             "title": raw.title,
             "sentences": sentences,
             "hash": stable_hash(config.seed, "document", doc_id),
@@ -111,7 +108,6 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
             "text_hash": text_hash,
             "text_hash_low": text_hash_low,
             "num_bytes": num_bytes,
-            "language": language,
             "sketch": None if config.near_duplicates is None else sketch_text(sentences),
         }
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTRACTS = {f"pipeline.{name}" for name in ("config", "errors", "manifests", "parsing", "schemas", "seeding")}
+CONTRACTS = {
+    f"pipeline.{name}" for name in ("config", "errors", "languages", "manifests", "parsing", "schemas", "seeding")
+}
 EXECUTION = CONTRACTS | {"pipeline.execution"}
 # A package may import itself and these; a name covers the modules below it.
 ALLOWED = {

@@ -22,7 +22,11 @@ def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
 
 SHARDS = [shard("train", 10, enwiki=600, text=5), shard("train", 7, enwiki=1000), shard("validation", 3, enwiki=50)]
 MANIFEST = make_manifest(
-    "build", SHARDS, fingerprint="abc", tokenizer={"fingerprint": "def", "size": 9}, languages={"en": 2, "lt": 1, "": 4}
+    "build",
+    SHARDS,
+    fingerprint="abc",
+    tokenizer={"fingerprint": "def", "size": 9},
+    languages={"en": 2, "lt": 1, "und": 4},
 )
 SUMMARY = {"parameters": 9, "step": 2000, "rows": 5, "tokens": 6, "initial": {"loss": 9.0}, "final": {"loss": 2.5}}
 SHAPE = ModelConfig()

@@ -26,7 +26,13 @@ ROW = {
     "document_b": 8,
     "duplicate": 2,
 }
-DOCUMENT = {"doc_id": "enwiki:7", "source": "enwiki", "title": "[b]Cloze[/b]", "sentences": ["One.", "Two."]}
+DOCUMENT = {
+    "doc_id": "enwiki:7",
+    "source": "enwiki",
+    "language": "en",
+    "title": "[b]Cloze[/b]",
+    "sentences": ["One.", "Two."],
+}
 
 
 def write(path: Path, stage: str, table: pa.Table) -> str:
@@ -61,7 +67,7 @@ def test_instances_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     main(["show", write(tmp_path, "ingest", pa.Table.from_pylist([DOCUMENT], DOCUMENTS))])
-    assert capsys.readouterr().out == "enwiki:7  [b]Cloze[/b]  (2 sentences)\n  One.\n  Two.\n\n"
+    assert capsys.readouterr().out == "enwiki:7  [b]Cloze[/b]  (en, 2 sentences)\n  One.\n  Two.\n\n"
 
 
 def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -49,6 +49,7 @@ def write_documents(path: Path, train: Sequence[list[str]], validation: Sequence
         columns = {
             "doc_id": [f"{name}:{i}" for i in range(len(documents))],
             "source": [("enwiki", "books")[i % 2] for i in range(len(documents))],
+            "language": ["en"] * len(documents),
             "title": [""] * len(documents),
             "sentences": list(documents),
         }
@@ -231,7 +232,7 @@ def lose_a_column(path: Path) -> None:
 
 def change_a_type(path: Path) -> None:
     table = pq.read_table(path)
-    pq.write_table(table.set_column(3, "sentences", pa.array(["text"] * len(table))), path)
+    pq.write_table(table.set_column(4, "sentences", pa.array(["text"] * len(table))), path)
 
 
 def break_utf8(path: Path) -> None:
@@ -239,12 +240,12 @@ def break_utf8(path: Path) -> None:
     bad = pa.array([b"caf\xe9"] * len(table), pa.binary())
     texts = pa.Array.from_buffers(pa.string(), len(bad), bad.buffers())
     sentences = pa.ListArray.from_arrays(pa.array(range(len(table) + 1), pa.int32()), texts)
-    pq.write_table(table.set_column(3, "sentences", sentences), path)
+    pq.write_table(table.set_column(4, "sentences", sentences), path)
 
 
 def lose_texts(path: Path) -> None:
     table = pq.read_table(path)
-    pq.write_table(table.set_column(3, "sentences", pa.nulls(len(table), pa.list_(pa.string()))), path)
+    pq.write_table(table.set_column(4, "sentences", pa.nulls(len(table), pa.list_(pa.string()))), path)
 
 
 @pytest.mark.parametrize(

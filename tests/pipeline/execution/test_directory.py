@@ -1,6 +1,7 @@
 """What a stage's directory promises: complete files, resume by records, refusal of other work."""
 
 import errno
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -171,6 +172,17 @@ def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
         read_manifest(str(tmp_path), DocumentsManifest)
     with pytest.raises(UserError, match="There is no directory"):
         read_manifest(str(tmp_path / "nothing"), DocumentsManifest)
+
+
+def test_documents_of_before_the_column_language_are_refused_in_one_line(tmp_path: Path):
+    (tmp_path / "train-00000-of-00001.parquet").write_bytes(b"")
+    write_manifest(tmp_path, "ingest", {"train-00000-of-00001.parquet": 1})
+    assert read_manifest(str(tmp_path), DocumentsManifest).shards[0].groups[0].language == "en"
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["shards"][0]["sources"] = {group["source"]: 1 for group in manifest["shards"][0].pop("groups")}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="was written before documents had a language: recreate it with `clozeworks in"):
+        read_manifest(str(tmp_path), DocumentsManifest)
 
 
 def test_a_manifest_without_training_shards_is_told(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Ingest: parts, duplicates across sources, shard sizes, validation, and what is left when the disk is full."""
 
 import hashlib
+import json
 import os
 import random
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,31 @@ def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part
     assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
     assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
     assert whole.counts["documents_read"] == 100
+
+
+def test_language_of_each_document_and_sums(tmp_path: Path):
+    rows = [
+        {"id": str(i), "url": url, "text": text_of(i, 10 + i)}
+        for i, url in enumerate(["https://en.wikipedia.org/wiki/A", "https://simple.wikipedia.org/wiki/B", ""] * 8)
+    ]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(shards=2, validation_share=0.1)
+    manifest = ingest([str(source)], str(tmp_path / "documents"), config, ONE)
+    documents = list(rows_in(tmp_path / "documents"))
+    expected = {"enwiki": "en", "simplewiki": "en", "jsonl": "und"}
+    assert len(documents) == 24
+    assert {(row["source"], row["language"]) for row in documents} == set(expected.items())
+    assert manifest.languages == {"en": 16, "und": 8}
+    for shard in manifest.shards:
+        own = pq.read_table(tmp_path / "documents" / shard.name).to_pylist()
+        for group in shard.groups:
+            assert group.language == expected[group.source]
+            texts = [row["sentences"] for row in own if row["source"] == group.source]
+            assert (group.documents, group.characters) == (len(texts), sum(len(s) for text in texts for s in text))
+        assert sum(group.documents for group in shard.groups) == shard.rows == len(own)
+    everything = ingest([str(source)], str(tmp_path / "korean"), replace(config, language="ko"), ONE)
+    assert everything.languages == {"ko": 24}
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
