@@ -36,11 +36,13 @@ def check_masks(mask_rate: float, mask_split: tuple[int, int, int]) -> None:
 class IngestConfig:
     """How raw sources become documents."""
 
-    format: Literal["auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "parquet", "hf"] = option(
+    format: Literal[
+        "auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "csv", "tsv", "parquet", "hf"
+    ] = option(
         "auto",
         "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project Gutenberg books, "
-        "JSON Lines, Parquet, or a data set from the Hugging Face hub or saved to disk. auto goes by each file's "
-        "name, or by its first bytes if the name says nothing, and skips files of unknown format.",
+        "JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face hub or saved to disk. auto goes by each "
+        "file's name, or by its first bytes if the name says nothing, and skips files of unknown format.",
     )
     language: str = option(
         "auto",
@@ -50,10 +52,10 @@ class IngestConfig:
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the end of each line. In "
-        "Parquet, JSON Lines and data sets each row is a document or, with blank-line, all rows up to an empty one; "
-        "auto does the latter for Parquet and data sets of one column with a single sentence per row.",
+        "Parquet, JSON Lines, CSV, TSV and data sets each row is a document or, with blank-line, all rows up to an "
+        "empty one; auto does the latter for Parquet and data sets of one column with a single sentence per row.",
     )
-    text_column: str = option("text", "Column with the text, in Parquet, JSON Lines and data sets.")
+    text_column: str = option("text", "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.")
     shards: int | None = option(None, "Number of training shards; by default one per 64 MB of text.")
     validation_share: float = option(0.005, "Share of documents held out for validation (at least 2 documents).")
     min_characters: int = option(200, "Skip documents with fewer characters.")

@@ -22,6 +22,7 @@ from .archives import SUFFIXES as ARCHIVE_SUFFIXES
 from .archives import plan_archive, read_archive
 from .books import read_book
 from .compression import decompressed, is_compressed, stem_of
+from .delimited import plan_csv, plan_tsv, read_csv, read_tsv
 from .jsonl import plan_json_lines, read_json_lines
 from .lines import BOM, plan_lines
 from .records import Input, InputRange, OpenFile, RawDocument
@@ -33,14 +34,24 @@ MIN_RANGE_BYTES = 1 << 18
 MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
-KNOWN_NAMES = ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .parquet, WikiExtractor's wiki_00"
+KNOWN_NAMES = (
+    ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, WikiExtractor's "
+    "wiki_00"
+)
 
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
 # What Python keeps of the bytes of a file name that is not UTF-8.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_SUFFIXES = {
+    ".txt": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
 
 
 class PlannedUnit(NamedTuple):
@@ -225,6 +236,8 @@ FORMATS = {
     "wikipedia": Format(plan_dump, read_dump),
     "wikiextractor": Format(plan_lines, read_extracted),
     "jsonl": Format(plan_json_lines, read_json_lines),
+    "csv": Format(plan_csv, read_csv),
+    "tsv": Format(plan_tsv, read_tsv),
     "parquet": Format(plan_table, read_table),
     "hf": Format(plan_data_set, read_data_set, hub.opened_set),
     "text": Format(_plan_whole, read_book),

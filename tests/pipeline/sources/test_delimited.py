@@ -1,0 +1,190 @@
+"""CSV and TSV: quotes, line breaks and delimiters in fields, bad rows that cost only themselves, ranges of TSV."""
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources.delimited import csv_rows
+from clozeworks.pipeline.sources.documents import read_documents
+from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES
+from clozeworks.pipeline.sources.records import RawDocument
+from hypothesis import given
+from hypothesis import strategies as st
+from reading import ONE_RANGE, Source
+
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+SECOND = "So are olives, which grow in Greece."
+
+
+def read(
+    content: str | bytes,
+    format: str = "csv",
+    counters: Counters | None = None,
+    range_bytes: int = ONE_RANGE,
+    name: str | None = None,
+    config: IngestConfig | None = None,
+) -> list[RawDocument]:
+    raw = content if isinstance(content, bytes) else content.encode()
+    source = Source(format, raw, name or f"part.{format}")
+    return list(source.read(counters, range_bytes, config))
+
+
+def paragraphs(documents: list[RawDocument]) -> list[list[str]]:
+    return [document.paragraphs for document in documents]
+
+
+def test_rows_become_documents_in_the_columns_that_the_header_names():
+    wiki = f'12,https://ko.wikipedia.org/wiki/A,A,"{PROSE}"'
+    counters = Counters()
+    found = read(f'id,url,title,text\n{wiki}\n3,,B,"{PROSE}"\n,,,"{PROSE}"\n', counters=counters)
+    last = len("id,url,title,text\n") + len(wiki) + len(f'\n3,,B,"{PROSE}"\n')
+    assert [(document.source, document.id, document.title, document.language) for document in found] == [
+        ("kowiki", "12", "A", "ko"), ("csv", "part/3", "B", ""), ("csv", f"part#{last}", "", ""),
+    ]  # fmt: skip
+    assert not counters.bad
+
+
+def test_quoted_fields_hold_delimiters_quotes_and_line_breaks():
+    content = f'title,text\r\n"A, ""B""","{PROSE}\r\n\r\n{SECOND} ""Yes"", he said."\r\nC,{SECOND.replace(",", "")}\r\n'
+    first, second = read(content)
+    assert (first.title, first.paragraphs) == ('A, "B"', [PROSE, f'{SECOND} "Yes", he said.'])
+    assert (second.title, second.paragraphs) == ("C", ["So are olives which grow in Greece."])
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_header_shows_the_delimiter(delimiter):
+    header = delimiter.join(["title", '"one, two; three"', "text"])
+    (document,) = read(f"{header}\n{delimiter.join(['A', '', chr(34) + PROSE + chr(34)])}\n")
+    assert (document.title, document.paragraphs) == ("A", [PROSE])
+
+
+def test_tsv_is_not_quoted():
+    counters = Counters()
+    content = f'title\ttext\n"A\t"Almonds" are {PROSE}\nB\tone "\n\nC\ta\tb\n'
+    found = read(content, "tsv", counters)
+    assert [(document.title, document.paragraphs) for document in found] == [
+        ('"A', [f'"Almonds" are {PROSE}']), ("B", ['one "']),
+    ]  # fmt: skip
+    assert counters.bad == {"wrong_number_of_columns": 1}
+    assert counters.examples["wrong_number_of_columns"] == [f"part.tsv, byte {content.index('C')}"]
+
+
+@pytest.mark.parametrize("range_bytes", [1, 50, 137, 1000])
+def test_every_range_of_a_tsv_gives_the_same_documents(range_bytes):
+    content = "id\ttext\n" + "".join(f"{i}\t{PROSE} {i} {'x' * (i % 7)}\n" for i in range(40))
+    assert len(read(content, "tsv")) == 40
+    assert read(content, "tsv", range_bytes=range_bytes) == read(content, "tsv")
+
+
+@pytest.mark.parametrize("range_bytes", [1, 50, ONE_RANGE])
+def test_a_csv_is_one_range_because_lines_do_not_show_where_rows_begin(range_bytes):
+    content = "text\n" + "".join(f'"{PROSE}\n{i}"\n' for i in range(9))
+    assert len(Source("csv", content.encode(), "a.csv").plan(range_bytes)) == 1
+    assert len(read(content, range_bytes=range_bytes)) == 9
+
+
+@pytest.mark.parametrize(
+    "bad, reason",
+    [
+        ('A,"not closed', "not_csv"),
+        ('A,"closed" too early', "not_csv"),
+        ("A", "wrong_number_of_columns"),
+        ("A,b,c", "wrong_number_of_columns"),
+        ("A,", "no_text"),
+        ("A,b\rc", "not_csv"),
+    ],
+)
+def test_a_bad_row_is_counted_and_costs_only_itself(bad, reason):
+    good = f'X,"{PROSE}"'
+    content, counters = f"title,text\n{good}\n{bad}\n{good}\n{good}\n", Counters()
+    assert paragraphs(read(content, counters=counters)) == [[PROSE]] * 3
+    assert counters.bad == {reason: 1}
+    assert counters.examples[reason] == [f"part.csv, byte {len('title,text') + len(good) + 2}"]
+    # Also at the end of the file.
+    counters = Counters()
+    assert paragraphs(read(f"title,text\n{good}\n{bad}", counters=counters)) == [[PROSE]]
+    assert counters.bad == {reason: 1}
+
+
+def test_a_row_without_end_is_cut_off_and_memory_stays_bounded():
+    line = "x" * (1 << 20)
+    rows = csv_rows(
+        enumerate(["a,b", f'1,"{line}', *[line] * (LONGEST_LINE_BYTES >> 20), "2,3"]), "a.csv", counters := Counters()
+    )
+    assert next(rows).fields == ["a", "b"]
+    assert [row.fields for row in rows][-1] == ["2", "3"]
+    assert counters.bad == {"oversized_row": 1}
+    assert counters.examples["oversized_row"] == ["a.csv, byte 1"]
+
+
+def test_an_article_is_longer_than_the_csv_module_allows_by_default():
+    text = f"{PROSE} " * 4000
+    assert len(text) > 131_072
+    assert paragraphs(read(f'text\n"{text}"\n')) == [[text]]
+
+
+def test_invalid_utf8_is_kept_with_replacement_and_a_byte_order_mark_is_dropped():
+    counters = Counters()
+    documents = read(b"\xef\xbb\xbftext\nCaf\xe9 is a word.\n", counters=counters)
+    assert paragraphs(documents) == [["Caf\ufffd is a word."]]
+    assert counters.bad == {"invalid_utf8": 1}
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_compressed_files_are_read(format):
+    content = gzip.compress(f"text\n{PROSE.replace(',', '')}\n".encode())
+    assert len(read(content, format, name=f"part.{format}.gz")) == 1
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
+    content = "text\nOne.\nTwo.\n\nThree.\n"
+    joined = IngestConfig(documents="blank-line")
+    assert paragraphs(read(content, format, config=joined)) == [["One.", "Two."], ["Three."]]
+    assert paragraphs(read(content, format)) == [["One."], ["Two."], ["Three."]]
+
+
+@pytest.mark.parametrize(
+    "content, column, message",
+    [
+        ("title,body\nA,b\n", "text", "part.csv has no column 'text' but title, body in its first line"),
+        (f'"{PROSE}"\n', "text", "which names the columns: give --text-column"),
+        ("\n", "text", "no column 'text' but nothing in its first line"),
+        ("text,text\na,b\n", "text", "part.csv has several columns 'text'"),
+    ],
+)
+def test_a_file_without_the_text_column_is_refused(content, column, message):
+    with pytest.raises(UserError) as error:
+        read(content, config=IngestConfig(text_column=column))
+    assert message in str(error.value)
+    assert paragraphs(read("title,body\nA,b\n", config=IngestConfig(text_column="body"))) == [["b"]]
+
+
+def test_files_are_known_by_their_suffix_and_quoted_tabs_by_format(tmp_path: Path):
+    (tmp_path / "a.csv").write_text(f'text\n"{PROSE}"\n')
+    (tmp_path / "b.TSV").write_text(f"text\n{PROSE}\n")
+    found = [(document.source, document.paragraphs) for document in read_documents(str(tmp_path))]
+    assert found == [("csv", [PROSE]), ("tsv", [PROSE])]
+    quoted = tmp_path / "c.tsv"
+    quoted.write_text(f'title\ttext\nA\t"{PROSE}\n{SECOND}"\n')
+    (document,) = read_documents(str(quoted), IngestConfig(format="csv"))
+    assert document.paragraphs == [PROSE, SECOND]
+
+
+FIELD = st.text(st.sampled_from('ab",;\t\n é한'), max_size=8)
+
+
+@given(st.lists(st.tuples(FIELD, FIELD), max_size=6), st.sampled_from(",;\t"))
+def test_what_the_csv_module_writes_is_read_again(rows, delimiter):
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows([("a", "b"), *rows])
+    lines = file.getvalue().split("\n")
+    counters = Counters()
+    found = [tuple(row.fields) for row in csv_rows(enumerate(lines), "a.csv", counters)]
+    assert found[1:-1] == rows
+    assert not counters.bad
