@@ -1,24 +1,37 @@
 """``clozeworks ingest``."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from ..pipeline.execution.counters import count_of, name_counts
+from ..pipeline.execution.counters import count_of, count_words, name_counts
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
 if TYPE_CHECKING:
+    from ..pipeline.ingest.explain import Explanation
     from ..pipeline.manifests import DocumentsManifest
+
+LONGEST_SHOWN = 200
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--output", required=True, metavar="DOCUMENTS", help="Directory to write the documents to.")
+@click.option(
+    "--output", metavar="DOCUMENTS", help="Directory to write the documents to (required unless --explain is given)."
+)
+@click.option(
+    "--explain",
+    metavar="DOCUMENT",
+    help="Only show what is kept and left out of one document, and why: of the first with this id or title.",
+)
 @config_options(IngestConfig, RunOptions)
 @click.pass_context
-def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: Any) -> CommandSummary:
+def ingest(
+    ctx: click.Context, sources: tuple[str, ...], output: str | None, explain: str | None, **values: Any
+) -> CommandSummary | None:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a text or book (.txt, or
@@ -26,15 +39,43 @@ def ingest(ctx: click.Context, sources: tuple[str, ...], output: str, **values: 
     'dumps/*.bz2', or a data set from the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER).
     Options after -- go to Apache Beam.
     """
+    from ..pipeline.ingest.explain import explain as explain_document
     from ..pipeline.ingest.pipeline import estimate
     from ..pipeline.ingest.pipeline import ingest as run_ingest
 
     config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    if explain is not None:
+        print_explanation(explain_document(sources, explain, config))
+        return None
+    if output is None:
+        raise click.UsageError("Missing option '--output'.")
     if options.dry_run:
         return summarize_dry_run("ingest", output, estimate(sources, output, config, options))
     manifest = run_ingest(sources, output, config, options)
     _warn(manifest)
     return summarize_shards("ingest", output, manifest)
+
+
+def print_explanation(explanation: "Explanation") -> None:
+    """Print the sentences of a document, what was left out of it by reason, and the number of words of each."""
+    title = f" ({explanation.title})" if explanation.title else ""
+    click.echo(f"{explanation.doc_id}{title}\n\nkept:")
+    for sentence in explanation.sentences or ["nothing"]:
+        click.echo(f"  {sentence}")
+    click.echo("\nleft out:")
+    num_words: Counter[str] = Counter()
+    for entry in explanation.left_out:
+        num_words[entry.reason] += entry.num_words
+        if entry.text:
+            click.echo(f"  {entry.num_words:>6,} {entry.reason.replace('_', ' ')}: {_shortened(entry.text)}")
+    click.echo("\nwords:")
+    click.echo(f"{count_words(' '.join(explanation.sentences)):>8,} kept")
+    for reason, count in num_words.most_common():
+        click.echo(f"{count:>8,} left out as {reason.replace('_', ' ')}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"
 
 
 def _warn(manifest: "DocumentsManifest") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..pipeline.execution.counters import count_of
+from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimates import Estimate
@@ -45,7 +45,12 @@ def summarize_shards(command: str, where: str, manifest: "DocumentsManifest | In
         num_rows, num_bytes = sum(shard.rows for shard in here), sum(shard.bytes for shard in here)
         rows.append((split, f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}"))
     counts = {**manifest.counts, **{f"bad: {reason}": count for reason, count in manifest.bad.items()}}
-    rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items())
+    words = {name: count for name, count in counts.items() if name.startswith(WORDS_LEFT_OUT)}
+    rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items() if name not in words)
+    if words:
+        reasons = sorted(words, key=lambda name: -words[name])
+        shown = (f"{name.removeprefix(WORDS_LEFT_OUT).replace('_', ' ')} {words[name]:,}" for name in reasons)
+        rows.append(("words left out", f"{sum(words.values()):,}: {', '.join(shown)}"))
     return CommandSummary(command, where, rows)
 
 

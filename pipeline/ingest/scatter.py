@@ -91,8 +91,7 @@ def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
 def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Counters) -> Iterator[Row]:
     """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are to be removed."""
     for raw in (raw for part in ranges for raw in read_range(part, config, counters)):
-        language = raw.language if config.language == "auto" else config.language
-        sentences = _select_sentences(raw, language, config, counters)
+        sentences = select_sentences(raw, config, counters)
         if not sentences:
             continue
         doc_id = f"{raw.source}:{raw.id}"
@@ -100,7 +99,7 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
         yield {
             "doc_id": doc_id,
             "source": raw.source,
-            "language": language_tag(language),
+            "language": language_tag(_language_of(raw, config)),
             "title": raw.title,
             "sentences": sentences,
             "hash": stable_hash(config.seed, "document", doc_id),
@@ -112,15 +111,22 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
         }
 
 
-def _select_sentences(raw: RawDocument, language: str, config: IngestConfig, counters: Counters) -> list[str]:
+def _language_of(raw: RawDocument, config: IngestConfig) -> str:
+    return raw.language if config.language == "auto" else config.language
+
+
+def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
     """Return the sentences of a document; none (and a count) if it is too short."""
-    found = split_sentences(raw.paragraphs, language)
+    found = split_sentences(raw.paragraphs, _language_of(raw, config))
     sentences = [sentence for sentence in found if GAP not in sentence]
     counters.count("sentences_with_gaps", len(found) - len(sentences))
+    if len(sentences) < len(found):
+        counters.leave_out("sentences_with_gaps", [sentence for sentence in found if GAP in sentence])
     counters.count("documents_read")
     if sum(map(len, sentences)) >= config.min_characters and len(sentences) >= config.min_sentences:
         return sentences
     counters.count("documents_too_short")
+    counters.leave_out("documents_too_short", sentences)
     return []
 
 

@@ -256,11 +256,11 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
         joined = _joined(block.lines)
         text = gutenberg.plain(joined)
         if len(text) < len(joined):
-            counters.count("words_left_out_as_marks", len(joined.split()) - len(text.split()))
+            counters.leave_out("marks", [joined], kept=text)
         if _is_prose(text, block.lines):
             yield text
             continue
-        counters.count("words_left_out_as_headings", len(text.split()))
+        counters.leave_out("headings", [text])
         if _WORD.search(text):
             counters.count("headings_left_out")
 

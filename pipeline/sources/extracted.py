@@ -37,17 +37,17 @@ def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list
     ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in `repair_line`).
     """
     if lines and html.unescape(lines[0]).strip() == title:
-        counters.count("words_left_out_as_titles", len(lines[0].split()))
+        counters.leave_out("titles", lines[:1])
         lines = lines[1:]
     paragraphs: list[str] = []
     for line in lines:
         if is_prose_line(line):
             paragraphs.append(repaired := repair_line(line))
             if repaired != line:
-                counters.count("words_left_out_as_marks", len(line.split()) - len(repaired.split()))
+                counters.leave_out("marks", [line], kept=repaired)
         else:
             counters.count("lines_left_out")
-            counters.count("words_left_out_as_lines", len(line.split()))
+            counters.leave_out("lines", [line])
     return paragraphs
 
 

@@ -140,7 +140,7 @@ def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) 
     next start mark. `counters` gets the neutral counter ``words_left_out_as_boilerplate``.
     """
     number, within, header = 0, True, head[: start + _book_end(head[start:])][:_HEADER_CHARACTERS]
-    counters.count("words_left_out_as_boilerplate", len(head[:start].split()))
+    counters.leave_out("boilerplate", [head[:start]])
     for text in chain([head[start:]], rest):
         while text:
             if within:
@@ -152,7 +152,7 @@ def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) 
                 mark = _START.search(text)
                 end = header_end(text, mark.start()) if mark else len(text)
                 header = (header + text[:end])[-_HEADER_CHARACTERS:]
-                counters.count("words_left_out_as_boilerplate", len(text[:end].split()))
+                counters.leave_out("boilerplate", [text[:end]])
                 within, number = mark is not None, number + 1
             text = text[end:]
 
@@ -185,7 +185,7 @@ def without_apparatus(blocks: Iterable[Block], counters: Counters) -> Iterator[B
 
 def _leave_out(kind: str, counters: Counters, blocks: Iterable[Block]) -> None:
     for block in blocks:
-        counters.count(f"words_left_out_as_{kind}", sum(len(line.split()) for line in block.lines))
+        counters.leave_out(kind, block.lines)
 
 
 def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:

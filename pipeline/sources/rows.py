@@ -93,8 +93,11 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
     row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
     wiki = wiki_of(url)
-    lines = [line for line in text.split("\n") if line and not line.isspace()]
-    paragraphs = lines
+    identity = row_id if wiki and row_id else f"{table.stem}/{row_id}" if row_id else f"{table.stem}#{number}"
+    source = wiki.database if wiki else table.source
+    if not counters.wants(f"{source}:{identity}", title):
+        return None
+    paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
@@ -102,10 +105,9 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     if not paragraphs:
         counters.count("rows_without_prose")
         return None
-    identity = f"{table.stem}/{row_id}" if row_id else f"{table.stem}#{number}"
     return RawDocument(
-        id=row_id if wiki and row_id else identity,
-        source=wiki.database if wiki else table.source,
+        id=identity,
+        source=source,
         title=title,
         language=wiki.language if wiki else "",
         paragraphs=paragraphs,

@@ -8,11 +8,12 @@ import html
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from ..config import IngestConfig
-from ..execution.counters import Counters
+from ..execution.counters import Counters, count_words
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .lines import decode
 from .records import Input, InputRange, OpenFile, RawDocument
@@ -47,7 +48,7 @@ def read_dump(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     for xml, where in read_pages(file, part, encoding, counters):
         counters.count("pages")
         page = _parse_page(xml, encoding, where, counters)
-        if page is not None and (document := _document(page, site, counters)):
+        if page is not None and (document := _document(page, count_words(xml), site, counters)):
             yield document
     if part.start == 0 and counters.counts["pages"] == pages_before and "<mediawiki" not in beginning:
         counters.skip("no_dump", part.name)
@@ -91,6 +92,9 @@ def _parse_page(xml: bytes, encoding: str, where: str, counters: Counters) -> El
     """Return the ``<page>`` element, or None if it is not XML."""
     # UTF-16 comes from `read_pages` as UTF-8 already.
     encoding = "utf-8" if encoding.startswith("utf-16") else encoding
+    if encoding == "utf-8":
+        with suppress(ElementTree.ParseError):  # nearly always there is nothing to repair, and no need to decode
+            return ElementTree.fromstring(xml)
     try:
         return ElementTree.fromstring(decode(xml, where, counters, encoding))
     except (ElementTree.ParseError, ValueError) as error:
@@ -98,18 +102,26 @@ def _parse_page(xml: bytes, encoding: str, where: str, counters: Counters) -> El
         return None
 
 
-def _document(page: ElementTree.Element, site: Site, counters: Counters) -> RawDocument | None:
-    """Return the article of a page, or None and a count of what the page is instead."""
+def _document(page: ElementTree.Element, num_words: int, site: Site, counters: Counters) -> RawDocument | None:
+    """Return the article of a page, which has so many words of XML, or None and a count of what the page is instead."""
     title = (page.findtext("title") or "").strip()
     revisions = page.findall("revision")
     text = (revisions[-1].findtext("text") if revisions else None) or ""
-    kind = _left_out_as(page, title, text, site)
+    identity = (page.findtext("id") or title).strip()
+    if not counters.wants(f"{site.database}:{identity}", title):
+        return None
+    num_left_out = counters.num_words_left_out
+    if kind := _left_out_as(page, title, text, site):
+        counters.leave_out(kind, [text])
     paragraphs = [] if kind else wikitext_to_paragraphs(text, site.language, site.dropped_links, counters)
+    num_kept = sum(paragraph.count(" ") + 1 for paragraph in paragraphs)
+    # What remains: the page's fields, targets of links, tags, and so on.
+    counters.count_left_out("markup", num_words - num_kept - (counters.num_words_left_out - num_left_out))
     if not paragraphs:
         counters.count(kind or "empty_pages")
         return None
     return RawDocument(
-        id=(page.findtext("id") or title).strip(),
+        id=identity,
         source=site.database,
         title=title,
         language=site.language,
@@ -152,10 +164,7 @@ def is_disambiguation(title: str, text: str) -> bool:
     qualifier = title.rpartition("(")[2].removesuffix(")").lower() if title.endswith(")") else ""
     if "__DISAMBIG__" in text or qualifier in NAMES.disambiguation_titles:
         return True
-    for match in _TEMPLATE_NAME.finditer(text):
-        name = match[1].replace("_", " ").lower()
-        if name in NAMES.disambiguation_templates:
-            return True
-        if name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(_NOT_DISAMBIGUATION_PREFIXES):
-            return True
-    return False
+    names = {name.replace("_", " ").lower() for name in set(_TEMPLATE_NAME.findall(text))}
+    return not names.isdisjoint(NAMES.disambiguation_templates) or any(
+        name.endswith(_DISAMBIGUATION_SUFFIXES) and not name.startswith(_NOT_DISAMBIGUATION_PREFIXES) for name in names
+    )

@@ -13,6 +13,7 @@ Regular expressions here have no unbounded part that could be tried again from a
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Collection
 
 from ...execution.counters import Counters
@@ -43,21 +44,29 @@ def wikitext_to_paragraphs(
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates in templates;
     `namespaces` are the lower-cased names of its own file and category namespaces. A `GAP` marks a template or formula
     that the sentence needs. Labels without a sentence, as above lists, are left out. `counters` gets the neutral
-    counters ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and ``labels_left_out``.
+    counters ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and ``labels_left_out``, and
+    ``words_left_out_as_notes``, ``…_templates``, ``…_tables`` and so on.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
     """
-    text = _resolve_tags("\n" + _CONTROLS.sub("", markup))
-    structures = _Structures(text, language, frozenset(namespaces))
-    text, num_lines = _DROPPED_LINE.subn(PARAGRAPH_BREAK, structures.render())
+    dropped: Dropped = defaultdict(list)
+    text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
+    structures = _Structures(text, language, frozenset(namespaces), dropped)
+    text = _drop_lines(structures.render(), dropped)
     paragraphs = [text for part in _render_inline(text).split(PARAGRAPH_BREAK) if (text := repair_paragraph(part))]
-    passages = [paragraph for paragraph in paragraphs if _is_passage(paragraph)]
+    passages = [paragraph for paragraph in paragraphs if _is_passage(paragraph) or dropped["labels"].append(paragraph)]
     if counters:
-        counters.count("lines_left_out", num_lines)
-        counters.count("tables_left_out", structures.num_tables)
-        counters.count("labels_left_out", len(paragraphs) - len(passages))
+        for reason, texts in dropped.items():
+            counters.leave_out(reason, texts)
+        counters.count("lines_left_out", len(dropped["headings"]) + len(dropped["lists"]))
+        counters.count("tables_left_out", len(dropped["tables"]))
+        counters.count("labels_left_out", len(dropped["labels"]))
     return passages
+
+
+Dropped = dict[str, list[str]]
+"""The texts that are left out of a page, by reason."""
 
 
 def _is_passage(paragraph: str) -> bool:
@@ -70,6 +79,7 @@ def _is_passage(paragraph: str) -> bool:
 # --- 1. tags ---------------------------------------------------------------------------------------------------------
 
 _TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
+_NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
     **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
@@ -85,7 +95,7 @@ _MAX_EXPONENT = 4
 _MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
 
 
-def _resolve_tags(text: str) -> str:
+def _resolve_tags(text: str, dropped: Dropped) -> str:
     """Drop comments and whole elements, strip the other tags."""
     if "<" not in text:
         return text
@@ -98,9 +108,13 @@ def _resolve_tags(text: str) -> str:
         name = match[2]
         if name is None:
             position = _comment_end(text, start)
+            dropped["comments"].append(text[start:position])
             continue
         name = name.lower()
         replacement, position = _tag(text, match, name, closing_tags)
+        if name in _DROPPED_ELEMENTS and position > match.end():
+            reason = "notes" if name in _NOTES else "formulas" if replacement is GAP else "elements"
+            dropped[reason].append(text[start:position])
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
@@ -164,12 +178,12 @@ class _Structures:
     the index of its closing token.
     """
 
-    def __init__(self, text: str, language: str, namespaces: frozenset[str]) -> None:
+    def __init__(self, text: str, language: str, namespaces: frozenset[str], dropped: Dropped) -> None:
         self.language = language
+        self.dropped = dropped
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
         self.parts = _STRUCTURE.split(text)
         self.closer = _match_structures(self.parts)
-        self.num_tables = 0
 
     def render(self) -> str:
         """Return the page with every structure rendered or dropped."""
@@ -192,8 +206,7 @@ class _Structures:
             elif token == "{{":
                 words = self._template(index, close, depth)
             else:
-                words = PARAGRAPH_BREAK
-                self.num_tables += 1
+                words = self._drop("tables", index, close, PARAGRAPH_BREAK)
             # As with footnotes: no mark if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
@@ -206,13 +219,21 @@ class _Structures:
             return self.parts[index + 1]
         return self._render(index + 1, close, depth + 1)
 
+    def _drop(self, reason: str, index: int, close: int, mark: str) -> str:
+        """Record parts[index:close + 1] as left out and return the mark of it."""
+        self.dropped[reason].append("".join(self.parts[index : close + 1]))
+        return mark
+
     def _template(self, index: int, close: int, depth: int) -> str:
         name = template_name(self.parts[index + 1].partition("|")[0])
         if mark := mark_of_silent(name, self.language):
-            return mark
+            return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
-            return REMOVED if self._is_alone(index, close) else MISSING
-        return render_template(self._inside(index, close, depth), self.language)
+            return self._drop("templates", index, close, REMOVED if self._is_alone(index, close) else MISSING)
+        words = render_template(inside := self._inside(index, close, depth), self.language)
+        if words in (REMOVED, MISSING):
+            self.dropped["templates"].append(inside)
+        return words
 
     def _is_alone(self, index: int, close: int) -> bool:
         before, after = self.parts[index - 1], self.parts[close + 1]
@@ -221,21 +242,22 @@ class _Structures:
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
         target, pipe, label = parts[index + 1].partition("|")
-        if self._is_dropped(target):
-            return REMOVED
+        if ":" in target and self._is_dropped(target):
+            return self._drop("files_and_categories", index, close, REMOVED)
         if depth >= _MAX_DEPTH:
             return MISSING
         if close != index + 2:
             target, pipe, label = self._inside(index, close, depth).partition("|")
         if "." in target and _FILE_NAMES.search(target):
+            self.dropped["files_and_categories"].append(f"{target} {label}")
             return REMOVED
         if PARAGRAPH_BREAK in label:
             # A link ends with its paragraph: these brackets belong to two different links.
             return f"{target} {label}"
         if pipe and (label := label.rpartition("|")[2]):
             return label
-        if _INTERLANGUAGE.match(target):
-            return REMOVED
+        if ":" in target and _INTERLANGUAGE.match(target):
+            return self._drop("files_and_categories", index, close, REMOVED)
         return target.lstrip(":#")
 
     def _is_dropped(self, target: str) -> bool:
@@ -292,7 +314,7 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
 # --- 3. lines and inline markup --------------------------------------------------------------------------------------
 
 # Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of broken tables.
-_DROPPED_LINE = re.compile(r"\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z))")
+_DROPPED_LINE = re.compile(r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))")
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
@@ -302,6 +324,14 @@ _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
+
+
+def _drop_lines(text: str, dropped: Dropped) -> str:
+    """Replace the lines that are not prose by breaks of paragraphs."""
+    parts = _DROPPED_LINE.split(text)
+    for line in parts[1::2]:
+        dropped["headings" if line.startswith("\n=") else "lists"].append(line)
+    return PARAGRAPH_BREAK.join(parts[::2])
 
 
 def _render_inline(text: str) -> str:

@@ -1,6 +1,7 @@
 """Nothing is lost uncounted: of real inputs of each kind, words in are words out and words left out by reason."""
 
 import bz2
+import html
 import json
 import re
 from pathlib import Path
@@ -8,8 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.ingest.scatter import select_sentences
 from clozeworks.pipeline.sources.documents import read_documents
+from shared_data import DATA, needs_shared_data
 
 CORPUS = Path(__file__).parents[3] / "examples" / "quickstart" / "corpus"
 URL = "https://en.wikipedia.org/wiki?curid="
@@ -19,11 +23,19 @@ def account(source: Path) -> tuple[int, Counters]:
     """Return the words of all documents and of what was left out, and the counters."""
     counters = Counters()
     num_words = sum(
-        len(paragraph.split()) for document in read_documents(str(source), counters=counters)
+        num_words_of(paragraph) for document in read_documents(str(source), counters=counters)
         for paragraph in document.paragraphs
     )  # fmt: skip
     assert not counters.bad
-    return num_words + sum(n for name, n in counters.counts.items() if name.startswith("words_left_out")), counters
+    return num_words + num_left_out(counters), counters
+
+
+def num_words_of(text: str) -> int:
+    return len(text.encode().split())
+
+
+def num_left_out(counters: Counters) -> int:
+    return sum(count for name, count in counters.counts.items() if name.startswith("words_left_out_as_"))
 
 
 def articles() -> list[tuple[str, str]]:
@@ -36,7 +48,7 @@ def articles() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (CORPUS / "books").glob("*.txt")))
 def test_words_of_books(name: str) -> None:
-    assert account(CORPUS / "books" / name)[0] == len((CORPUS / "books" / name).read_text("utf-8-sig").split())
+    assert account(CORPUS / "books" / name)[0] == len((CORPUS / "books" / name).read_bytes().split())
 
 
 @pytest.mark.parametrize("url", ["", URL])
@@ -53,7 +65,7 @@ def test_words_of_rows(tmp_path: Path, form: str, url: str) -> None:
         pq.write_table(pa.Table.from_pylist(rows), path)
     num_words, counters = account(path)
     assert len(rows) > 20
-    assert num_words == sum(len(row["text"].split()) for row in rows)
+    assert num_words == sum(num_words_of(row["text"]) for row in rows)
     assert bool(url) == (counters.counts["words_left_out_as_lines"] > 1000)
 
 
@@ -65,14 +77,63 @@ def test_words_of_extracted_articles(tmp_path: Path) -> None:
             for number, (title, text) in enumerate(articles())
         )
     )
-    assert account(path)[0] == sum(len(text.split()) for _, text in articles())
+    assert account(path)[0] == sum(num_words_of(text) for _, text in articles())
 
 
-def test_pages_of_a_dump() -> None:
-    """Its words are markup too: only pages can be accounted for."""
-    counters = Counters()
-    documents = sum(1 for _ in read_documents(str(CORPUS / "enwiki-excerpt.xml.bz2"), counters=counters))
+@needs_shared_data
+@pytest.mark.parametrize("name", ["AA/wiki_00", "AA/wiki_01"])
+def test_words_of_wikiextractors_output(name: str) -> None:
+    path = DATA / "wikipedia" / "wikiextractor" / name
+    num_words, counters = account(path)
+    texts = re.sub(rb"(?m)^(?:<doc .*|</doc>)$", b"", path.read_bytes())
+    assert num_words == len(html.unescape(texts.decode()).encode().split())
+    assert counters.counts["words_left_out_as_lines"] > 1000
+
+
+DUMPS = [
+    CORPUS / "enwiki-excerpt.xml.bz2",
+    pytest.param(DATA / "wikipedia" / "ltgwiki-pages-articles-multistream.xml.bz2", marks=needs_shared_data),
+    pytest.param(DATA / "wikipedia" / "bgwiki-utf16-excerpt.xml.bz2", marks=needs_shared_data),
+]
+
+
+def pages_of(path: Path) -> list[bytes]:
+    content = bz2.decompress(path.read_bytes())
+    content = content.decode("utf-16").encode() if content.startswith((b"\xff\xfe", b"\xfe\xff")) else content
+    return re.findall(rb"<page>.*?</page>", content, re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DUMPS)
+def test_words_of_a_dump(path: Path) -> None:
+    """Those of its markup too, whether or not a page is an article; down to the sentences of the documents."""
+    counters, config = Counters(), IngestConfig()
+    documents = list(read_documents(str(path), counters=counters))
+    num_kept = num_words_of(" ".join(paragraph for document in documents for paragraph in document.paragraphs))
+    pages = pages_of(path)
+    assert num_kept + num_left_out(counters) == sum(len(page.split()) for page in pages)
     counts = counters.counts
     kinds = ("redirects", "other_namespaces", "disambiguation_pages", "other_models", "empty_pages")
-    assert documents + sum(counts[kind] for kind in kinds) == counts["pages"] > documents > 20
+    assert len(documents) + sum(counts[kind] for kind in kinds) == counts["pages"] == len(pages) > len(documents)
+
+    sentences = [select_sentences(document, config, counters) for document in documents]
+    num_kept = num_words_of(" ".join(sentence for found in sentences for sentence in found))
+    # "word.Next" is a word of the source, and one of each of two sentences.
+    assert num_kept + num_left_out(counters) == pytest.approx(sum(len(page.split()) for page in pages), rel=1e-4)
+
+
+def test_reasons_of_a_dump() -> None:
+    """Notes and tables against the words that regular expressions find of them; little is left out as markup."""
+    path = CORPUS / "enwiki-excerpt.xml.bz2"
+    counters = Counters()
+    titles = {document.title for document in read_documents(str(path), counters=counters)}
+    counts = counters.counts
     assert min(counts[name] for name in ("lines_left_out", "tables_left_out", "labels_left_out")) > 5
+    pages = [html.unescape(page.decode()) for page in pages_of(path)]
+    articles = [page for page in pages if re.findall("<title>(.*)</title>", page)[0] in titles]
+    notes = " ".join(" ".join(re.findall(r"(?s)<ref(?:\s[^<>]*)?(?<!/)>.*?</ref>", page)) for page in articles)
+    assert counts["words_left_out_as_notes"] == pytest.approx(num_words_of(notes), rel=0.03)
+    headings = " ".join(" ".join(re.findall(r"(?m)^==.*==\s*$", page)) for page in articles)
+    assert counts["words_left_out_as_headings"] == pytest.approx(num_words_of(headings), rel=0.03)
+    for kind in ("templates", "tables", "lists", "comments", "files_and_categories", "labels"):
+        assert counts[f"words_left_out_as_{kind}"] > 100
+    assert counts["words_left_out_as_markup"] < 0.05 * sum(map(num_words_of, articles))

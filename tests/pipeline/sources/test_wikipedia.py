@@ -70,7 +70,7 @@ def test_reads_an_article() -> None:
     assert documents == [
         RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
     ]
-    assert +counters.counts == {"pages": 1}
+    assert +counters.counts == {"pages": 1, "words_left_out_as_markup": 6}
 
 
 @pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
@@ -146,6 +146,12 @@ def test_what_is_left_out_is_counted() -> None:
         "disambiguation_pages": 1,
         "empty_pages": 2,
         "other_models": 1,
+        "words_left_out_as_disambiguation_pages": 8,
+        "words_left_out_as_lists": 5,
+        "words_left_out_as_markup": 49,
+        "words_left_out_as_other_models": 4,
+        "words_left_out_as_other_namespaces": 4,
+        "words_left_out_as_redirects": 7,
     }
     assert not counters.bad
 
@@ -296,7 +302,7 @@ def test_pages_without_text_are_no_bad_input() -> None:
     pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1, 4]
-    assert +counters.counts == {"pages": 5, "empty_pages": 3} and not counters.bad
+    assert (counters.counts["pages"], counters.counts["empty_pages"]) == (5, 3) and not counters.bad
 
 
 @pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
