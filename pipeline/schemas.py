@@ -24,7 +24,7 @@ Columns of **instances** (one row per pre-training example, not padded):
 
 import pyarrow as pa
 
-SENTENCE_ENDS = tuple(".?!…。！？।॥۔؟։።។။")
+SENTENCE_ENDS = tuple(".?!…。！？।॥৷۔؟։።។။")
 """The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
 
 DOCUMENTS = pa.schema(

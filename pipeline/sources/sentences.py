@@ -1,16 +1,31 @@
 """From paragraphs to sentences: normalised text, split by sentencex (by Wikimedia) in the document's language.
 
-sentencex splits a few constructions that are frequent in real text too eagerly. Two small tables, `JOINS` and
-`ABBREVIATIONS`, rejoin them; and Chinese and Japanese are split before a number. No text is lost. One core splits 50 MB
-of English a second (sentencex alone: 95).
+sentencex splits constructions that are frequent in real text too eagerly, and does not know all ends of sentences. The
+tables of `sentence_rules` join and cut what it returns, and long quotations are cut between their sentences. No text is
+lost. One core splits 50 MB of English a second (sentencex alone: 95).
 """
 
 import re
+import unicodedata
+from functools import cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import sentencex
 
 from ..schemas import SENTENCE_ENDS
+from .sentence_rules import (
+    ABBREVIATIONS,
+    CUTS,
+    FINAL_WORDS,
+    JOINS,
+    LAST_CASED,
+    NO_ENDS,
+    OWN_INITIALS,
+    SMALL_LETTER,
+    UPPER_CASE,
+    YEARS_END,
+)
 
 # A call takes more than linear time if quotes are opened and never closed, so no call gets more than this.
 LONGEST_CALL = 20_000
@@ -40,93 +55,49 @@ _LANGUAGE_OF_CODE = {
     "zh-yue": "zh",
 }
 
-
-class Join(NamedTuple):
-    """Two pieces are one sentence if the end of the first matches `before` and the start of the next `after`."""
-
-    languages: str
-    """Codes of the languages of the rule, or ``*`` for all."""
-    before: str
-    after: str
-    example: str
-    """Real text; ``|`` marks where sentencex splits."""
-
-
-_QUOTE_END = r"[\"'”’」』》)）]"
-_JA_NEW_SENTENCE = (
-    "ところ|とても|とにかく|とくに|とはいえ|なお|なぜ|なんと|ならば|でも|では、|のち|はじめ|もし|もちろん|もっと|"
-    "にもかか|かつて|かれ|やがて|やっと|やはり"
-)
-
-_LAST_CASED = "\u058f"
-_LOWER_CASE = "".join(char for char in map(chr, range(0x590)) if char.islower())
-_UPPER_CASE = "".join(char for char in map(chr, range(0x590)) if char.isupper())
-_SMALL_LETTER = f"[{_LOWER_CASE}]"
-_DE_NEW_SENTENCE = (
-    r"(?:D(?:er|ie|as|em|en|ort|ann|a|anach|abei|amit|iese\w*)|E[rs]|Sie|I[mn]|A[mnb]|Auf|Aus|Mit|Nach|Bei|Beim|"
-    r"Seit\w*|Ein\w*|Vo[mnr]|Zu[mr]?|Auch|Für|Als|Ab|Unter|Über|Während|Sein\w*|Ihre?\w*|So|Wegen|Heute|Später|Hier)\b"
-)
-
-JOINS = (
-    Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
-    Join("*", "", r"[,;:)\]}/、，；：」』）】]", "the entries 2 −2 8 −92...| , is the double of the first"),
-    Join("*", r"^\W*\d+\W*", "", "2.| A number alone is not a sentence."),
-    Join("*", rf"(?:[?!…]|\.\.|[\d{_UPPER_CASE}{_LOWER_CASE}]\.)['\"”“’)\]»]*", _SMALL_LETTER,
-         "Още през 1 век пр.| н.| е.| от римляните."),
-    Join("*", rf"(?:^|[\s(.-])[{_UPPER_CASE}{_LOWER_CASE}]\.", rf"(?<! \n)[{_UPPER_CASE}º-]", "Nel 44 a.|C.| e poi."),
-    Join("en", r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir)\.", r"\d",
-         "Duration approx.| 24 mins."),
-    Join("de", r"(?:^|[\s(])\d{1,2}\.", f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]", "Im 19.| Jahrhundert war es so."),
-    Join("ja", _QUOTE_END, f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って", "彼は「そうだ。」|と言った。"),
-    Join("ja zh", r"[「『][^」』\n]*", r"[^「『\n]*[」』]", "『Dr.|スランプ』の連載を開始。"),
-    Join("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
-    Join("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
-    Join("ko", rf"(?:[?!]|{_QUOTE_END})",
-         r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|등|와|과|을|를|의|이다)[\s,.도만]|했|한다|하였|하여)",
-         "전권을 맡겨 달라.\"|고 요청하였다."),
-)  # fmt: skip
-
-ABBREVIATIONS = {
-    language: frozenset(words.split())
-    for language, words in {
-        "bg": "бл ген гр д-р инж кап кн ок пл полк пр проф род св сл стр ул",
-        "cs": "arch bl č dr gen ing kpt mjr např nar odst plk prof př sv tj tzv ul",
-        "de": "bl dt engl frz geb gen gest griech hl hrsg ital lat russ span türk",
-        "es": "arz av avda cap fig gral hnos núm pág págs sta sto st vol",
-        "fr": "av bd boul chap coll dr éd env fig lt mgr mlle mm mme mmes p pp pr prof st ste vol "
-              "janv févr juil sept oct nov déc",
-        "hu": "dr gr id ifj özv prof st szt",
-        "it": "avv brig ca cap card cfr col dr fig gen geom ing n nn on pag pagg prof sen sig st ten vol",
-        "nl": "bijv blz ca dhr dr drs gem gen ing ir jhr kap mevr mgr mr nr o.a prof sint st vnl zgn",
-        "pl": "abp bp gen hr im inż kard kpt ks lit łac m.in mjr np ok płk pow ppłk prof pseud rtm str św śp tab tzw "
-              "ul ur woj",
-        "pt": "alm av cap cel dr dra eng fig gen núm p pág págs pe prof profa séc sr sra st sta sto vol",
-        "ru": "ак акад архиеп архим вел вып ген губ дер еп изд им инж кн митр наб о о-в оз ок оп пер пл полк пос прот "
-              "проф ред род рис св свящ см сост стр табл ул",
-        "uk": "акад вип вул ген ім ін кн оз ок пл пос прот проф рис св см стор табл",
-    }.items()
-}  # fmt: skip
-"""Words of Wikipedia text, in lower case, whose full stop does not end a sentence although sentencex splits there."""
-
-# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece.
-_UNCUT = re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")
-_UNCUT_LANGUAGES = ("ja", "zh")
-_OPENERS = "「『（(“"
+_OPENERS = "「『（(“«"
 
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 
+# Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant with its vowel signs.
+_UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
+_LETTER = "".join(char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ")
+_JOINER = "".join(char for char in _UNCASED if unicodedata.combining(char) == 9)
+_SIGN = "".join(char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER)
+_SYLLABLE = f"[{_LETTER}][{_SIGN}ـ\u200c\u200d׳']*(?:[{_JOINER}][\u200c\u200d]?[{_LETTER}][{_SIGN}\u200c\u200d]*)*"
+# "A", "Дж", "Sz": a capital, or one with a consonant.
+_INITIAL = re.compile(f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}")
+_NEXT_INITIAL = re.compile(rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]")
+_OPENING = "[«„“\"'‘"
+_PARTS = re.compile("[-.–'’]")
+_NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
+_ABBREVIATING = (".", "․", "۔")
+_LONGEST_INITIAL = 12
+# Abbreviations of years and centuries.
+_MAY_END = frozenset(("ст", "st"))
+
+# A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter may be a title.
+_LONGEST_TITLE = 60
+_SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
+_QUOTATION = re.compile(
+    r"(?:^|(?<=[,:;—–] )|(?<=[—–]))"
+    r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
+)
+
 
 def normalise(text: str) -> str:
-    """Return `text` on one line: any Unicode whitespace becomes a single space, and characters that print nothing
-    (controls, soft hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
+    """Return `text` on one line, composed (NFC): any Unicode whitespace becomes a single space, and characters that
+    print nothing (controls, soft hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
 
     >>> normalise(" Ber\\u00adlin\\u2028is\\ta\\x00  city ")
     'Berlin is a city'
     """
-    if text.isprintable():
-        return " ".join(text.split()) if "  " in text else text.strip()
-    return " ".join(_JUNK.sub("", text).split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text if text.isprintable() else _JUNK.sub("", text))
+    elif not text.isprintable():
+        text = _JUNK.sub("", text)
+    return " ".join(text.split()) if "  " in text or not text.isprintable() else text.strip()
 
 
 def ends_sentence(line: str) -> bool:
@@ -148,17 +119,16 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
     """
-    code = language_code(language)
-    patterns, abbreviations = _PATTERNS.get(code, _PATTERNS["*"]), ABBREVIATIONS.get(code, frozenset())
+    rules = _rules_of(language_code(language))
     sentences: list[str] = []
     for paragraph in paragraphs:
         whole = normalise(paragraph)
         for text in _calls(whole) if len(whole) > LONGEST_CALL else (whole,):
-            pieces: list[str] = sentencex.segment(code, text)  # pyright: ignore[reportAttributeAccessIssue]
-            if len(pieces) > 1:
-                pieces = _join(pieces, patterns[text.islower()], abbreviations)
-            if code in _UNCUT_LANGUAGES:
-                pieces = [part for piece in pieces for part in _cut(piece)]
+            pieces = _pieces(text, rules)
+            if _is_quoting(text):
+                pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
+            if rules.cuts:
+                pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
             sentences.extend([piece.strip() for piece in pieces])
     return [sentence for sentence in sentences if sentence]
 
@@ -187,11 +157,34 @@ def _calls(text: str) -> list[str]:
     return parts
 
 
-def _cut(piece: str) -> list[str]:
-    """Cut between 。 and a number, outside quotes and brackets."""
+def _pieces(text: str, rules: "_Rules") -> list[str]:
+    """Return the sentences that sentencex finds, joined by the rules; together they are `text`."""
+    pieces: list[str] = sentencex.segment(rules.code, text)  # pyright: ignore[reportAttributeAccessIssue]
+    return _join(pieces, rules, rules.joins[text.islower()]) if len(pieces) > 1 else pieces
+
+
+def _is_quoting(text: str) -> bool:
+    """Return whether a text may have a quotation."""
+    return '"' in text or "“" in text or " '" in text or "«" in text or "‘" in text or "„" in text or text[:1] == "'"
+
+
+def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
+    """Cut long quotations between their sentences; sentencex never does."""
+    if len(piece) < _LONGEST_TITLE or not (_is_quoting(piece) and _SENTENCE_WITHIN.search(piece)):
+        return [piece]
+    cuts = [0]
+    for quotation in _QUOTATION.finditer(piece):
+        group = quotation.lastindex or 0
+        ends = accumulate(map(len, _pieces(quotation[group], rules)), initial=quotation.start(group))
+        cuts.extend([*ends][1:-1])
+    return [piece[start:end] for start, end in pairwise([*cuts, len(piece)])]
+
+
+def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
+    """Cut at the empty matches of `marks`, outside the quotes and brackets that are its other matches."""
     parts = []
     start = depth = 0
-    for mark in _UNCUT.finditer(piece):
+    for mark in marks.finditer(piece):
         if mark[0]:
             depth = depth + 1 if mark[0] in _OPENERS else max(depth - 1, 0)
         elif depth == 0:
@@ -201,12 +194,12 @@ def _cut(piece: str) -> list[str]:
     return parts
 
 
-def _join(pieces: list[str], pattern: re.Pattern[str], abbreviations: frozenset[str]) -> list[str]:
+def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[str]:
     """Join neighbours that `pattern` or an abbreviation makes one sentence; move an opening quote to what it opens."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
-        if abbreviations and _ends_abbreviated(before, abbreviations):
+        if rules.abbreviated and _ends_abbreviated(before, piece, rules):
             joined[-1] = before + piece
         elif _is_plain(before, piece[0]):
             joined.append(piece)
@@ -220,30 +213,69 @@ def _join(pieces: list[str], pattern: re.Pattern[str], abbreviations: frozenset[
     return joined
 
 
-def _ends_abbreviated(before: str, abbreviations: frozenset[str]) -> bool:
-    """Return whether a text ends with an initial or a known abbreviation."""
-    if before[-2:] != ". ":
+def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
+    """Return whether a text ends with an initial, a known abbreviation, or a mark that ends no sentence."""
+    stop = len(before) - 1 - before.endswith(" ")
+    mark = before[stop : stop + 1]
+    if mark in rules.no_ends and before[stop - 1 : stop] != ".":
+        return True
+    if mark not in _ABBREVIATING:
         return False
-    word = before[max(before.rfind(" ", 0, -2), before.rfind("(", 0, -2)) + 1 : -2]
-    return word.lower() in abbreviations or (word[-1:].isupper() and (len(word) == 1 or word[-2] in ".-"))
+    word = before[max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1 : stop].lstrip(_OPENING)
+    last = _PARTS.split(word)[-1] if not word.isalpha() else word
+    known = word.lower() in rules.abbreviations or last.lower() in rules.abbreviations
+    if not known and (mark == "۔" or len(last) > _LONGEST_INITIAL or not _INITIAL.fullmatch(last)):
+        return False
+    if word in rules.final_words:
+        return False
+    if (
+        last[0].isupper()
+        or _NEXT_INITIAL.match(following)
+        or not _NUMERAL.search(before[max(0, stop - len(word) - 10) : stop - len(word)])
+    ):
+        return True
+    # "in 1890 г. Later": an abbreviation of one letter may end a sentence after a number.
+    may_end = following[0].isupper() or rules.code in YEARS_END
+    return not may_end or (known and len(last) > 1 and last not in _MAY_END)
 
 
 def _is_plain(before: str, first: str) -> bool:
     """Return whether no rule can apply between two pieces, as is nearly always so: "... word. Next ..."."""
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
-    return first.isupper() or (first > _LAST_CASED and first.isalpha() and before[-3].isalpha())
+    return first.isupper() or (first > LAST_CASED and first.isalpha() and before[-3].isalpha())
 
 
+class _Rules(NamedTuple):
+    """What `sentence_rules` has for a language."""
+
+    code: str
+    joins: tuple[re.Pattern[str], re.Pattern[str]]
+    """For text with capitals, and for text without."""
+    abbreviated: bool
+    """Whether initials and abbreviations are to be joined; sentencex does it well for English."""
+    abbreviations: frozenset[str]
+    final_words: frozenset[str]
+    no_ends: tuple[str, ...]
+    cuts: re.Pattern[str] | None
+
+
+@cache
+def _rules_of(code: str) -> _Rules:
+    return _Rules(
+        code=code,
+        joins=(_pattern(code, uncased=False), _pattern(code, uncased=True)),
+        abbreviated=code not in OWN_INITIALS,
+        abbreviations=ABBREVIATIONS.get(code, frozenset()),
+        final_words=FINAL_WORDS.get(code, frozenset()),
+        no_ends=tuple(NO_ENDS.get(code, "")),
+        cuts=CUTS.get(code),
+    )
+
+
+@cache
 def _pattern(language: str, uncased: bool) -> re.Pattern[str]:
     """Compile the rules of a language; in text without capitals those about small letters do not apply."""
     found = [rule for rule in JOINS if rule.languages == "*" or language in rule.languages.split()]
-    rules = [rule for rule in found if not (uncased and rule.after == _SMALL_LETTER)]
+    rules = [rule for rule in found if not (uncased and rule.after == SMALL_LETTER)]
     return re.compile("|".join(f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules))
-
-
-_PATTERNS = {
-    language: (_pattern(language, uncased=False), _pattern(language, uncased=True))
-    for rule in JOINS
-    for language in rule.languages.split()
-}

@@ -1,9 +1,11 @@
 import unicodedata
 
 import pytest
-from clozeworks.pipeline.sources.sentences import JOINS, LONGEST_CALL, Join, language_code, normalise, split_sentences
+from clozeworks.pipeline.sources.sentence_rules import JOINS, Join
+from clozeworks.pipeline.sources.sentences import LONGEST_CALL, language_code, normalise, split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_patterns import PATTERNS, count_mis_splits
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 MARKS = "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は\u3000\u00a0\t\n\r\x00\x85\u2028\u00ad\u200b\u200d\ufeff\ud800"
@@ -125,13 +127,68 @@ def test_a_paragraph_of_many_calls_is_cut_only_between_sentences() -> None:
     assert split_sentences([" ".join(sentences)], "en") == sentences
 
 
+@pytest.mark.parametrize("language", PATTERNS)
+def test_at_most_three_of_a_thousand_ends_are_wrong_in_any_language(language: str) -> None:
+    counts = [
+        count_mis_splits(lambda text, code: split_sentences([text], code), language, pattern)
+        for pattern in PATTERNS[language]
+    ]
+    assert 1000 * sum(wrong for _, wrong, _ in counts) <= 3 * sum(number for number, _, _ in counts), counts
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        # What looks like an initial or abbreviation, and ends a sentence.
+        ("hi", ["वह विद्यालय में पढ़ता है.", "फिर वह घर जाता है."]),
+        ("gu", ["આ એક ગામ છે.", "એ. પી. જે. અબ્દુલ કલામ વૈજ્ઞાનિક હતા."]),
+        ("be", ["Ён нарадзіўся ў 1890 г.", "Памёр у XX ст.", "Потым яго забылі."]),
+        ("ar", ["توفي سنة 300 هـ.", "ثم حكم ابنه."]),
+        ("lv", ["Tas notika 1990.", "2005. gadā viņš aizgāja."]),
+    ],
+)
+def test_sentences_that_end_like_abbreviations(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("en", ['"Well, I went there myself last night.', "It rained on me all the way.", 'I saw nobody," said he.']),
+        ("en", ["He said, “I came here alone. I saw it.”"]),  # short: may be a title
+        ("en", ['The song "What Is Love? Baby, Do Not Hurt Me Any More, Because I Love You So" was a hit.']),
+        ("en", ["'I do not know what you mean by that, my dear.", "You never told me so before,' said she."]),
+        ("fr", ["«Je suis venu ici tout seul hier soir, mon ami.", "Vous ne le saviez donc pas encore?»"]),
+        ("ru", ["«Я пришёл сюда вчера вечером один, мой друг.", "А. С. Пушкин об этом писал друзьям.»"]),
+    ],
+)
+def test_long_quotations_are_cut(language: str, sentences: list[str]) -> None:
+    assert split_sentences([" ".join(sentences)], language) == sentences
+
+
+@pytest.mark.parametrize("text", ["그는 한국어를 썼다.", "Ё́жик в тума́не.", "À l'été, Noël.", "Τι έγινε;", "ড়াকা শহর।"])
+def test_decomposed_text_is_composed(text: str) -> None:
+    decomposed = unicodedata.normalize("NFD", text)
+    assert split_sentences([decomposed], "ko") == [unicodedata.normalize("NFC", text)]
+
+
 def test_language_codes_of_projects() -> None:
     codes = [language_code(code) for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")]
     assert codes == ["en", "en", "zh", "be", "en", "en", "en", "ltg"]
 
 
 @pytest.mark.parametrize(
-    ("language", "piece"), [("ru", "М. "), ("ja", "『a."), ("ja", "。1（"), ("ko", "Ab?' "), ("de", "19. Ab ")]
+    ("language", "piece"),
+    [
+        ("ru", "М. "),
+        ("ja", "『a."),
+        ("ja", "。1（"),
+        ("ko", "Ab?' "),
+        ("de", "19. Ab "),
+        ("en", ", 'a. B"),
+        ("en", ', "A b. '),
+        ("mr", "क. "),
+    ],
 )
 def test_hostile_text_is_split_without_loss(language: str, piece: str) -> None:
     # Seconds if the time is linear in the length; a quadratic rule would take many minutes.
