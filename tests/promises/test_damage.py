@@ -23,15 +23,15 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import claimed, read_any_manifest
 from clozeworks.pipeline.parsing import parse_json
 from manifest_fixture import make_manifest
+from torture.mutations import WHOLE, changed
 
-HOSTILE = (None, True, -1, 0, 1 << 70, 1e308, "", "../x", "\0", "9", [], {}, [[]], {"a": {}}, "x" * 10_000)
 NUM_FLIPS = 24
 
 
 def mutated(content: bytes) -> Iterator[bytes]:
     """Yield damaged forms of a file: cut off, with bytes changed, and if it is JSON with values of other kinds."""
     rng = random.Random(0)
-    yield from (b"", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"[NaN]", b"9" * 5000)
+    yield from WHOLE
     yield from (content[: len(content) * part // 8] for part in range(1, 8))
     for _ in range(NUM_FLIPS):
         flipped = bytearray(content)
@@ -43,18 +43,6 @@ def mutated(content: bytes) -> Iterator[bytes]:
     except ValueError:
         return
     yield from (json.dumps(other).encode() for other in changed(value, rng))
-
-
-def changed(value: Any, rng: random.Random) -> Iterator[Any]:
-    """Yield JSON with each of its fields missing, and with each of them of a few other kinds."""
-    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
-    for key, item in items:
-        if isinstance(value, dict):
-            yield {name: kept for name, kept in value.items() if name != key}
-        for other in (*rng.sample(HOSTILE, 4), float("nan"), *changed(item, rng)):
-            copy = value.copy()
-            copy[key] = other
-            yield copy
 
 
 def torture(path: Path, read: Callable[[], Any]) -> None:

@@ -5,43 +5,11 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-HOSTILE = (
-    None,
-    True,
-    -1,
-    0,
-    1 << 70,
-    1e308,
-    float("nan"),
-    "",
-    "../x",
-    "\0",
-    "9",
-    [],
-    {},
-    [[]],
-    {"a": {}},
-    "x" * 10_000,
-)
+NUMBERS = (-1, 0, 1 << 70, 1e308, float("nan"))
+TEXTS = ("", "../x", "\0", "9", "x" * 10_000)
+HOSTILE = (None, True, *NUMBERS, *TEXTS, [], {}, [[]], {"a": {}})
 WHOLE = (b"", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"[NaN]", b"9" * 5000, b"\n" * 9)
-CLAUSES = (
-    b"\x00",
-    b"\r",
-    b"\n",
-    b"\xff",
-    b'"',
-    b"<",
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b"\\",
-    b"-",
-    b"nan",
-    b"1e999",
-    b"../",
-    b",",
-)
+INSERTED = [bytes([byte]) for byte in b'\x00\r\n\xff"<[]{}\\-,'] + [b"nan", b"1e999", b"../"]
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
@@ -63,7 +31,7 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
         case 2:
             damaged[start:start] = damaged[start:end]
         case 3:
-            damaged[start:start] = rng.choice(CLAUSES)
+            damaged[start:start] = rng.choice(INSERTED)
         case 4:
             damaged[start:end] = rng.randbytes(end - start)
         case _:

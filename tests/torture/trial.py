@@ -15,6 +15,7 @@ CPU_LIMIT_S = 60
 WALL_LIMIT_S = 180
 MEMORY_LIMIT_BYTES = 2 << 30
 CRASH = 99
+SYSTEM_FOLDERS = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr", "/etc")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def start(folder: Path, arguments: list[str], prepare: Callable[[], None] | None
             with open(folder / f".{os.getpid()}.{name}", "wb") as file:
                 os.dup2(file.fileno(), stream.fileno())
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         signal.alarm(WALL_LIMIT_S)
         if prepare:
             prepare()
@@ -137,9 +139,6 @@ def _watch(events: tuple[str, ...], part: str, act: Callable[[], None]) -> None:
                 act()
 
     sys.addaudithook(watch)
-
-
-SYSTEM_FOLDERS = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr", "/etc")
 
 
 def kill_after(process: int, seconds: float) -> None:

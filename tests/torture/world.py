@@ -43,12 +43,14 @@ OTHERS = {
 """Options that change what a command writes."""
 
 
-def output_of(command: str, name: str = "out") -> str:
-    return name + FILES.get(command, "")
+def output_of(stage: str) -> str:
+    """Return the name of the folder or file that a command writes in a trial."""
+    return "out" + FILES.get(stage, "")
 
 
-def command_line(command: str, output: str) -> list[str]:
-    return [output if word == "OUT" else word for word in COMMANDS[command].split()]
+def command(stage: str, output: str) -> str:
+    """Return the command of a stage, with its output."""
+    return COMMANDS[stage].replace("OUT", output)
 
 
 def make_world(folder: Path) -> None:
@@ -58,20 +60,16 @@ def make_world(folder: Path) -> None:
     _write_tasks(folder)
     stages = {"ingest": "documents", "vocab": "vocab", "build": "instances", "pretrain": "run"}
     stages |= {"finetune": "task", "features": "features.parquet", "predict": "predictions.jsonl"}
-    for command, output in stages.items():
-        _run(folder, command_line(command, output))
+    for stage, output in stages.items():
+        outcome = run(folder, command(stage, output).split())
+        if outcome.exit_code:
+            raise RuntimeError(f"{stage}: {outcome}")
     halves = {"ingest": ("documents-half", "/gather/", 3), "pretrain": ("run-half", "step-0000012", 1)}
     halves |= {"finetune": ("task-half", "learning-rate-0.002-seed-0/run.json", 1)}
-    for command, (output, path, number) in halves.items():
-        outcome = run(folder, command_line(command, output), kill_at(("os.rename",), number, path))
+    for stage, (output, path, number) in halves.items():
+        outcome = run(folder, command(stage, output).split(), kill_at(("os.rename",), number, path))
         if outcome.exit_code != -signal.SIGKILL:
-            raise RuntimeError(f"{command} was not killed: {outcome}")
-
-
-def _run(folder: Path, arguments: list[str]) -> None:
-    outcome = run(folder, arguments)
-    if outcome.exit_code:
-        raise RuntimeError(f"clozeworks {' '.join(arguments)}: {outcome}")
+            raise RuntimeError(f"{stage} was not killed: {outcome}")
 
 
 def _write_sources(folder: Path) -> None:

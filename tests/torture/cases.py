@@ -1,0 +1,117 @@
+"""What is tortured: each kind of file with the command that reads it, and the limits that commands meet."""
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from .world import command
+
+INGEST = "ingest FILE --output out --min-characters 50 --workers 1 --max-bad 1"
+TINY = "--device cpu --epochs 0.2 --max-length 24 --learning-rates 1e-3"
+RESUME = command("pretrain", "run-half")
+MUTATIONS = {
+    "dump.xml": ("sources/dump.xml", INGEST),
+    "dump.xml.bz2": ("dump.xml.bz2", INGEST),
+    "dump.xml.gz": ("dump.xml.gz", INGEST),
+    "text": ("sources/book-0.txt", f"{INGEST} --format text"),
+    "Gutenberg": ("gutenberg.txt", f"{INGEST} --format gutenberg"),
+    "JSON Lines": ("rows.jsonl", INGEST),
+    "Parquet": ("rows.parquet", INGEST),
+    "WikiExtractor": ("wiki_00", INGEST),
+    "tar": ("books.tar.gz", INGEST),
+    "zip": ("books.zip", INGEST),
+    "recipe": ("recipe.toml", "run FILE --output out"),
+    "--config": ("options.toml", "vocab documents --output out --config FILE --workers 1"),
+    "documents: manifest": ("documents/manifest.json", "vocab documents --output out --size 300 --workers 1"),
+    "documents: shard": (
+        "documents/train-00001-of-00003.parquet",
+        "vocab documents --output out --size 300 --workers 1",
+    ),
+    "vocab: manifest": ("vocab/manifest.json", "build documents --vocab vocab --output out --workers 1"),
+    "vocab.txt": ("vocab/vocab.txt", "build documents --vocab FILE --output out --workers 1"),
+    "tokenizer.json": ("vocab/tokenizer.json", "build documents --vocab FILE --output out --workers 1"),
+    "instances: manifest": ("instances/manifest.json", "audit instances"),
+    "instances: manifest, shown": ("instances/manifest.json", "show instances -n 1"),
+    "instances: shard": ("instances/train-00000-of-00003.parquet", "audit instances"),
+    "instances: shard, trained on": (
+        "instances/train-00000-of-00003.parquet",
+        command("pretrain", "out").replace("--steps 12", "--steps 2"),
+    ),
+    "ingest: plan": ("documents-half/.work/gather/plan.json", command("ingest", "documents-half")),
+    "ingest: record": ("documents-half/.work/scatter/00000.json", command("ingest", "documents-half")),
+    "run.json": ("run-half/run.json", RESUME),
+    "metrics.csv": ("run-half/metrics.csv", RESUME),
+    "state.json": ("run-half/checkpoints/step-0000008/training_state/state.json", RESUME),
+    "optimizer.pt": ("run-half/checkpoints/step-0000008/training_state/optimizer.pt", RESUME),
+    "config.json": ("run/config.json", "evaluate run instances --device cpu"),
+    "model.safetensors": ("run/model.safetensors", "evaluate run instances --device cpu"),
+    "run: tokenizer.json": ("run/tokenizer.json", "fill run [MASK]"),
+    "task.json": ("task/task.json", "predict task lines.txt --output out.jsonl --device cpu"),
+    "finetune.json": ("task-half/finetune.json", command("finetune", "task-half")),
+    "finetune: run.json": (
+        "task-half/runs/learning-rate-0.001-seed-0/run.json",
+        command("finetune", "task-half"),
+    ),
+    "finetune: summary.json": ("task/summary.json", "results task"),
+    "results.csv": ("task/results.csv", "results task"),
+    "features": ("features.parquet", command("features", "features.parquet")),
+    "table of a task": ("authors/train.tsv", f"finetune classify authors --checkpoint run --output out {TINY}"),
+    "SQuAD": ("squad/train.json", f"finetune squad squad --checkpoint run --output out {TINY}"),
+    "CoNLL": ("ner/train.txt", f"finetune ner ner --checkpoint run --output out {TINY}"),
+    "SWAG": ("swag/train.csv", f"finetune swag swag --checkpoint run --output out {TINY}"),
+    "texts to predict": ("lines.txt", "predict task FILE --output out.jsonl --device cpu"),
+}
+
+
+def limit(which: int, value: int) -> None:
+    """Limit what this process may use."""
+    resource.setrlimit(which, (value, value))
+
+
+def _full_output() -> None:
+    os.dup2(os.open("/dev/full", os.O_WRONLY), sys.stdout.fileno())
+
+
+def _small_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (24 << 20))
+
+
+def _other_user() -> None:
+    if os.getuid() == 0:
+        os.chmod(".", 0o777)
+        os.setuid(65_534)
+
+
+LONG = "x" * 300
+LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
+    "name too long": (command("ingest", LONG), None),
+    "name of a source too long": (f"ingest {LONG} --output out", None),
+    "unknown scheme": ("ingest ftp://host/x.txt --output out", None),
+    "unknown scheme of an output": (command("vocab", "ftp://host/out"), None),
+    "unreadable source": ("ingest closed --format text --output out --workers 1", _other_user),
+    "unreadable data": ("predict task closed --output out.jsonl", _other_user),
+    "unwritable output": (command("vocab", "/proc/out"), None),
+    "output in a file": (command("vocab", "lines.txt/out"), None),
+    "output is a file": (command("vocab", "lines.txt"), None),
+    "FIFO as a source": ("ingest fifo --format text --output out", None),
+    "FIFO as data": ("predict task fifo --output out.jsonl", None),
+    "empty folder": ("ingest empty --output out", None),
+    "missing documents": ("vocab nothing --output out", None),
+    "folder as a file": ("predict task authors --output out.jsonl", None),
+    "huge batch": (command("pretrain", "out") + " --batch-size 10000000", None),
+    "huge model": (command("pretrain", "out") + " --hidden-size 1000000 --num-heads 1", None),
+    "full output of show": ("show instances", _full_output),
+    "full output of results": ("results task", _full_output),
+    "full output of evaluate": ("evaluate run instances --device cpu", _full_output),
+    "full output of a stage": (command("vocab", "out"), _full_output),
+    "little memory, ingest": (command("ingest", "out"), _small_memory),
+    "little memory, build": (command("build", "out"), _small_memory),
+    "little memory, pretrain": (command("pretrain", "out") + " --model small", _small_memory),
+    "few open files, pretrain": (
+        command("pretrain", "out"),
+        lambda: limit(resource.RLIMIT_NOFILE, 8),
+    ),
+}
