@@ -1,4 +1,4 @@
-"""Mistakes under torchrun: told once where all processes meet them, and by the one that alone meets it."""
+"""Mistakes under torchrun: reported once if all processes make them, else by the one that does."""
 
 import os
 import subprocess
@@ -12,18 +12,18 @@ import os, sys
 from clozeworks.cli import main
 main.RANKS_WAIT_S = 2.0
 from clozeworks.pipeline.errors import UserError
-told = {told!r}
+messages = {messages!r}
 def fail(args, **options):
-    if message := told.get(os.environ["RANK"]):
+    if message := messages.get(os.environ["RANK"]):
         raise UserError(message)
 main.commands.main = fail
 main.main([])
 """
 
 
-def errors_of(told: dict[str, str], folder: Path) -> list[str]:
-    """Run two processes of which those in `told` fail with a message; return what was printed."""
-    (folder / "script.py").write_text(RAISE.format(told=told))
+def errors_of(messages: dict[str, str], folder: Path) -> list[str]:
+    """Run two processes of which those in `messages` fail with a message; return what was printed."""
+    (folder / "script.py").write_text(RAISE.format(messages=messages))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ended = subprocess.run(
         [*command, folder / "script.py"], capture_output=True, text=True, check=False, env=os.environ
@@ -34,11 +34,11 @@ def errors_of(told: dict[str, str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("messages", "expected"),
     [
         ({"0": "no such file", "1": "no such file"}, ["Error: no such file"]),
         ({"1": "only here"}, ["Error: only here"]),
     ],
 )
-def test_a_mistake_is_told_once(told: dict[str, str], expected: list[str], tmp_path: Path):
-    assert errors_of(told, tmp_path) == expected
+def test_a_mistake_is_reported_once(messages: dict[str, str], expected: list[str], tmp_path: Path):
+    assert errors_of(messages, tmp_path) == expected

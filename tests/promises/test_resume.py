@@ -91,9 +91,9 @@ def test_a_full_disk_is_told_in_a_line_and_the_last_checkpoint_stays(instances, 
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) // 2, len(model) // 2))
 
     full = start("pretrain", instances, "--output", str(run), *options, prepare=small_files)
-    _, told = full.communicate(timeout=TIME_LIMIT_S)
-    assert full.returncode == 2 and "File too large" in told and told.count("\n") == 1
-    assert "it resumes" in told
+    _, errors = full.communicate(timeout=TIME_LIMIT_S)
+    assert full.returncode == 2 and "File too large" in errors and errors.count("\n") == 1
+    assert "it resumes" in errors
     assert last_step(run) == step and (run / "model.safetensors").read_bytes() == model
     finish(start("pretrain", instances, "--output", str(run), *options))
     assert last_step(run) == 60
@@ -126,8 +126,8 @@ def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
     run = tmp_path / "run"
     options = (*PRETRAIN.split(), "--steps", "1000000", "--checkpoint-every", "5")
     process = start("pretrain", instances, "--output", str(run), *options)
-    told = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
+    errors = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
     assert process.returncode == 130
-    assert told == "Error: Interrupted; rerun the same command to resume.\n"
+    assert errors == "Error: Interrupted; rerun the same command to resume.\n"
     state = json.loads((run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json").read_text())
     assert state["step"] == last_step(run)

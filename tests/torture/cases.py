@@ -8,7 +8,8 @@ from pathlib import Path
 
 from .world import command
 
-INGEST = "ingest FILE --output out --min-characters 50 --workers 1 --max-bad 1"
+BOOKS = " ".join(f"sources/book-{number}.txt" for number in range(4, 8))  # enough documents, whatever is left of FILE
+INGEST = f"ingest FILE {BOOKS} --output out --min-characters 50 --workers 1 --max-bad 1"
 TINY = "--device cpu --epochs 0.2 --max-length 24 --learning-rates 1e-3"
 RESUME = command("pretrain", "run-half")
 MUTATIONS = {

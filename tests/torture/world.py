@@ -77,9 +77,11 @@ def _write_sources(folder: Path) -> None:
     sources.mkdir()
     dump = bz2.decompress((CORPUS / "enwiki-excerpt.xml.bz2").read_bytes()).decode()
     head, *pages = dump.split("  <page>")
-    xml = ("  <page>".join([head, *pages[:NUM_PAGES]]) + "</mediawiki>\n").encode()
+    parts = [head, *(f"  <page>{page}" for page in pages[:NUM_PAGES]), "</mediawiki>\n"]
+    xml = "".join(parts).encode()
     (sources / "dump.xml").write_bytes(xml)
-    (folder / "dump.xml.bz2").write_bytes(bz2.compress(xml))
+    streams = ("".join(parts[start : start + 8]).encode() for start in range(0, len(parts), 8))
+    (folder / "dump.xml.bz2").write_bytes(b"".join(map(bz2.compress, streams)))
     (folder / "dump.xml.gz").write_bytes(gzip.compress(xml, mtime=0))
     books = sorted((CORPUS / "books").iterdir())
     texts = [book.read_text()[2000:12_000] for book in books[:8]]

@@ -484,10 +484,10 @@ def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, c
     options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
     main(["finetune", "sst2", str(data), "--checkpoint", str(checkpoint), "--output", str(tmp_path / "a"), *options])
     main(["evaluate", str(tmp_path / "a"), str(data)])
-    told = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
-    assert told["examples"] == "40"
-    assert re.fullmatch(r"2 \([012] degenerate: no better than a constant answer\)", told["runs"])
-    assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", told["dev accuracy"])
+    printed = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
+    assert printed["examples"] == "40"
+    assert re.fullmatch(r"2 \([012] degenerate: no better than a constant answer\)", printed["runs"])
+    assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", printed["dev accuracy"])
     assert figure(12345) == "12,345"
 
 
@@ -502,11 +502,11 @@ def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, c
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
     output, options = tmp_path / "run", ["--epochs", "1", "--max-length", "24"]
     main(["finetune", "squad", str(tmp_path), "--checkpoint", str(checkpoint), "--output", str(output), *options])
-    told = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
+    printed = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     shown = ["exact", "f1", "HasAns f1", "NoAns f1", "tau, tuned on dev"]
-    assert list(told) == ["task", "examples", "runs", "dev best f1", "best run", *shown]
+    assert list(printed) == ["task", "examples", "runs", "dev best f1", "best run", *shown]
     tau = json.loads((output / "task.json").read_text())["tau"]
-    assert told["tau, tuned on dev"] == figure(tau)
+    assert printed["tau, tuned on dev"] == figure(tau)
     assert json.loads((output / "summary.json").read_text())["best"]["tuned"] == {"tau": tau}
 
 

@@ -48,7 +48,7 @@ def instances(path: Path, rows: list[dict]) -> str:
     return write(path, "build", pa.Table.from_pylist(rows, instances_schema(len(VOCABULARY))))
 
 
-def told(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     """Run the command line, which must end with code 2 and one line; return that."""
     with pytest.raises(SystemExit) as ended:
         main(["show", *args])
@@ -72,24 +72,26 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
-    assert "no split 'test'; there is train" in told(capsys, directory, "--split", "test")
-    assert "-n" in told(capsys, directory, "-n", "-1")
+    assert "no split 'test'; there is train" in error_of(capsys, directory, "--split", "test")
+    assert "-n" in error_of(capsys, directory, "-n", "-1")
     write_manifest(tmp_path, "vocab")
-    assert "written by `clozeworks vocab`" in told(capsys, str(tmp_path))
+    assert "written by `clozeworks vocab`" in error_of(capsys, str(tmp_path))
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])
 def test_broken_shards_are_told(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     what = "documents" if stage == "ingest" else "instances"
     directory = write(tmp_path, stage, pa.table({"text": ["of another schema"]}))
-    assert "it has no column" in told(capsys, directory)
+    assert "it has no column" in error_of(capsys, directory)
     shard = tmp_path / SHARD
     shard.write_bytes(shard.read_bytes()[:-20])
-    assert f"{SHARD} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again" in told(capsys, directory)
+    assert f"{SHARD} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again" in error_of(
+        capsys, directory
+    )
     shard.unlink()
-    assert f"{SHARD} cannot be read" in told(capsys, directory)
+    assert f"{SHARD} cannot be read" in error_of(capsys, directory)
 
 
 def test_rows_of_another_vocabulary_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
-    assert f"{SHARD} cannot be read as instances" in told(capsys, directory)
+    assert f"{SHARD} cannot be read as instances" in error_of(capsys, directory)

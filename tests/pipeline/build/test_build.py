@@ -249,7 +249,7 @@ def lose_texts(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (cut_off, f"{TRAIN} cannot be read as documents"),
         (lose_a_column, "it has no column 'sentences'"),
@@ -259,11 +259,11 @@ def lose_texts(path: Path) -> None:
         (Path.unlink, f"{TRAIN} cannot be read as documents.*No such file"),
     ],
 )
-def test_a_damaged_shard_is_one_error(damage, told: str, vocab: str, tmp_path: Path):
+def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path: Path):
     """The manifest lists the shard; what happens to it after the listing is met by the worker that reads it."""
     documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
     damage(documents / TRAIN)
-    with pytest.raises(UserError, match=told) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         build_shard(
             StageDirectory(vocab, "of a test"),
             DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
@@ -273,6 +273,6 @@ def test_a_damaged_shard_is_one_error(damage, told: str, vocab: str, tmp_path: P
     assert not (Path(vocab) / TRAIN).exists()
     if (documents / TRAIN).exists():
         write_manifest(documents, "ingest", {TRAIN: 0, VALIDATION: 0})
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             learn_vocabulary(str(documents), str(tmp_path / "v"), VocabConfig(size=120), RUN)
         assert not (tmp_path / "v" / "manifest.json").exists()

@@ -1,4 +1,4 @@
-"""Worker processes: what they do, and how their errors and their deaths are told."""
+"""Worker processes: what they do, and how their errors and their deaths are reported."""
 
 import os
 import signal

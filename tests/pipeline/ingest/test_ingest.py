@@ -231,9 +231,11 @@ def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    told = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit_files, check=False)
-    assert told.returncode == 2
-    assert told.stderr.splitlines()[-1].endswith("out: File too large. Fix this and rerun; it resumes.")
+    completed = subprocess.run(
+        command, capture_output=True, text=True, env=environment, preexec_fn=limit_files, check=False
+    )
+    assert completed.returncode == 2
+    assert completed.stderr.splitlines()[-1].endswith("out: File too large. Fix this and rerun; it resumes.")
     left = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert not [name for name in left if name.endswith(".parquet") or name.removesuffix(".json").isdecimal()]
     manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
