@@ -11,6 +11,7 @@ memory; and once undisturbed, it must write the same bytes as ever.
 
 import argparse
 import importlib
+import json
 import os
 import random
 import resource
@@ -45,6 +46,15 @@ class Tally:
     faults: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What a command writes undisturbed."""
+
+    digest: str
+    seconds: float
+    num_documents: int
+
+
 class Torture:
     """All trials: in a scratch folder, with a copy of the world for each."""
 
@@ -52,7 +62,7 @@ class Torture:
         self.world, self.folder, self.undisturbed = (scratch / name for name in ("world", "trial", "undisturbed"))
         self.seed, self.share, self.match, self.keep = seed, share, match, keep
         self.tallies: dict[str, Tally] = {}
-        self.references: dict[str, tuple[str, float]] = {}
+        self.references: dict[str, Reference] = {}
         make_world(self.world)
 
     def trials(self, name: str, number: int) -> Iterator[random.Random]:
@@ -81,19 +91,30 @@ class Torture:
             for rng in self.trials(f"mutated {name}", NUM_MUTATIONS):
                 file = self.folder / path
                 file.write_bytes(mutate(file.read_bytes(), rng))
-                words = [path if word == "FILE" else word for word in line.split()]
-                self.judge(f"mutated {name}", run(self.folder, words))
+                whole_line = line.replace("FILE", path)
+                outcome = run(self.folder, whole_line.split())
+                read = line.startswith("ingest FILE") and not outcome.exit_code
+                self.judge(f"mutated {name}", outcome, self.silent_loss(whole_line) if read else "")
 
-    def reference(self, line: str) -> tuple[str, float]:
-        """Run a command undisturbed; return the digest of its `out`, and its seconds."""
+    def silent_loss(self, line: str) -> str:
+        """Name the fault if fewer documents were read than from undamaged files and no reason is counted."""
+        manifest = json.loads((self.folder / "out" / "manifest.json").read_text())
+        num_lost = self.reference(line).num_documents - manifest["counts"]["documents_read"]
+        return f"{num_lost} documents lost in silence" if num_lost > 0 and not manifest["bad"] else ""
+
+    def reference(self, line: str) -> Reference:
+        """Run a command undisturbed."""
         if line not in self.references:
             copy_world(self.world, self.undisturbed)
             start_s = time.monotonic()
             outcome = run(self.undisturbed, line.split())
             if outcome.fault() or (outcome.exit_code and not line.startswith("audit")):
                 raise RuntimeError(f"{line}: {outcome}")
-            seconds = time.monotonic() - start_s
-            self.references[line] = (digest(next(self.undisturbed.glob("out*"))), seconds)
+            seconds, num_documents = time.monotonic() - start_s, 0
+            output = next(self.undisturbed.glob("out*"))
+            if line.startswith("ingest"):
+                num_documents = json.loads((output / "manifest.json").read_text())["counts"]["documents_read"]
+            self.references[line] = Reference(digest(output), seconds, num_documents)
         return self.references[line]
 
     def num_events(self, line: str) -> int:
@@ -113,7 +134,7 @@ class Torture:
                         run(self.folder, line.split(), kill_at(EVENTS, rng.randint(1, num_events)))
                     else:
                         process = start(self.folder, line.replace("--workers 1", "--workers 2").split())
-                        kill_after(process, rng.uniform(0, 1.2 * self.reference(line)[1]))
+                        kill_after(process, rng.uniform(0, 1.2 * self.reference(line).seconds))
                         finish(self.folder, process)
                 self.finish_and_compare(f"killed {stage}", line)
 
@@ -124,7 +145,7 @@ class Torture:
             fault = f"not resumed: {outcome.errors.strip()}"
         else:
             output, *left = sorted(self.folder.glob("out*"), key=lambda path: len(path.name))
-            fault = "other bytes" if digest(output) != self.reference(line)[0] else ""
+            fault = "other bytes" if digest(output) != self.reference(line).digest else ""
             fault = fault or (f"left behind: {', '.join(path.name for path in left)}" if left else "")
         self.judge(name, outcome, fault)
 
@@ -134,10 +155,10 @@ class Torture:
             line = command(stage, output_of(stage))
             other = f"{line} {OTHERS.get(stage, '')}"
             for rng in self.trials(f"double {stage}", NUM_DOUBLE_STARTS):
-                digest_alone, seconds = self.reference(line)
-                digests = (digest_alone, self.reference(other)[0])
+                alone = self.reference(line)
+                digests = (alone.digest, self.reference(other).digest)
                 first = start(self.folder, line.split())
-                time.sleep(rng.uniform(0, seconds) if rng.random() < 0.7 else 0)
+                time.sleep(rng.uniform(0, alone.seconds) if rng.random() < 0.7 else 0)
                 second = start(self.folder, rng.choice((line, other)).split())
                 outcomes = [finish(self.folder, process) for process in (first, second)]
                 codes = {outcome.exit_code for outcome in outcomes}
@@ -155,7 +176,7 @@ class Torture:
             for rng in self.trials(f"full disk {stage}", NUM_FULL_DISKS):
                 size = int(2 ** rng.uniform(12, 17))
                 full = run(self.folder, line.split(), lambda size=size: limit(resource.RLIMIT_FSIZE, size))
-                if full.exit_code == 0 and (not output.exists() or digest(output) != self.reference(line)[0]):
+                if full.exit_code == 0 and (not output.exists() or digest(output) != self.reference(line).digest):
                     self.judge(f"full disk {stage}", full, "success on a full disk")
                 elif full.fault():
                     self.judge(f"full disk {stage}", full)
