@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CPU_LIMIT_S = 60
-WALL_LIMIT_S = 180
+WALL_LIMIT_S = 600
 MEMORY_LIMIT_BYTES = 2 << 30
 CRASH = 99
 SYSTEM_FOLDERS = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr", "/etc")
