@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO ?= demo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint torture format bench clean
 
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -20,6 +20,10 @@ lint: .venv/test
 format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# A short form of `python -m tests.torture`: damaged files, kills, double starts, full disks and limits.
+torture: .venv/test
+	$(BIN)/python -m tests.torture --share 0.01
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks
