@@ -30,7 +30,7 @@ COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetun
 RANKS_WAIT_S = 5.0
 DATA_STAGES = ("ingest", "vocab", "build")
 EXTRAS = {
-    "data": ("apache_beam", "datasets", "huggingface_hub", "rensa", "sentencex"),
+    "data": ("apache_beam", "datasets", "huggingface_hub", "py3langid", "rensa", "sentencex"),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
 

@@ -25,7 +25,7 @@ device_option = click.option(
 
 
 class Numbers(click.ParamType):
-    """Comma-separated numbers, such as ``80,10,10``."""
+    """Comma-separated numbers, such as ``80,10,10``, or words."""
 
     name = "numbers"
 

@@ -60,6 +60,16 @@ class IngestConfig:
     validation_share: float = option(0.005, "Share of documents held out for validation (at least 2 documents).")
     min_characters: int = option(200, "Skip documents with fewer characters.")
     min_sentences: int = option(1, "Skip documents with fewer sentences.")
+    keep_language: tuple[str, ...] | None = option(
+        None,
+        "Keep only documents in these languages (codes such as ko, comma-separated), identified from the text by "
+        "py3langid.",
+    )
+    quality: tuple[str, ...] | None = option(
+        None,
+        "Filters for text from the web, comma-separated: gopher (too few words, symbols, lists, repeated lines and "
+        "phrases) and c4 (lines without end of a sentence, notices of websites).",
+    )
     near_duplicates: float | None = option(
         None,
         "Remove near-duplicates: documents that share at least this much (for example 0.8) of their word 5-grams with "
@@ -73,6 +83,8 @@ class IngestConfig:
         check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must be between 0 and 1")
         check(self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative")
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
+        filters = self.quality or ()
+        check(set(filters) <= {"gopher", "c4"}, "quality", ",".join(filters), "must be gopher, c4 or gopher,c4")
         share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
         check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
 

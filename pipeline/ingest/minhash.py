@@ -19,7 +19,7 @@ SHINGLE_WORDS = 5
 MIN_RECALL = 0.95
 _CHUNK = 1 << 16
 _SEPARATOR, _WORD, _ALONE = 0, 1, 2
-_NO_SPACES = (  # Thai, Lao and Tibetan; Burmese; Khmer; kana; Chinese characters; half-width kana
+NO_SPACES = (  # Thai, Lao and Tibetan; Burmese; Khmer; kana; Chinese characters; half-width kana
     *(range(0x0E00, 0x1000), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3041, 0x3100)),
     *(range(0x31F0, 0x3200), range(0x3400, 0xA000), range(0xF900, 0xFB00), range(0xFF66, 0xFFA0)),
 )
@@ -75,7 +75,7 @@ def _kinds() -> np.ndarray:
     """Return the kind of each character in Unicode's first plane; the last entry serves all other planes."""
     kinds = np.full(0x10000, _SEPARATOR, np.uint8)
     kinds[[code for code in range(0xFFFF) if chr(code).isalnum() or category(chr(code)) in ("Mn", "Mc")]] = _WORD
-    kinds[[code for codes in _NO_SPACES for code in codes if kinds[code] == _WORD]] = _ALONE
+    kinds[[code for codes in NO_SPACES for code in codes if kinds[code] == _WORD]] = _ALONE
     kinds[0xFFFF] = _ALONE
     return kinds
 

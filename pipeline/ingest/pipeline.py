@@ -39,6 +39,7 @@ from ..manifests import DocumentsManifest
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs, plan_units
 from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
+from .filters import check_languages
 from .gather import Gathered, ShardRun, gather_shards, plan_shards
 from .layout import KeyRange, Layout, choose_layout, plan_keys
 from .minhash import choose_bands
@@ -190,7 +191,12 @@ def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
     for planned in plan_units(inputs, config):
         ranges = Ranges(name=f"range-{len(units):05d}", ranges=planned.ranges)
         units.append(Unit(ranges.name, planned.num_bytes, ranges))
-    libraries = ["sentencex", *(["rensa"] if config.near_duplicates is not None else [])]
+    libraries = ["sentencex"]
+    if config.near_duplicates is not None:
+        libraries.append("rensa")
+    if config.keep_language:
+        check_languages(config.keep_language)
+        libraries.append("py3langid")
     with ThreadPoolExecutor(NUM_READERS) as pool:
         fingerprints = list(pool.map(_fingerprint, inputs))
     return _Job(inputs, left_out, units, manifest_head("ingest", config, fingerprints, *libraries))

@@ -27,6 +27,7 @@ from ..sources.records import InputRange, RawDocument
 from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
 from .duplicates import KEYS, hash_text
+from .filters import c4_lines, find_fault
 from .layout import Layout
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
 
@@ -116,18 +117,24 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
 
 
 def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
-    """Return the sentences of a document; none (and a count) if it is too short."""
-    found = split_sentences(raw.paragraphs, _language_of(raw, config))
+    """Return the sentences of a document; none (and a count) if it is too short or does not pass a filter."""
+    language = _language_of(raw, config)
+    paragraphs = c4_lines(raw.paragraphs, counters) if "c4" in (config.quality or ()) else raw.paragraphs
+    found = split_sentences(paragraphs, language)
     sentences = [sentence for sentence in found if GAP not in sentence]
     counters.count("sentences_with_gaps", len(found) - len(sentences))
     if len(sentences) < len(found):
         counters.leave_out("sentences_with_gaps", [sentence for sentence in found if GAP in sentence])
     counters.count("documents_read")
-    if sum(map(len, sentences)) >= config.min_characters and len(sentences) >= config.min_sentences:
-        return sentences
-    counters.count("documents_too_short")
-    counters.leave_out("documents_too_short", sentences)
-    return []
+    if sum(map(len, sentences)) < config.min_characters or len(sentences) < config.min_sentences:
+        counters.count("documents_too_short")
+        counters.leave_out("documents_too_short", sentences)
+        return []
+    if fault := find_fault(paragraphs, sentences, language_tag(language), config):
+        counters.note(fault.reason, f"{raw.source}:{raw.id} ({fault.found})")
+        counters.leave_out(fault.reason, sentences)
+        return []
+    return sentences
 
 
 def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
