@@ -10,18 +10,18 @@ from typing import Any
 
 import click
 
-from ..pipeline.errors import UserError
 from .audit import audit
 from .build import build
 from .evaluate import evaluate
+from .failures import describe_failure
 from .features import features
 from .fill import fill
 from .finetune import finetune
 from .ingest import ingest
 from .predict import predict
 from .pretrain import pretrain
-from .recipe import run
 from .results import results
+from .run import run
 from .show import show
 from .summary import CommandSummary, print_summaries
 from .vocab import vocab
@@ -29,10 +29,6 @@ from .vocab import vocab
 COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
 RANKS_WAIT_S = 5.0
 DATA_STAGES = ("ingest", "vocab", "build")
-EXTRAS = {
-    "data": ("apache_beam", "datasets", "huggingface_hub", "py3langid", "rensa", "sentencex"),
-    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
-}
 
 
 class Stages(click.Group):
@@ -80,19 +76,13 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-    except click.ClickException as error:
-        ctx = getattr(error, "ctx", None)
-        _fail(error.format_message() + (f" See `{ctx.command_path} --help`." if ctx else ""), 2)
-    except UserError as error:
-        _fail(str(error), 2)
-    except ModuleNotFoundError as error:
-        _fail_missing(error)
     except (KeyboardInterrupt, click.Abort):
         _fail("Interrupted; rerun the same command to resume.", 130)
     except Exception as error:
-        if not (message := _failure(error)):
+        failure = describe_failure(error)
+        if failure is None:
             raise
-        _fail(message, 1)
+        _fail(*failure)
 
 
 def _open_closed_streams() -> None:
@@ -100,30 +90,6 @@ def _open_closed_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
-
-
-def _failure(error: Exception) -> str:
-    """Say in a line how the run, or the operating system, failed; return an empty string for a bug."""
-    if type(error).__name__ == "RunError":
-        return str(error)
-    if isinstance(error, OSError):
-        files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
-        return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."
-    if "can't start new thread" in str(error):
-        return (
-            "The system's limit of threads or memory is reached (`ulimit -a`). Raise it, then rerun the same command."
-        )
-    return ""
-
-
-def _fail_missing(error: ModuleNotFoundError) -> None:
-    module = str(error.name).split(".")[0]
-    for extra, modules in EXTRAS.items():
-        if module in modules:
-            _fail(f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'.", 2)
-    raise error
 
 
 def _fail(message: str, exit_code: int) -> Any:

@@ -4,7 +4,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import click
 
@@ -48,6 +48,7 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
         declared = [(config, field) for config in configs for field in dataclasses.fields(config) if field.metadata]
         for config, field in reversed(declared):
             command = _option(field, typing.get_type_hints(config)[field.name])(command)
+        cast(Any, command).configs = configs  # for recipes, which check all options before they run anything
         return click.option(
             "--config",
             type=click.Path(dir_okay=False),
@@ -85,7 +86,7 @@ def _parameter_type(annotation: Any) -> Any:
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:
     """Return the dataclass, filled from those of the command's `values` that are its fields."""
-    names = {field.name for field in dataclasses.fields(typing.cast(Any, config))}
+    names = {field.name for field in dataclasses.fields(cast(Any, config))}
     return config(**{name: value for name, value in values.items() if name in names}, **more)
 
 

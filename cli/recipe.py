@@ -1,73 +1,156 @@
-"""``clozeworks run``: the stages of a recipe, each run as if typed."""
+"""Recipes: stages in a TOML file, with variables and matrices, as commands that one could type."""
 
-import time
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
-import click
 from msgspec import Struct
 
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import read_toml
-from .summary import CommandSummary
 
-Value = bool | int | float | str | list[int | float | str]
-
-
-class Recipe(Struct):
-    """A recipe's stages: for each the `command`, its `arguments`, and its options."""
-
-    stage: list[dict[str, Value]]
+Scalar = bool | int | float | str
+Value = bool | int | float | str | list[Scalar]
+Variables = dict[str, Value]
+PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
+KEYS = ("command", "name", "arguments", "matrix", "if-exists")
+"""The keys of a stage that are not options of its command."""
 
 
-@click.command()
-@click.argument("recipe", metavar="RECIPE.toml")
-@click.option("--output", default=".", show_default=True, help="Value of {output} in the recipe.")
-@click.pass_context
-def run(ctx: click.Context, recipe: str, output: str) -> list[CommandSummary]:
-    """Run the stages in RECIPE.toml in order; finished stages are skipped.
+class Recipe(Struct, forbid_unknown_fields=True):
+    """A recipe as written."""
 
-    Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an option (true means
-    --key, false means --no-key). In strings, {recipe} is the recipe's folder and {output} the value of --output.
+    stage: list[dict[str, Value | dict[str, Value]]]
+    variables: Variables = {}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of a recipe, its variables filled in."""
+
+    name: str
+    combination: str
+    """The values of the stage's matrix, such as ``full-0``; empty if it has none."""
+    command: str
+    args: list[str]
+    if_exists: str
+    """A path without which the stage is skipped; empty for none."""
+
+    @property
+    def title(self) -> str:
+        """The stage's name and combination, as ``--only`` takes them."""
+        return f"{self.name}-{self.combination}" if self.combination else self.name
+
+
+def read_recipe(path: str, output: str, files: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> list[Stage]:
+    """Return the stages of the recipe at `path`, one for each combination of a stage's matrix.
+
+    Variables come from the recipe's ``[variables]``, from the table named after the recipe in each of `files`, and from
+    `settings` such as ``steps=300``; later ones win. ``{recipe}`` is the recipe's folder, ``{output}`` the value of
+    `output`. Raises `UserError` naming the stage and the fault.
     """
-    variables = {"recipe": str(Path(recipe).parent), "output": output}
-    stages = [(str(stage.get("command", "")), _typed(stage, variables)) for stage in read_toml(recipe, Recipe).stage]
-    group = ctx.find_root().command
-    assert isinstance(group, click.Group)
-    summaries: list[CommandSummary] = []
-    for number, (name, args) in enumerate(stages, start=1):
-        command = group.get_command(ctx, name)
-        if command is None or command is ctx.command:
-            raise UserError(f"{recipe}: stage {number}: there is no command {name!r}.")
-        click.echo(f"[{number}/{len(stages)}] clozeworks {name} {' '.join(args)}")
-        begun = time.monotonic()
-        result = command.main(args, prog_name=f"clozeworks {name}", standalone_mode=False)
-        if not isinstance(result, CommandSummary):
-            raise UserError(f"{recipe}: stage {number} ({name}) failed; the remaining stages were not run.")
-        summaries.append(
-            CommandSummary(name, result.where, [*result.rows, ("seconds", f"{time.monotonic() - begun:.0f}")])
+    recipe = read_toml(path, Recipe)
+    variables = recipe.variables
+    for file in files:
+        table = read_toml(file, dict[str, Variables]).get(Path(path).stem, {})
+        _check_names(file, table, variables)
+        variables = variables | table
+    variables = variables | _parse_settings(settings, variables)
+    filled: Variables = {"recipe": str(Path(path).parent), "output": output}
+    for name, value in variables.items():
+        filled[name] = _fill(value, filled, f"{path}: variable {name}")
+    stages = []
+    for number, table in enumerate(recipe.stage, 1):
+        label = f"{path}: stage {number} ({table.get('name', table.get('command', ''))})"
+        stages.extend(_expand(table, filled, label))
+    return stages
+
+
+def _parse_settings(settings: tuple[str, ...], variables: Variables) -> Variables:
+    """Return variables from ``NAME=VALUE``, each a list if the variable is one by default."""
+    parsed: Variables = {}
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise UserError(f"--set {setting}: give NAME=VALUE.")
+        _check_names("--set", [name], variables)
+        parsed[name] = (
+            [_typed(part) for part in value.split(",")] if isinstance(variables[name], list) else _typed(value)
         )
-    return summaries
+    return parsed
 
 
-def _typed(stage: dict[str, Value], variables: dict[str, str]) -> list[str]:
+def _typed(text: str) -> Scalar:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _check_names(where: str, names: Mapping[str, Value] | list[str], variables: Variables) -> None:
+    for name in names:
+        if name not in variables:
+            raise UserError(f"{where}: the recipe has no variable {name!r}{did_you_mean(name, variables)}.")
+
+
+def did_you_mean(name: str, names: Mapping[str, object]) -> str:
+    """Return a hint at the name that was probably meant, or at all of them."""
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}"
+    return f"; there is {', '.join(names)}" if names else ""
+
+
+def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, label: str) -> Iterator[Stage]:
+    """Yield a stage for each combination of the matrix."""
+    matrix = table.get("matrix", {})
+    if not isinstance(matrix, dict):
+        raise UserError(f"{label}: matrix is not a table of lists.")
+    axes = {name: _fill(values, variables, label) for name, values in matrix.items()}
+    for values in itertools.product(*(axis if isinstance(axis, list) else [axis] for axis in axes.values())):
+        filled = variables | dict(zip(axes, values, strict=True))
+        fields = {key: _fill(value, filled, f"{label}, {key}") for key, value in table.items() if key != "matrix"}
+        command = str(fields.get("command", ""))
+        yield Stage(
+            name=str(fields.get("name", command)),
+            combination="-".join(map(str, values)),
+            command=command,
+            args=_arguments(fields),
+            if_exists=str(fields.get("if-exists", "")),
+        )
+
+
+def _arguments(fields: Mapping[str, Value]) -> list[str]:
     """Return the arguments and options of a stage as one would type them."""
-    arguments = stage.get("arguments", [])
-    args = [_text(value, variables) for value in (arguments if isinstance(arguments, list) else [arguments])]
-    for name, value in stage.items():
-        if name in ("command", "arguments"):
+    arguments = fields.get("arguments", [])
+    args = [str(value) for value in (arguments if isinstance(arguments, list) else [arguments])]
+    for key, value in fields.items():
+        flag = f"--{key.replace('_', '-')}"
+        if key in KEYS:
             continue
-        flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             args.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            args.extend([flag, _text(value, variables)])
+            args.extend([flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)])
     return args
 
 
-def _text(value: Value, variables: dict[str, str]) -> str:
+def _fill(value: Value | dict[str, Value], variables: Variables, label: str) -> Value:
+    """Return a value with the variables filled in; a string that is one ``{name}`` becomes that variable's value."""
+    if isinstance(value, dict):
+        raise UserError(f"{label}: a table is not a value.")
     if isinstance(value, list):
-        return ",".join(map(str, value))
-    text = str(value)
-    for name, content in variables.items():
-        text = text.replace(f"{{{name}}}", content)
-    return text
+        items = (_fill(item, variables, label) for item in value)
+        return [part for item in items for part in (item if isinstance(item, list) else [item])]
+    if not isinstance(value, str):
+        return value
+    for name in PLACEHOLDER.findall(value):
+        if name not in variables:
+            raise UserError(f"{label}: there is no variable {{{name}}}{did_you_mean(name, variables)}.")
+    if whole := PLACEHOLDER.fullmatch(value):
+        return variables[whole[1]]
+    return PLACEHOLDER.sub(lambda match: _joined(variables[match[1]]), value)
+
+
+def _joined(value: Value) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""The one exception for mistakes that the user can fix."""
+"""Errors that the command line reports in one line."""
 
 
 class UserError(Exception):
@@ -6,3 +6,7 @@ class UserError(Exception):
 
     The command line prints the message on one line and exits with code 2, without a traceback.
     """
+
+
+class RunError(Exception):
+    """The run broke through no fault of the input; exit code 1."""

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from ..config import RunOptions
-from ..errors import UserError
+from ..errors import RunError, UserError
 from .directory import StageDirectory
 from .phases import ERRORS, Phase, Unit, do_unit, finished_units, plan_phase, read_errors, read_plan, write_plan
 from .storage import is_remote
@@ -27,10 +27,6 @@ POLL_S = 0.25
 REMOTE_POLL_S = 5.0  # each poll lists a folder of an object store
 
 Phases = Sequence[Phase[Any, Any]]
-
-
-class RunError(Exception):
-    """The run broke, and not by a mistake of the user; the same command resumes it."""
 
 
 def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Phases, options: RunOptions) -> None:

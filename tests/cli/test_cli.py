@@ -168,7 +168,7 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.C
     assert "c.toml cannot be read: No such file or directory" in fails(capsys, *arguments)
 
 
-def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_recipes_mistakes_are_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     recipe = tmp_path / "r.toml"
     assert "cannot be read" in fails(capsys, "run", str(recipe))
     recipe.write_text('[[stage]]\ncommand = "brew"\n')
@@ -176,6 +176,6 @@ def test_a_recipes_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_pat
     recipe.write_text("[stage]\n")
     assert "stage: expected array, got object" in fails(capsys, "run", str(recipe))
     recipe.write_text("[[stage]]\nseed = 0\n")
-    assert "stage 1: there is no command ''" in fails(capsys, "run", str(recipe))
+    assert "stage '': there is no command ''" in fails(capsys, "run", str(recipe))
     recipe.write_text('[[stage]]\ncommand = "vocab"\nseed = {}\n')
-    assert "stage[0][...]: expected" in fails(capsys, "run", str(recipe))
+    assert "stage 1 (vocab), seed: a table is not a value" in fails(capsys, "run", str(recipe))

@@ -20,9 +20,9 @@ from clozeworks.model.mirror import INDEX
 from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import storage
-from clozeworks.pipeline.execution.runner import RunError, prepare
+from clozeworks.pipeline.execution.runner import prepare
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 from instances_fixture import write_instances

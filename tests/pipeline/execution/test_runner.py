@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import (
     Phase,
@@ -22,7 +22,7 @@ from clozeworks.pipeline.execution.phases import (
     read_records,
     write_plan,
 )
-from clozeworks.pipeline.execution.runner import RunError, _last_line, run_phases
+from clozeworks.pipeline.execution.runner import _last_line, run_phases
 from unit_records import Done
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)

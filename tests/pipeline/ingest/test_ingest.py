@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
 from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
@@ -193,7 +193,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(tmp_path, mon
         do_unit(number, directory, now)
 
     monkeypatch.setattr(runner, "do_unit", stop_within)
-    with pytest.raises(runner.RunError):
+    with pytest.raises(RunError):
         ingest([source], str(tmp_path / "out"), CONFIG, ONE)
     monkeypatch.undo()
     assert ingest([source], str(tmp_path / "out"), CONFIG, ONE) == expected

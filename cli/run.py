@@ -1,0 +1,124 @@
+"""``clozeworks run``: the stages of a recipe, each run as if typed."""
+
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..pipeline.errors import RunError, UserError
+from .failures import describe_failure
+from .options import make_config
+from .recipe import Stage, did_you_mean, read_recipe
+from .summary import CommandSummary, print_summaries
+
+
+@click.command()
+@click.argument("recipe", metavar="RECIPE.toml")
+@click.option("--output", default=".", show_default=True, help="Value of {output} in the recipe.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a variable; lists by commas.")
+@click.option(
+    "--variables",
+    "files",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    metavar="FILE.toml",
+    help="Take variables from the table in FILE that is named after the recipe.",
+)
+@click.option("--only", multiple=True, metavar="STAGE", help="Run only this stage; may be repeated.")
+@click.option("--keep-going", is_flag=True, help="After a failure run the other stages, and list what failed.")
+@click.option("--dry-run", is_flag=True, help="Print the commands and stop.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    recipe: str,
+    output: str,
+    settings: tuple[str, ...],
+    files: tuple[str, ...],
+    only: tuple[str, ...],
+    keep_going: bool,
+    dry_run: bool,
+) -> list[CommandSummary]:
+    """Run the stages in RECIPE.toml in order; finished stages are skipped.
+
+    Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an option (true means
+    --key, false --no-key or nothing). In strings, {recipe} is the recipe's folder, {output} the value of --output, and
+    {name} a value from the recipe's [variables]. A stage with a `matrix`, such as {seed = [0, 1]}, runs once for each
+    combination. `name` names a stage for --only; `if-exists` skips it if that path is missing.
+    """
+    stages = _select(read_recipe(recipe, output, files, settings), only, recipe)
+    stages = [_check(ctx, stage, recipe) for stage in stages]
+    summaries: list[CommandSummary] = []
+    failures: list[str] = []
+    for number, stage in enumerate(stages, start=1):
+        if stage.if_exists and not Path(stage.if_exists).exists():
+            click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {stage.if_exists} does not exist")
+            continue
+        click.echo(f"[{number}/{len(stages)}] {_typed(stage)}")
+        if dry_run:
+            continue
+        try:
+            summaries.append(_run(ctx, stage))
+        except Exception as error:
+            failure = describe_failure(error)
+            if failure is None or not keep_going:
+                raise
+            click.echo(f"{stage.title} failed: {failure[0]}", err=True)
+            failures.append(stage.title)
+    if failures:
+        print_summaries(summaries)
+        raise RunError(f"{len(failures)} of {len(stages)} stages failed: {', '.join(failures)}.")
+    return summaries
+
+
+def _typed(stage: Stage) -> str:
+    return shlex.join(["clozeworks", stage.command, *stage.args])
+
+
+def _select(stages: list[Stage], only: tuple[str, ...], recipe: str) -> list[Stage]:
+    names = dict.fromkeys(name for stage in stages for name in (stage.name, stage.title))
+    for name in only:
+        if name not in names:
+            raise UserError(f"--only {name}: {recipe} has no such stage{did_you_mean(name, names)}.")
+    return [stage for stage in stages if not only or stage.name in only or stage.title in only]
+
+
+def _command(ctx: click.Context, stage: Stage, recipe: str) -> click.Command:
+    group = ctx.find_root().command
+    assert isinstance(group, click.Group)
+    command = group.get_command(ctx, stage.command)
+    if command is None or command is ctx.command:
+        names = {name: None for name in group.list_commands(ctx) if name != ctx.command.name}
+        hint = did_you_mean(stage.command, names)
+        raise UserError(f"{recipe}: stage {stage.title!r}: there is no command {stage.command!r}{hint}.")
+    return command
+
+
+def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
+    """Parse a stage's arguments and options; raise `UserError` if they are wrong.
+
+    Return the stage without the ``--no-…`` of options that are just on or off.
+    """
+    command = _command(ctx, stage, recipe)
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    args = [arg for arg in stage.args if arg in known or arg.replace("--no-", "--", 1) not in known]
+    try:
+        values = command.make_context(stage.command, [*args]).params
+        for config in getattr(command.callback, "configs", ()):
+            make_config(config, values)
+    except (click.ClickException, UserError) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        raise UserError(f"{recipe}: stage {stage.title!r}: {message}") from None
+    return replace(stage, args=args)
+
+
+def _run(ctx: click.Context, stage: Stage) -> CommandSummary:
+    start_s = time.monotonic()
+    command = _command(ctx, stage, "")
+    result: Any = command.main([*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False)
+    if not isinstance(result, CommandSummary):
+        raise RunError(f"Stage {stage.title!r} failed.")
+    rows = [*result.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
+    return CommandSummary(stage.title, result.where, rows)

@@ -1,0 +1,158 @@
+"""Recipes: variables, matrices, and what `clozeworks run` does with the stages."""
+
+from pathlib import Path
+
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.cli.recipe import Stage, read_recipe
+from clozeworks.pipeline.errors import UserError
+
+RECIPE = """
+[variables]
+steps = 300
+seeds = [0, 1]
+rates = [1e-3, 2e-3]
+run = "{output}/run"
+fresh = false
+
+[[stage]]
+name = "encode"
+command = "pretrain"
+matrix = { kind = ["full", "none"], seed = "{seeds}" }
+arguments = ["instances-{kind}"]
+output = "{run}-{kind}-{seed}"
+steps = "{steps}"
+seed = "{seed}"
+overwrite = "{fresh}"
+
+[[stage]]
+command = "finetune"
+arguments = ["classify", "{recipe}/tables"]
+checkpoint = "{run}-full-0"
+output = "{output}/task"
+learning-rates = "{rates}"
+if-exists = "{recipe}/tables"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "study.toml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+def options(stage: Stage) -> str:
+    return " ".join(stage.args)
+
+
+def test_a_matrix_is_a_stage_for_each_combination(recipe: str):
+    stages = read_recipe(recipe, "out")
+    assert [stage.title for stage in stages] == [
+        *(f"encode-{k}-{s}" for k in ("full", "none") for s in (0, 1)),
+        "finetune",
+    ]
+    assert options(stages[3]) == "instances-none --output out/run-none-1 --steps 300 --seed 1 --no-overwrite"
+
+
+def test_variables_are_lists_flags_and_parts_of_text(recipe: str, tmp_path: Path):
+    last = read_recipe(recipe, "out")[-1]
+    folder = str(tmp_path / "tables")
+    assert last.args == [
+        "classify",
+        folder,
+        "--checkpoint",
+        "out/run-full-0",
+        "--output",
+        "out/task",
+        "--learning-rates",
+        "0.001,0.002",
+    ]
+    assert last.if_exists == folder
+
+
+def test_settings_go_over_files_and_files_over_the_recipe(recipe: str, tmp_path: Path):
+    file = tmp_path / "gpu.toml"
+    file.write_text("[study]\nsteps = 9000\nseeds = [7]\n[other]\nlayers = 2\n")
+    stages = read_recipe(recipe, "out", (str(file),), ("seeds=4,5", "fresh=true"))
+    assert [stage.combination for stage in stages[:4]] == ["full-4", "full-5", "none-4", "none-5"]
+    assert "--steps 9000" in options(stages[0]) and options(stages[0]).endswith("--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("step=3",), "--set: the recipe has no variable 'step'; did you mean steps."),
+        (("steps",), "--set steps: give NAME=VALUE."),
+    ],
+)
+def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, recipe: str):
+    with pytest.raises(UserError, match=f"^{message}$"):
+        read_recipe(recipe, "out", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (
+            'command = "vocab"\nseed = "{sed}"',
+            "stage 1 (vocab), seed: there is no variable {sed}; there is recipe, output.",
+        ),
+        ('command = "vocab"\nmatrix = [1]', "stage 1 (vocab): matrix is not a table of lists."),
+        ('command = "brew"', "stage 'brew': there is no command 'brew'; there is ingest, vocab, build"),
+        (
+            'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
+            "stage 'vocab': No such option '--sizes'. Did you mean '--size'?",
+        ),
+        ('command = "vocab"\narguments = ["d"]\noutput = "o"\nsize = "x"', "'x' is not a valid integer."),
+        ('command = "build"\narguments = ["d"]\nvocab = "v"\noutput = "o"\nmask-rate = 3', "--mask-rate is 3"),
+    ],
+)
+def test_all_stages_are_checked_before_the_first_runs(
+    stage: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    path = tmp_path / "r.toml"
+    fine = '[[stage]]\ncommand = "results"\narguments = ["nothing"]\n' if "stage 1" not in message else ""
+    path.write_text(f"{fine}[[stage]]\n{stage}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--output", "out"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 2 and printed.out == ""
+    assert message in printed.err and printed.err.count("\n") == 1
+
+
+def test_a_dry_run_prints_commands_as_typed(recipe: str, capsys: pytest.CaptureFixture[str]):
+    main(["run", recipe, "--output", "an out", "--dry-run", "--only", "encode-full-1", "--only", "finetune"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("[1/2] clozeworks pretrain instances-full --output 'an out/run-full-1' --steps 300")
+    assert second.startswith("[2/2] finetune: skipped, ") and second.endswith("tables does not exist")
+    with pytest.raises(SystemExit):
+        main(["run", recipe, "--only", "encod"])
+    assert "has no such stage; did you mean encode." in capsys.readouterr().err
+
+
+def test_keep_going_runs_the_rest_and_lists_what_failed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    ended: list[int] = []
+
+    def end(code: int) -> None:
+        ended.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr("clozeworks.cli.main.abandon", end)
+    path = tmp_path / "r.toml"
+    stages = [
+        f'[[stage]]\ncommand = "vocab"\nname = "{name}"\narguments = ["{tmp_path}"]\noutput = "o"\n' for name in "ab"
+    ]
+    path.write_text("".join(stages))
+    with pytest.raises(SystemExit):
+        main(["run", str(path), "--keep-going"])
+    printed = capfd.readouterr()
+    assert ended == [1] and printed.out.count("clozeworks vocab") == 2
+    *failed, error = printed.err.splitlines()
+    assert [line.partition(":")[0] for line in failed] == ["a failed", "b failed"]
+    assert error == "Error: 2 of 2 stages failed: a, b."
+    with pytest.raises(SystemExit):
+        main(["run", str(path)])
+    assert capfd.readouterr().out.count("clozeworks vocab") == 1
