@@ -135,6 +135,11 @@ class BuildConfig:
         "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm (bert), "
         "sentence-order prediction (sop, ALBERT), or single segments (none, RoBERTa).",
     )
+    negatives: Literal["same-source", "same-language", "any"] = option(
+        "same-source",
+        "Where the B of a NotNext pair comes from in balanced pairing: a document of the same source and language, of "
+        "the same language, or any. Groups too small to exchange segments within are widened, and counted.",
+    )
     short_share: float = option(0.1, "Share of rows with a shorter, random target length.")
     seed: int = option(0, "Seed for the pairs and the masks.")
 

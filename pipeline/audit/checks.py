@@ -20,6 +20,7 @@ from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
 ROWS_FOR_EXACT = 10_000
 IS_NEXT_TOLERANCE = 0.005
 PART_AUC_TOLERANCE = 0.05
+ORIGIN_AUC_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
 # Whole words cannot always fill the mask budget; using less than this share is a fault.
@@ -88,6 +89,7 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
             _none("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, num_rows),
             *_label_checks(measures),
+            *_origin_checks(measures, manifest),
             *_mask_checks(measures),
             *_split_checks(measures),
             *_special_checks(measures),
@@ -147,13 +149,39 @@ def _label_checks(measures: Measures) -> Iterator[Check]:
     yield _is_next_check(measures)
     for name, histogram in measures.by_label.items():
         tolerance = LENGTH_AUC_TOLERANCE if name == "row length" else PART_AUC_TOLERANCE
-        yield _auc_check(f"AUC of {name} for the label", histogram, tolerance, pairing)
+        # In sentence-order prediction, the model is meant to learn what distinguishes a text's first part from its
+        # second.
+        judged = pairing == "balanced" or (pairing == "sop" and name == "row length")
+        yield _auc_check(name, histogram, tolerance, judged)
     if pairing == "sop":
         across = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
         yield _none("pairs across documents", across)
     else:
         yield _none("NotNext pairs within one document", counts["not_next_same_document"])
         yield _none("IsNext pairs across documents", counts["is_next_other_document"])
+
+
+def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
+    """Judge what the origin of A and B says about the label: the script by the rows, the others by `build`'s counts."""
+    pairing = measures.config.pairing
+    if pairing not in ("balanced", "bert"):
+        return
+    judged = pairing == "balanced"
+    yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, judged)
+    for name, by_value in manifest.label_counts.items():
+        if name in ("source", "language"):
+            histogram = _by_share(np.array([*by_value.values()]).T)
+        else:
+            histogram = np.array([by_value[value] for value in sorted(by_value, key=int)]).T
+        yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, judged)
+        num_rows = sum(shard.rows for shard in manifest.shards if shard.split == "train")
+        if histogram.sum() != num_rows:
+            yield _exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)
+
+
+def _by_share(histogram: np.ndarray) -> np.ndarray:
+    """Order values that have no order by their share of label 1: the best that a model could make of them."""
+    return histogram[:, np.argsort(histogram[1] / np.maximum(histogram.sum(axis=0), 1), kind="stable")]
 
 
 def _is_next_check(measures: Measures) -> Check:
@@ -185,10 +213,9 @@ def _is_half(successes: int, trials: int) -> bool:
     return low <= 0.5 <= high
 
 
-def _auc_check(name: str, histogram: np.ndarray, tolerance: float, pairing: str) -> Check:
+def _auc_check(name: str, histogram: np.ndarray, tolerance: float, judged: bool) -> Check:
+    name = f"AUC of {name} for the label"
     auc, error = auc_of(histogram)
-    # In sentence-order prediction, the model is meant to learn what distinguishes a text's first part from its second.
-    judged = pairing == "balanced" or (pairing == "sop" and tolerance == LENGTH_AUC_TOLERANCE)
     half = min(Z_SHOWN * error, 0.5)
     interval = (max(auc - half, 0.0), min(auc + half, 1.0))
     if not judged:

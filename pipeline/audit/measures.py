@@ -1,6 +1,8 @@
 """Measure instances from their rows alone, a slice at a time: every measure is a sum, so memory is that of a slice."""
 
+import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,12 +97,28 @@ def _flat(rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, np.ndarray]:
     return rows[name].flatten().to_numpy().astype(np.int64), offsets - offsets[0]
 
 
+def scripts_of(tokens: Sequence[str]) -> tuple[np.ndarray, int]:
+    """Return the script of each token, int64 [vocab_size] from 1 on, 0 without letters, and one more than the highest.
+
+    Chinese characters and kana are one script, because Japanese mixes them.
+    """
+    numbers = {"": 0}
+    found = []
+    for token in tokens:
+        letters = () if token.startswith("[") else filter(str.isalpha, token)
+        script = next((unicodedata.name(letter, "").split(" ")[0] for letter in letters), "")
+        script = "CJK" if script in ("HIRAGANA", "KATAKANA") else script
+        found.append(numbers.setdefault(script, len(numbers)))
+    return np.array(found), len(numbers)
+
+
 class Measures:
     """The sums over all rows so far.
 
     `counts` are plain sums; `passes` counts rows and NotNext rows by (shard, duplicate); `by_label` holds histograms
-    int64 [2, values] of a measure of the row by label; `squares` holds the sums over rows that cluster-robust
-    intervals need; `masked_tokens` and `random_tokens`, int64 [vocabulary], count the originals and the random tokens.
+    int64 [2, values] of a measure of the row by label, `scripts` one of the main scripts of A and B; `squares` holds
+    the sums over rows that cluster-robust intervals need; `masked_tokens` and `random_tokens`, int64 [vocabulary],
+    count the originals and the random tokens.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, hash_share: float) -> None:
@@ -110,6 +128,8 @@ class Measures:
         width = config.max_length + 1
         self.by_label = {name: np.zeros((2, width), np.int64) for name in ("row length", "length of A", "length of B")}
         self.by_label["B ending a sentence"] = np.zeros((2, 2), np.int64)
+        self._script_of, self._num_scripts = scripts_of(vocabulary.tokens)
+        self.scripts = np.zeros((2, self._num_scripts**2), np.int64)
         self.squares = {name: np.zeros(3) for name in ("mask", "random", "keep")}
         self.masked_tokens = np.zeros(len(vocabulary), np.int64)
         self.random_tokens = np.zeros(len(vocabulary), np.int64)
@@ -122,6 +142,7 @@ class Measures:
         """Count some rows of the named shard."""
         self._add_counts(shard, rows)
         self._add_labels(rows)
+        self._add_scripts(rows)
         self._add_special_tokens(rows)
         self._add_masks(rows)
         self._add_words(rows)
@@ -160,6 +181,15 @@ class Measures:
         for name, value in values.items():
             histogram = self.by_label[name]
             np.add.at(histogram, (np.minimum(rows.label, 1), np.minimum(value, histogram.shape[1] - 1)), 1)
+
+    def _add_scripts(self, rows: InstanceRows) -> None:
+        starts_b = np.repeat(rows.offsets[:-1] + rows.segment_b_start, rows.lengths)
+        segment = 2 * np.repeat(np.arange(len(rows.label)), rows.lengths) + (np.arange(len(rows.ids)) >= starts_b)
+        keys = segment * self._num_scripts + self._script_of[rows.restored]
+        counts = np.bincount(keys, minlength=2 * len(rows.label) * self._num_scripts).reshape(-1, self._num_scripts)
+        counts[:, 0] = 0  # tokens without letters
+        a, b = counts.argmax(axis=1).reshape(-1, 2).T
+        np.add.at(self.scripts, (np.minimum(rows.label, 1), a * self._num_scripts + b), 1)
 
     def _add_special_tokens(self, rows: InstanceRows) -> None:
         vocabulary, ids, starts = self.vocabulary, rows.restored, rows.offsets[:-1]

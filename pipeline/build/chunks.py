@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .origins import Origins
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -18,12 +20,13 @@ class Corpus:
     `token_ids` uint16 or uint32 [num_tokens]; sentence ``i`` is
     ``token_ids[sentence_offsets[i]:sentence_offsets[i + 1]]`` (int64 [num_sentences + 1]), document ``d`` the sentences
     ``document_offsets[d]`` up to ``document_offsets[d + 1]`` (int64 [num_documents + 1]). Sentences and documents may
-    be empty.
+    be empty. Without `origins` all documents come from one source.
     """
 
     token_ids: np.ndarray
     sentence_offsets: np.ndarray
     document_offsets: np.ndarray
+    origins: Origins | None = None
 
     def document_lengths(self) -> np.ndarray:
         """Return the tokens of each document, int64 [num_documents]."""

@@ -9,11 +9,13 @@ length, and takes the B of every NotNext row from another document:
 3. sort the pairs by length and deal out the labels, counting the forced pairs as NotNext (balance.py);
 4. let the free NotNext pairs exchange their Bs with pairs of other documents and (nearly) equal length of B.
 
+Steps 2 to 4 are done for each source and language on its own (origins.py), so that neither tells the label.
+
 Of the others, `bert` is google-research's ``create_instances_from_document``, `sop` ALBERT's sentence-order prediction,
 and `none` RoBERTa's DOC-SENTENCES. All work on ranges of the flat token array; no token is copied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +33,7 @@ from .balance import (
     match_to_fit,
 )
 from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
+from .origins import partner_groups
 
 IS_NEXT, NOT_NEXT = 0, 1
 # [CLS] A [SEP] B [SEP], and [CLS] A [SEP].
@@ -122,7 +125,33 @@ def make_pairs(corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: 
         return Pairs(chunks.start, chunks.stop, chunks.stop, chunks.stop, label, chunks.document, chunks.document)
     if config.pairing == "sop":
         return _swap_half(_split_chunks(corpus, continues, segments, chunks, rng), rng)
-    return _balanced_pairs(corpus, continues, segments, chunks, limit, rng)
+    return _concatenated(
+        _balanced_pairs(corpus, continues, segments, group, limit, rng)
+        for group in _partners(corpus, chunks, config.negatives, limit)
+    )
+
+
+def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Iterator[Chunks]:
+    """Yield the chunks whose documents may exchange segments."""
+    if corpus.origins is None:
+        yield chunks
+        return
+    group = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)[chunks.document]
+    order = np.argsort(group, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        yield chunks.take(rows)
+
+
+def _concatenated(parts: Iterable[Pairs]) -> Pairs:
+    """Return the rows of all parts, and the sums of their counters."""
+    parts = list(parts)
+    return Pairs(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in _ROW_ARRAYS),
+        tokens_cut=sum(part.tokens_cut for part in parts),
+        forced=sum(part.forced for part in parts),
+        unexchanged=sum(part.unexchanged for part in parts),
+        largest_document=max(part.largest_document for part in parts),
+    )
 
 
 def _balanced_pairs(

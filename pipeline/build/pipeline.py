@@ -20,6 +20,7 @@ from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
+from .origins import sum_label_counts
 from .shard import Built, DocumentsUnit, build_shard
 
 # For estimates.
@@ -54,6 +55,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
         **counters.to_record(),
         "languages": corpus.languages,
         "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
+        "label_counts": sum_label_counts(r.label_counts for r in built if r.shard.split == "train"),
         "shards": [to_builtins(record.shard) for record in built],
     }
     return directory.finish(manifest, InstancesManifest)

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,15 @@ from ..execution.directory import StageDirectory
 from ..execution.phases import Record
 from ..execution.shards import read_documents, write_parquet
 from ..manifests import InstancesShard, Split
-from ..schemas import instances_schema
+from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
 from .instances import build_instances, parquet_options
+from .origins import LabelCounts, Origins, origins_of, sum_label_counts
 
+_ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
 ROW_GROUP_ROWS = 1 << 14
 
 
@@ -39,6 +42,7 @@ class Built(Record):
     """What a unit leaves."""
 
     counters: CounterRecord
+    label_counts: LabelCounts
     shard: InstancesShard
 
 
@@ -59,10 +63,11 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
     schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
-    corpus, sources = tokenize_shard(path, tokenizer, schema.field("input_ids").type.value_type.to_pandas_dtype())
+    corpus = tokenize_shard(path, tokenizer, schema.field("input_ids").type.value_type.to_pandas_dtype())
     # Nothing to make of a shard without text: an empty one is written, so that each has its own.
     num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
     counts: Counter[str] = Counter()
+    label_counts: list[LabelCounts] = []
     warnings = [] if num_passes else ["the document shard holds no text"]
     with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
         for duplicate in range(num_passes):
@@ -73,6 +78,7 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
                 raise UserError(f"{path}: {error}") from None
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
             counts.update(built.counts)
+            label_counts.append(built.label_counts)
             warnings.extend([built.warning] if built.warning else [])
     counts.update(documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1)
     shard = InstancesShard(
@@ -82,35 +88,36 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
         bytes=written.num_bytes,
         sha256=written.sha256,
         counts=dict(sorted(counts.items())),
-        source_tokens={source: num_passes * tokens for source, tokens in source_tokens(corpus, sources).items()},
+        source_tokens={source: num_passes * tokens for source, tokens in source_tokens(corpus).items()},
         warnings=warnings,
     )
     counters = Counters()
     counters.counts = counts
-    return Built(files=(name,), counters=counters.to_record(), shard=shard)
+    return Built(files=(name,), counters=counters.to_record(), label_counts=sum_label_counts(label_counts), shard=shard)
 
 
-def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> tuple[Corpus, pa.ChunkedArray]:
-    """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their sources."""
-    token_ids, sources = [np.zeros(0, dtype)], []
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> Corpus:
+    """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their origins."""
+    token_ids, documents = [np.zeros(0, dtype)], [_ORIGINS.empty_table()]
     sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in read_documents(path, "source", "sentences"):
+    for rows in read_documents(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
         with _tokenizing:
             ids, offsets = tokenizer.encode(sentences.flatten())
         token_ids.append(ids.astype(dtype))
         sentence_lengths.append(np.diff(offsets))
         document_lengths.append(np.diff(sentences.offsets.to_numpy()))
-        sources.append(rows["source"])
-    offsets = (np.append(0, np.cumsum(np.concatenate(parts))) for parts in (sentence_lengths, document_lengths))
-    return Corpus(np.concatenate(token_ids), *offsets), pa.chunked_array(sources, pa.string())
+        documents.append(pa.Table.from_batches([rows.select(_ORIGINS.names)]))
+    sentences, ends = (np.append(0, np.cumsum(np.concatenate(parts))) for parts in (sentence_lengths, document_lengths))
+    return Corpus(np.concatenate(token_ids), sentences, ends, origins_of(pa.concat_tables(documents)))
 
 
-def source_tokens(corpus: Corpus, sources: pa.ChunkedArray) -> dict[str, int]:
-    """Return how many tokens come from each source; `sources` names that of each document."""
-    documents = pa.table({"source": sources, "tokens": corpus.document_lengths()})
-    summed = documents.group_by("source").aggregate([("tokens", "sum")]).sort_by("source")
-    return dict(zip(summed["source"].to_pylist(), summed["tokens_sum"].to_pylist(), strict=True))
+def source_tokens(corpus: Corpus) -> dict[str, int]:
+    """Return how many tokens come from each source."""
+    origins = cast(Origins, corpus.origins)
+    tokens = np.zeros(len(origins.source_names), np.int64)
+    np.add.at(tokens, origins.source, corpus.document_lengths())
+    return dict(sorted(zip(origins.source_names, tokens.tolist(), strict=True)))
 
 
 def _footer(vocabulary: Vocabulary, config: BuildConfig) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.audit.checks import Audit, audit_instances, wilson_interval
+from clozeworks.pipeline.audit.measures import scripts_of
 from clozeworks.pipeline.build.balance import auc_of
 from clozeworks.pipeline.build.chunks import Corpus
 from clozeworks.pipeline.build.instances import build_instances, parquet_options
+from clozeworks.pipeline.build.origins import origins_of, sum_label_counts
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.schemas import instances_schema
@@ -24,7 +26,10 @@ from manifest_fixture import make_manifest, parsed, write_manifest
 from sklearn.metrics import roc_auc_score
 
 VOCABULARY = Vocabulary(
-    (*SPECIAL_TOKENS, "[unused0]", "[unused1]", ".", *(f"w{i}" for i in range(600)), *(f"##p{i}" for i in range(200))),
+    (
+        *(*SPECIAL_TOKENS, "[unused0]", "[unused1]", "."),
+        *(*(f"w{i}" for i in range(400)), *(f"한{i}" for i in range(200)), *(f"##p{i}" for i in range(200))),
+    ),
     Normalization(True, True),
 )
 FULL_STOP = VOCABULARY.ids["."]
@@ -39,10 +44,23 @@ def corpus_of(num_documents: int, seed: int = 0) -> Corpus:
     return Corpus(token_ids, offsets, np.append(0, np.cumsum(sizes)))
 
 
-def build(directory: Path, num_documents: int = 250, **options) -> dict:
+def mixed(corpus: Corpus) -> Corpus:
+    """Turn every other document into Korean ones of another source."""
+    is_korean = np.arange(len(corpus.document_offsets) - 1) % 2
+    names, hangul = np.array([["enwiki", "en"], ["kowiki", "ko"]])[is_korean], VOCABULARY.ids["한0"]
+    of_token = np.repeat(is_korean, corpus.document_lengths()).astype(bool)
+    token_ids = np.where(of_token & (corpus.token_ids != FULL_STOP), hangul + corpus.token_ids % 200, corpus.token_ids)
+    token_ids[~of_token & (token_ids >= hangul) & (token_ids < hangul + 200)] -= 200
+    columns = {"source": names[:, 0], "language": names[:, 1], "title": names[:, 0]}
+    table = pa.table({name: pa.array(column.tolist(), pa.string()) for name, column in columns.items()})
+    return replace(corpus, token_ids=token_ids.astype(np.int32), origins=origins_of(table))
+
+
+def build(directory: Path, num_documents: int = 250, origins: bool = False, **options) -> dict:
     """Write a shard of two passes, as the stage does, and return its manifest."""
     config = BuildConfig(**{"duplicates": 2, **options})
-    corpus, counts = corpus_of(num_documents), Counter()
+    corpus, counts, label_counts = corpus_of(num_documents), Counter(), []
+    corpus = mixed(corpus) if origins else corpus
     schema = instances_schema(len(VOCABULARY))
     name = "train-00000-of-00001.parquet"
     with pq.ParquetWriter(directory / name, schema, **parquet_options(schema)) as writer:
@@ -51,8 +69,10 @@ def build(directory: Path, num_documents: int = 250, **options) -> dict:
             built = build_instances(corpus, VOCABULARY, config, rngs[0], rngs[1], duplicate)
             writer.write_table(built.table, row_group_size=1000)
             counts.update(built.counts)
+            label_counts.append(built.label_counts)
     shards = [{"name": name, "split": "train", "rows": counts.pop("rows")}]
-    return {"config": asdict(config), "shards": shards, "counts": dict(counts)}
+    by_origin = sum_label_counts(label_counts)
+    return {"config": asdict(config), "shards": shards, "counts": dict(counts), "label_counts": by_origin}
 
 
 def audit(directory: Path, manifest: dict) -> Audit:
@@ -115,6 +135,34 @@ def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
     assert shown["tokens from books"] == "70.0%"
     assert shown["tokens from enwiki"] == "30.0%"
     assert shown["most frequently masked"].startswith(". ")
+
+
+@pytest.mark.parametrize("negatives", ["same-source", "any"])
+def test_an_origin_that_tells_the_label_fails(tmp_path, negatives: str):
+    audited = audit(tmp_path, build(tmp_path, origins=True, negatives=negatives))
+    told = {f"AUC of {name} for the label" for name in ("language", "source", "script")}
+    assert failed(audited) == (told if negatives == "any" else set())
+    counted = {f"AUC of {what} length of {segment} for the label" for what in ("document", "title") for segment in "AB"}
+    assert told | counted <= {check.name for check in audited.checks}
+
+
+def test_google_researchs_pairing_is_measured_and_not_judged(tmp_path):
+    checks = {check.name: check for check in audit(tmp_path, build(tmp_path, origins=True, pairing="bert")).checks}
+    for name in ("language", "source", "script"):
+        check = checks[f"AUC of {name} for the label"]
+        assert check.verdict == "info"
+        assert check.value > 0.7
+
+
+def test_counts_of_other_rows_are_reported(tmp_path):
+    manifest = build(tmp_path, origins=True)
+    manifest["label_counts"]["language"] = {"Latin": [10, 10]}
+    assert failed(audit(tmp_path, manifest)) == {"training rows counted by language"}
+
+
+def test_scripts_of_tokens():
+    tokens = ["[MASK]", "der", "##й", "한국", "東京", "です", ".", "##1", "x9"]
+    assert scripts_of(tokens)[0].tolist() == [0, 1, 2, 3, 4, 4, 0, 0, 1]
 
 
 def set_labels(rows, share: float = 0.1):
