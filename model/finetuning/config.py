@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...pipeline.config import check, option
+from ...pipeline.errors import UserError
 
 _AT_LEAST_1 = (
     "batch_size",
@@ -63,7 +64,13 @@ class FinetuneConfig:
         None,
         "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.",
     )
-    lstm_size: int | None = option(None, "Units of that BiLSTM in each direction; the default is 768.")
+    bilstm: bool = option(
+        False,
+        "For GLUE, classify and squad, add a two-layer BiLSTM with random weights on top of the encoder; train both.",
+    )
+    lstm_size: int | None = option(
+        None, "Units of the BiLSTM of --features or --bilstm in each direction; the default is 768."
+    )
     stride: int | None = option(
         None, "Tokens from one window of a long passage to the next, for squad; the default is 128."
     )
@@ -88,6 +95,10 @@ class FinetuneConfig:
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
+        if self.lstm_size and not self.features and not self.bilstm:
+            raise UserError("--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out.")
+        if self.compile and (self.features or self.bilstm):
+            raise UserError("--compile gains nothing for a BiLSTM; leave it out.")
         check(self.epochs is None or self.epochs > 0, "epochs", self.epochs, "must be above 0")
         rates = self.learning_rates
         rates_ok = rates is None or (

@@ -149,6 +149,11 @@ PAPER = {
     ("mrpc", LEFT_TO_RIGHT, "accuracy"): _figures(77.5, None, "dev"),
     ("sst2", LEFT_TO_RIGHT, "accuracy"): _figures(92.1, None, "dev"),
     ("squad", f"1.1 {LEFT_TO_RIGHT}", "f1"): _figures(77.8, None, "dev"),
+    ("mnli", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(82.1, None, "dev"),
+    ("qnli", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(84.1, None, "dev"),
+    ("mrpc", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(75.7, None, "dev"),
+    ("sst2", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(91.6, None, "dev"),
+    ("squad", f"1.1 bilstm {LEFT_TO_RIGHT}", "f1"): _figures(84.9, None, "dev"),
 }
 NO_FIGURES = Figures(None, None)
 _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))

@@ -1,6 +1,7 @@
-"""The feature-based tagger of the paper (section 5.3): a BiLSTM on hidden states of a frozen encoder.
+"""The BiLSTMs of the paper: on hidden states of a frozen encoder (section 5.3), and on top of one that is fine-tuned
+(section 5.1).
 
-Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, K classes.
+Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, U units in each direction, K classes.
 """
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
 from ..config import ModelConfig
+from ..finetuning.config import FinetuneConfig
 from .task import IGNORED, TaskBatch, TaskModel
 
 LSTM_SIZE = 768
@@ -34,6 +36,22 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
     }[features]
 
 
+def make_lstm(input_size: int, lstm_size: int, rate: float) -> nn.LSTM:
+    """Return two BiLSTM layers with dropout of `rate` between them."""
+    return nn.LSTM(input_size, lstm_size, 2, batch_first=True, dropout=rate, bidirectional=True)
+
+
+def run_lstm(lstm: nn.LSTM, values_BLD: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return the BiLSTM's outputs (B, L, 2 U) on rows of `lengths_B` values, 0 at the padding, which it skips."""
+    packed = pack_padded_sequence(values_BLD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=values_BLD.shape[1])[0]
+
+
+def bilstm_size(config: FinetuneConfig) -> int | None:
+    """Return the units in each direction of the BiLSTM on top of the encoder; None for none."""
+    return (config.lstm_size or LSTM_SIZE) if config.bilstm else None
+
+
 class BiLstmTagger(TaskModel):
     """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder is frozen.
 
@@ -54,7 +72,7 @@ class BiLstmTagger(TaskModel):
             self.scale = nn.Parameter(torch.ones(()))
         self.rate = config.hidden_dropout_prob
         input_size = config.hidden_size * (1 if self.is_weighted else len(self.layers))
-        self.lstm = nn.LSTM(input_size, lstm_size, 2, batch_first=True, dropout=self.rate, bidirectional=True)
+        self.lstm = make_lstm(input_size, lstm_size, self.rate)
         self.classifier = nn.Linear(2 * lstm_size, num_classes)
         self._cache: dict[bytes, Tensor] = {}
         self._cached_bytes = 0
@@ -71,9 +89,7 @@ class BiLstmTagger(TaskModel):
             values_BWD = self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
         else:
             values_BWD = states_BWSD.flatten(2)
-        dropped_BWD = dropout(values_BWD, self.rate, self.training)
-        packed = pack_padded_sequence(dropped_BWD, lengths_B, batch_first=True, enforce_sorted=False)
-        hidden_BWD, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        hidden_BWD = run_lstm(self.lstm, dropout(values_BWD, self.rate, self.training), lengths_B)
         logits_BWK = self.classifier(dropout(hidden_BWD, self.rate, self.training)).float()
         is_real_BW = (torch.arange(logits_BWK.shape[1]) < lengths_B[:, None]).to(logits_BWK.device)
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])

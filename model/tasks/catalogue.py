@@ -11,6 +11,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ..finetuning.config import FinetuneConfig
 from . import tables
+from .bilstm import bilstm_size
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
 from .glue import GLUE
@@ -31,14 +32,22 @@ class TaskEntry(NamedTuple):
     """The options that only this task takes."""
 
 
+BILSTM = ("bilstm", "lstm_size")
+
+
 def _glue(task: Classification) -> TaskEntry:
-    return TaskEntry(Classification, lambda _, config: replace(task, **config.given("max_length")))
+    def read(_: Sequence[Path], config: FinetuneConfig) -> Classification:
+        return replace(task, **config.given("max_length"), lstm_size=bilstm_size(config))
+
+    return TaskEntry(Classification, read, options=BILSTM)
 
 
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
-    "classify": TaskEntry(Classification, read_classify, options=("text", "text_pair", "label")),
-    "squad": TaskEntry(Squad, read_squad, (".json",), ("stride", "max_question_length", "max_answer_length", "metric")),
+    "classify": TaskEntry(Classification, read_classify, options=("text", "text_pair", "label", *BILSTM)),
+    "squad": TaskEntry(
+        Squad, read_squad, (".json",), ("stride", "max_question_length", "max_answer_length", "metric", *BILSTM)
+    ),
     "swag": TaskEntry(Choice, read_choice),
     "ner": TaskEntry(EntityRecognition, read_ner, suffixes=(), options=("features", "lstm_size")),
 }
@@ -50,7 +59,7 @@ def find_entry(name: str, config: FinetuneConfig) -> TaskEntry:
     if name not in TASKS:
         raise UserError(f"There is no task {name!r}; choose one of {', '.join(TASKS)}.")
     for option in sorted(TASK_OPTIONS.difference(TASKS[name].options)):
-        if getattr(config, option) is not None:
+        if getattr(config, option) not in (None, False):
             owners = ", ".join(task for task, entry in TASKS.items() if option in entry.options)
             raise UserError(f"--{option.replace('_', '-')} is for {owners}; {name} does not take it.")
     return TASKS[name]
@@ -60,7 +69,10 @@ def restore_task(settings: dict[str, Any]) -> Task:
     """Recreate a task from its `Task.settings`."""
     name = settings["task"]
     if name in GLUE:
-        return replace(GLUE[name], max_length=msgspec.convert(settings["max_length"], Size))
+        max_length = msgspec.convert(settings["max_length"], Size)
+        return replace(
+            GLUE[name], max_length=max_length, lstm_size=msgspec.convert(settings.get("lstm_size"), Size | None)
+        )
     return msgspec.convert({**settings, "name": name}, TASKS[name].kind)
 
 

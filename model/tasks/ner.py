@@ -37,6 +37,7 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
+    hf_encoder_alone,
     hf_labels,
 )
 
@@ -153,7 +154,7 @@ class EntityRecognition(Task):
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder alone."""
-        return hf_labels(self.labels) | ({"architectures": ["BertModel"]} if self.features else {})
+        return hf_labels(self.labels) | hf_encoder_alone(self.features)
 
 
 def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
@@ -163,10 +164,6 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
         raise UserError(f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person.")
-    if config.lstm_size and not config.features:
-        raise UserError("--lstm-size is for the BiLSTM on frozen features; add --features or leave it out.")
-    if config.compile and config.features:
-        raise UserError("--compile gains nothing for a BiLSTM on frozen features; leave it out.")
     given = config.given("max_length", "features", "lstm_size")
     if config.features:
         given.setdefault("lstm_size", LSTM_SIZE)

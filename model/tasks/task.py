@@ -229,6 +229,11 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def hf_encoder_alone(has_own_head: object) -> dict[str, Any]:
+    """Return what makes ``transformers`` load the encoder alone, if the head is one that it does not know."""
+    return {"architectures": ["BertModel"]} if has_own_head else {}
+
+
 def num_cut(features: Sequence[Feature]) -> int:
     """Return how many of the examples encoded together are cut."""
     return len({feature.example for feature in features if any(row.num_cut for row in feature.rows)})

@@ -171,10 +171,12 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
     with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(features="last"))
-    with pytest.raises(UserError, match="--lstm-size is for the BiLSTM"):
-        read_ner([write(tmp_path / "train.conll", "a B-per\n")], FinetuneConfig(lstm_size=8))
+    with pytest.raises(UserError, match="ner does not take it"):
+        find_entry("ner", FinetuneConfig(bilstm=True))
+    with pytest.raises(UserError, match="--lstm-size is for a BiLSTM"):
+        FinetuneConfig(lstm_size=8)
     with pytest.raises(UserError, match="--compile gains nothing"):
-        read_ner([tmp_path / "train.conll"], FinetuneConfig(features="last", compile=True))
+        FinetuneConfig(features="last", compile=True)
 
 
 def test_the_files_of_conll_2003_and_wnut_are_told_by_their_names(tmp_path):
