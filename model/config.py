@@ -158,6 +158,9 @@ class PretrainConfig:
         10_000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
     )
     checkpoint_every: int = option(1000, "Steps between checkpoints, from which an interrupted run resumes.")
+    archive_every: int | None = option(
+        None, "Steps between models kept for later study, in archive/step-N; by default none are."
+    )
     keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     precision: Literal["auto", "fp32", "bf16"] = option(
@@ -173,7 +176,7 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
         batches = ("batch_size", "micro_batch_size", "duplicates_per_epoch", "evaluate_every", "evaluation_rows")
-        for name in (*shape, *batches, "checkpoint_every", "keep"):
+        for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("initializer_range", "learning_rate"):

@@ -37,7 +37,16 @@ from .batches import PretrainBatch, make_batches
 from .card import CARD, model_card
 from .data import select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
-from .run import SUMMARY, claimed_run, latest_checkpoint, publish, read_summary, save_best, save_checkpoint
+from .run import (
+    SUMMARY,
+    claimed_run,
+    latest_checkpoint,
+    publish,
+    read_summary,
+    save_archive,
+    save_best,
+    save_checkpoint,
+)
 from .setup import PretrainSetup, PretrainState, identity, open_directories, set_up, start
 
 
@@ -155,7 +164,8 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
 
             logs, last = state.step % schedule.log_every == 0, state.step == schedule.num_steps
             evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
-            if not (last or logs or evaluates or saves or state.step % drain_every(device) == 0):
+            archives = bool(config.archive_every) and state.step % config.archive_every == 0
+            if not (last or logs or evaluates or saves or archives or state.step % drain_every(device) == 0):
                 continue
             stops, gradient_norm = _drain(run)
             ends = schedule.is_over(state.step, state.seconds)
@@ -169,6 +179,8 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
                 clock.start_interval()
             if evaluates or ends:
                 _evaluate(run)
+            if archives and run.log:
+                save_archive(run.output, _model_files(run), state.step)
             if saves or ends or stops:
                 _save(run)
             if stops and not ends:

@@ -3,6 +3,7 @@
 run.json                  what the run is: configuration and instances; another one is refused
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
 checkpoints/best/         the model with the lowest validation loss
+archive/step-100/         models of ``--archive-every``, which nothing deletes
 model.safetensors ...     the model of the last checkpoint
 README.md                 the model card, once the run is finished
 metrics.csv speed.csv loss.png logs/ summary.json timings.json
@@ -30,7 +31,7 @@ RUN = "run.json"
 SUMMARY = "summary.json"
 STATE = "training_state"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
-RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs")
+RECORDS = ("timings.json", "metrics.csv", "speed.csv", CURVE, "logs", "archive")
 OWN_FILES = (SUMMARY, CARD, *RECORDS, "checkpoints", *MODEL_FILES)
 T = TypeVar("T")
 
@@ -119,6 +120,12 @@ def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]
     with OutputDirectory(str(output)).write_folder("checkpoints/best") as folder:
         save_model(folder, **model)
         write_json(folder / "metrics.json", metrics)
+
+
+def save_archive(output: Path, model: Mapping[str, Any], step: int) -> None:
+    """Write `model` to ``archive/step-N`` for later study; nothing deletes it."""
+    with OutputDirectory(str(output)).write_folder(f"archive/step-{step}") as folder:
+        save_model(folder, **model)
 
 
 def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:

@@ -33,6 +33,7 @@ FREE_OPTIONS = (
     "evaluate_every",
     "evaluation_rows",
     "checkpoint_every",
+    "archive_every",
     "keep",
     "compile",
     "device",

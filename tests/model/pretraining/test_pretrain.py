@@ -19,6 +19,7 @@ from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import pretrain as loop
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
+from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.training.logs import Clock
 from clozeworks.pipeline.errors import UserError
@@ -111,6 +112,23 @@ def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step, change
     one, two = (torch.load(path, weights_only=True)["state"] for path in states)
     assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
+
+
+def test_models_are_archived_by_step_also_across_a_kill(instances, tmp_path):
+    config = make_config(archive_every=4)
+    pretrain(config, [instances], tmp_path / "whole")
+    with pytest.raises(KilledError):
+        pretrain(config, [instances], tmp_path / "broken", kill_at(10))
+    pretrain(config, [instances], tmp_path / "broken")
+    archive = tmp_path / "broken" / "archive"
+    assert {path.name for path in archive.iterdir()} == {"step-4", "step-8", "step-12"}
+    for name in ("step-4", "step-8", "step-12"):
+        assert_same_weights(tmp_path / "whole" / "archive" / name, archive / name)
+    assert_same_weights(archive / "step-12", tmp_path / "whole")
+    assert not torch.equal(*(weights(archive / name)["cls.predictions.bias"] for name in ("step-4", "step-12")))
+    assert evaluate(archive / "step-8", instances, "validation", "cpu")["mlm_loss"] > 0
+    # Whether models are archived changes nothing else.
+    assert pretrain(make_config(), [instances], tmp_path / "whole")["status"] == "already finished"
 
 
 def test_a_run_killed_after_its_last_checkpoint_is_only_finished(instances, tmp_path):
