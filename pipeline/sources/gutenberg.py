@@ -2,7 +2,8 @@
 
 The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before 2003, ``*END*THE SMALL PRINT!``) and
 ``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the credits, notes of the transcriber, a table
-of contents, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``[12]``.
+of contents, casts of characters, publishers' lists, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and
+``[12]``.
 """
 
 import re
@@ -45,7 +46,9 @@ _NOTE = re.compile(r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\
 # A paragraph that begins like this is neither a note nor a picture; several times as fast as matching either.
 _NO_NOTE = re.compile(r"[\s\"'“‘]*[^\W_trTR]")
 _CONTENTS = re.compile(
-    r"\W*(?:the )?(?:table of )?(?:contents|(?:list of )?illustrations|index)\W*(?:page\W*)?$", re.IGNORECASE
+    r"\W*(?:the )?(?:(?:table of )?contents|(?:list of )?illustrations|index|dramatis person\w+|persons represented"
+    r"|persons of the (?:play|drama)|(?:cast of |list of )?characters)\W*(?:page\W*)?$",
+    re.IGNORECASE,
 )
 
 _IMPRINT = re.compile(
@@ -57,13 +60,32 @@ _IMPRINT = re.compile(
 _THE_END = re.compile(r"[\W_]*(?:the end|finis)[\W_]*$", re.IGNORECASE)
 _PRICE = re.compile(r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE)
 
+# Publishers' lists begin with such a heading, or at once with a book of a size and price.
+_LIST_HEADING = re.compile(
+    r"\bcatalogue of\b|\bbooks (?:by|for)\b|\bby the same author|\bpublications\b|\bpublished by\b|\badvertisements?\b",
+    re.IGNORECASE,
+)
+_LISTED_BOOK = re.compile(
+    r"\b(?:12mo|16mo|8vo|4to)\b.{0,40}\bpages\b"
+    r"|\b(?:12mo|16mo|8vo|4to|cloth|boards|paper covers)\b[^.]{0,80}(?:\$|£|\bprice\b|\bcents\b|\d[sd]\.)",
+    re.IGNORECASE,
+)
+
 _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
+    r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
     r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|[A-Z]|\*{1,3})\](?!\w)|\{\d{1,4}\}",
     re.IGNORECASE,
 )
 _PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]*$", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTALL)
+_GREEK = re.compile(r"\[greek: ([^\[\]]{0,500})\]", re.IGNORECASE)
+# Emphasis within a word: "dis_trust_", "10_s._"
+_EMPHASIS_WITHIN = re.compile(r"_([^\W_]{1,40})_(?![^\W_])|(?<![^\W_])_([^\W_]{1,40})_|(?<=\d)_(?=[a-z])")
+# Not in "first- and second-class".
+_BROKEN_COMPOUND = re.compile(
+    r"(?<=[^\W\d_])- (?=[^\W\d_A-Z])(?!(?:and|or|to|as|und|oder|bis|et|ou|y|e|o|en|of|och|og|i)\b)"
+)
 _UNDERSCORE = re.compile(r"_(?:(?<![^\W_]_)|(?![^\W_]))")
 _BOLD = re.compile(r"=(?=\S)([^=]+)(?<=\S)=")
 
@@ -255,34 +277,45 @@ def _without_lists(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 
 def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out what follows the last line "The End" if it states prices and is not longer than such lists."""
-    after_end: list[Block] = []
+    """Leave out the publisher's lists at the end of a book: what follows "The End", or their heading, if it states
+    prices up to the end and is not longer than such lists.
+    """
+    held: list[Block] = []
+    prices = 0
     for block in blocks:
-        is_end = len(block.lines) == 1 and _THE_END.match(block.lines[0]) is not None
-        if is_end or len(after_end) > _ADVERTISED_PARAGRAPHS:
-            yield from after_end
-            after_end = []
-        if is_end or after_end:
-            after_end.append(block)
+        text = " ".join(block.lines)
+        is_end = len(block.lines) == 1 and _THE_END.match(text) is not None
+        if is_end or (len(held) > _ADVERTISED_PARAGRAPHS and prices < _PRICED_SHARE * len(held)):
+            yield from held
+            held, prices = [], 0
+        if is_end or held or _begins_list(text):
+            held.append(block)
+            prices += _PRICE.search(text) is not None
         else:
             yield block
-    prices = sum(1 for block in after_end if _PRICE.search(" ".join(block.lines)))
-    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(after_end)):
-        yield from after_end
+    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(held)):
+        yield from held
     else:
-        _leave_out("advertisements", counters, after_end)
+        _leave_out("advertisements", counters, held)
+
+
+def _begins_list(text: str) -> bool:
+    """Return whether a paragraph may be the first of a publisher's list."""
+    return len(text) < _LONGEST_IMPRINT and bool(_LIST_HEADING.search(text) or _LISTED_BOOK.search(text))
 
 
 def plain(text: str) -> str:
-    """Return `text` without illustrations, footnote marks and the marks of emphasis.
+    """Return `text` without illustrations, footnotes within it, marks of emphasis and spaces in hyphenated words.
 
-    >>> plain("I _know_ it,[12] he said. [Illustration: The bear]")
-    'I know it, he said. '
+    >>> plain("I _know_ it,[12] he half- whispered. [Illustration: The bear]")
+    'I know it, he half-whispered. '
     """
     if "[" in text or "{" in text:
-        text = _MARKS_IN_TEXT.sub("", _FOOTNOTE.sub(r"\1", text))
+        text = _MARKS_IN_TEXT.sub("", _FOOTNOTE.sub(r"\1", _GREEK.sub(r"\1", text)))
     if "_" in text:
-        text = _UNDERSCORE.sub("", text)
+        text = _UNDERSCORE.sub("", _EMPHASIS_WITHIN.sub(r"\1\2", text))
+    if "- " in text:
+        text = _BROKEN_COMPOUND.sub("-", text)
     return _BOLD.sub(r"\1", text) if "=" in text else text
 
 

@@ -304,6 +304,50 @@ def test_advertisements_behind_the_end_are_left_out() -> None:
     assert len(read(story)[0].paragraphs) > len(PROSE)
 
 
+@pytest.mark.parametrize(
+    "heading", ["A. L. Burt's Catalogue of Books for\nYoung People", "=The Wolf.= 12mo, cloth, price 75 cents."]
+)
+def test_a_publishers_list_without_the_end_before_it_is_left_out(heading: str) -> None:
+    book = f"=The Bear.= By A. WRITER. 12mo, cloth,\nillustrated, price $1.00.\n\n{PRAISE}\n\n"
+    shop = f"{heading}\n\nBOOKS FOR GIRLS.\n\n{book * 30}"
+    counters = Counters()
+    assert read(BOOK.replace("THE END\n", shop), counters)[0].paragraphs == PROSE
+    assert counters.counts["words_left_out_as_advertisements"] == len(shop.split())
+    # A list in a story, and a heading without prices.
+    story = shop + f"\n{PRAISE}\n" * 700 + "\nCHAPTER II."
+    assert len(read(BOOK.replace("CHAPTER II.", story))[0].paragraphs) > 700
+    assert PRAISE in read(BOOK.replace("THE END\n", f"Published by A. Smith in London.\n\n{PRAISE}\n"))[0].paragraphs
+
+
+PRAISE = '"It is unique among tales intended for children, alike for pleasant instruction and gentle pathos."'
+
+
+@pytest.mark.parametrize(
+    "heading", ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"]
+)
+def test_a_cast_of_characters_is_left_out(heading: str) -> None:
+    persons = f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    assert read(BOOK.replace("CHAPTER II.", persons))[0].paragraphs == PROSE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("She was excited and half- frightened.", "She was excited and half-frightened."),
+        ("first- and second-class, pre- or post-war", "first- and second-class, pre- or post-war"),
+        ("It came to £88 10_s._ and 6_d._ in all.", "It came to £88 10s. and 6d. in all."),
+        ("I do not dis_trust_ it, _h_inside of him.", "I do not distrust it, hinside of him."),
+        ("the file my_long_name.txt", "the file my_long_name.txt"),
+        ("Malvoisie, [Footnote: Preserved grapes.] and wine.", "Malvoisie, and wine."),
+        ("north of El-Wijh [Footnote 3: Ahmed's observation", "north of El-Wijh"),
+        ("[Footnote 1: The letter was lost.]", "The letter was lost."),
+        ("Nigra [Greek: melichroos] est", "Nigra melichroos est"),
+    ],
+)
+def test_footnotes_emphasis_and_hyphens_within_sentences(text: str, expected: str) -> None:
+    assert plain(text) == expected
+
+
 FRONT = """\
 THE MASQUERADE
 
