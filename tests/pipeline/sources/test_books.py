@@ -326,7 +326,9 @@ PRAISE = '"It is unique among tales intended for children, alike for pleasant in
     "heading", ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"]
 )
 def test_a_cast_of_characters_is_left_out(heading: str) -> None:
-    persons = f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    persons = (
+        f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    )
     assert read(BOOK.replace("CHAPTER II.", persons))[0].paragraphs == PROSE
 
 
