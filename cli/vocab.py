@@ -6,7 +6,7 @@ import click
 
 from ..pipeline.config import RunOptions, VocabConfig
 from .options import config_options, make_config
-from .summary import CommandSummary, summarize_dry_run
+from .summary import CommandSummary, summarize_dry_run, warn
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
@@ -40,6 +40,10 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
         return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
     rows = _rows(manifest.report)
+    if accents := manifest.accents:
+        rows.insert(0, ("accents", accents.reason))
+        if accents.damage:
+            warn(f"--strip-accents damages {accents.damage}")
     for other in compare:
         measured = measure_vocabulary(documents, other)
         rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]

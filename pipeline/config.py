@@ -97,7 +97,7 @@ class VocabConfig:
     cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
         None,
-        "Strip accents; by default when text is lower-cased, except in languages that need them.",
+        "Strip accents; by default if text is lower-cased and in languages that do without them, such as English.",
         "--strip-accents/--keep-accents",
     )
     min_frequency: int = option(2, "Merge only pairs of pieces that occur at least this often.")

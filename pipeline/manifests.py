@@ -131,6 +131,14 @@ class VocabularyReport(Struct, frozen=True, kw_only=True):
     validation: FertilityReport
 
 
+class Accents(Struct, frozen=True, kw_only=True):
+    """Whether accents are stripped from text, and why; what that damages if it was requested all the same."""
+
+    strip: bool
+    reason: str
+    damage: str = ""
+
+
 class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
     """The vocabulary's normalisation and fingerprint."""
 
@@ -144,6 +152,7 @@ class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
 
     stage: Literal["vocab"]
     tokenizer: VocabularyTokenizer
+    accents: Accents | None = None
     report: VocabularyReport
     word_counts: File
     """The table of counted words."""

@@ -5,7 +5,6 @@
 - **learn**, a single unit, learns from all sums, and measures the vocabulary on the validation documents.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,9 +24,10 @@ from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..schemas import WORD_COUNTS
+from .accents import decide_accents
 from .counts import count_shard, merge_buckets, read_counts, sentences_of
 from .tokenize import Normalization, count_words, merge_counts
-from .vocabulary import Vocabulary, default_strip_accents, fertility_report, read_vocabulary, vocabulary_files
+from .vocabulary import Vocabulary, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS, BUCKETS_PER_SHARD = 256, 16  # a bucket of words must fit in memory, also if all words of a shard differ
@@ -63,7 +63,8 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
         return manifest
     num_units = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
     num_buckets = min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS)
-    normalization = _normalization(config, corpus)
+    accents = decide_accents(config, documents, corpus)
+    normalization = Normalization(lowercase=not config.cased, strip_accents=accents.strip)
     count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
     merge_work = partial(merge_buckets, num_units=num_units, num_buckets=num_buckets)
     learn_work = partial(_learn, config=config, normalization=normalization, num_buckets=num_buckets)
@@ -74,7 +75,12 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
     run_phases(directory, units, (count, merge, learn), options)
     [learned] = read_records(directory, "learn", Learned)
-    found = {"tokenizer": learned.tokenizer, "report": learned.report, "word_counts": learned.word_counts}
+    found = {
+        "accents": msgspec.to_builtins(accents),
+        "tokenizer": learned.tokenizer,
+        "report": learned.report,
+        "word_counts": learned.word_counts,
+    }
     return directory.finish({**head, **found}, VocabularyManifest)
 
 
@@ -166,11 +172,3 @@ def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     paths = shard_paths(documents, corpus, "validation")
     counts = [count_words(sentences_of(path), vocabulary.normalization) for path in paths]
     return msgspec.convert(fertility_report(merge_counts(counts), vocabulary), FertilityReport)
-
-
-def _normalization(config: VocabConfig, corpus: DocumentsManifest) -> Normalization:
-    strip_accents = config.strip_accents
-    if strip_accents is None:
-        languages = Counter(corpus.languages).most_common(1)
-        strip_accents = default_strip_accents(cased=config.cased, language=languages[0][0] if languages else "")
-    return Normalization(lowercase=not config.cased, strip_accents=strip_accents)

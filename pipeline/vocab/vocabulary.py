@@ -25,16 +25,6 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
-LANGUAGES_WITH_ACCENTS = frozenset(
-    "ko ja vi th lo km my bo dz dv si hi mr ne sa bn as gu pa or ta te kn ml".split()  # noqa: SIM905
-)
-"""Languages that accent stripping would destroy: it decomposes by NFD and drops all nonspacing marks (Mn).
-
-Korean syllables fall apart into jamo, Japanese kana lose the dakuten that distinguishes "ga" from "ka", and Vietnamese
-loses vowels and tones; the vowel signs of Thai, Lao, Khmer, Burmese, Tibetan, Dhivehi and the Indic scripts are such
-marks.
-"""
-
 _TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
 _NUM_EXAMPLES = 10
 _ADVICE = "Only BERT's WordPiece vocabularies are supported."
@@ -76,15 +66,6 @@ class Vocabulary:
         """A hash of the tokens and the normalisation, 32 hexadecimal digits: equal if every text gets the same ids."""
         content = json.dumps([self.tokens, self.normalization])
         return blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def default_strip_accents(*, cased: bool, language: str) -> bool:
-    """Return whether to strip accents: if text is lower-cased, as BERT does, but not in `LANGUAGES_WITH_ACCENTS`.
-
-    >>> default_strip_accents(cased=False, language="en"), default_strip_accents(cased=False, language="ko-KR")
-    (True, False)
-    """
-    return not cased and language.lower().replace("_", "-").split("-")[0] not in LANGUAGES_WITH_ACCENTS
 
 
 def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:

@@ -13,7 +13,6 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocab.tokenize import DictionaryTokenizer, Normalization, bert_tokenizer, count_words
 from clozeworks.pipeline.vocab.vocabulary import (
     Vocabulary,
-    default_strip_accents,
     fertility_report,
     load_vocabulary,
     vocabulary_files,
@@ -180,28 +179,12 @@ def test_another_normalizer_is_refused():
         load_vocabulary({"tokenizer.json": tokenizer.to_str().encode()}, "v")
 
 
-@pytest.mark.parametrize(
-    ("cased", "language", "strip"),
-    [(False, "en", True), (True, "en", False), (False, "ko", False), (False, "ja-JP", False), (False, "hi_IN", False)],
-)
-def test_default_strip_accents(cased, language, strip):
-    assert default_strip_accents(cased=cased, language=language) is strip
-
-
-@pytest.mark.parametrize("language_and_text", ["ko:한국어는", "ja:がぎぐげご", "hi:हिन्दी", "th:ภาษาไทยที่"])
-def test_languages_that_need_accents_keep_their_letters(language_and_text):
-    language, text = language_and_text.split(":")
-    keep = Normalization(True, default_strip_accents(cased=False, language=language))
-    assert "".join(count_words(pa.array([text]), keep)["word"].to_pylist()) == text
-    assert "".join(count_words(pa.array([text]), Normalization(True, True))["word"].to_pylist()) != text
-
-
 @needs_shared_data
 def test_korean_keeps_its_syllables_and_nearly_all_characters():
     path = DATA / "wikipedia" / "kowiki-hf.parquet"
     texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
     lines = [line for text in texts for line in text.split("\n")]
-    keep = Normalization(True, default_strip_accents(cased=False, language="ko"))
+    keep = Normalization(True, False)
     words, sample = (count_words(pa.array(part), keep) for part in (lines, lines[::5]))
     learn = partial(learn_wordpiece, words["word"], words["count"].to_numpy(), size=12_000)
     tokens, report = learn()

@@ -1,0 +1,54 @@
+"""English and Korean Wikipedia in one corpus: whole syllables, and no language that tells the label."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.audit.checks import audit
+from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
+from shared_data import DATA, needs_shared_data
+
+ONE = RunOptions(workers=1)
+SOURCES = {"enwiki-hf-00000-of-00002.parquet": 320, "kowiki-hf.parquet": 300}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("mixture")
+    for name, num_articles in SOURCES.items():
+        pq.write_table(pq.read_table(DATA / "wikipedia" / name).slice(0, num_articles), folder / name)
+    ingest([str(folder / name) for name in SOURCES], str(folder / "documents"), IngestConfig(shards=2), ONE)
+    return str(folder / "documents")
+
+
+@needs_shared_data
+def test_syllables_stay_whole_and_language_tells_nothing(documents: str, tmp_path: Path):
+    learned = learn_vocabulary(documents, str(tmp_path / "vocab"), VocabConfig(size=8000), ONE)
+    assert learned.accents is not None and "ko (" in learned.accents.reason
+    tokens = read_vocabulary(str(tmp_path / "vocab")).tokens
+    assert sum(any("가" <= letter <= "힣" for letter in token) for token in tokens) > 2000
+    assert not any("\u1100" <= letter <= "\u11ff" for token in tokens for letter in token)
+
+    instances = str(tmp_path / "instances")
+    manifest = build(documents, str(tmp_path / "vocab"), instances, BuildConfig(duplicates=1), ONE)
+    assert {"en", "ko"} == set(manifest.label_counts["language"])
+    audited = audit(instances)
+    assert not audited.failed
+    values = {check.name: check.value for check in audited.checks}
+    for name in ("language", "source", "script"):
+        assert values[f"AUC of {name} for the label"] == pytest.approx(0.5, abs=0.02)
+
+
+@needs_shared_data
+def test_bert_would_give_the_language_away(documents: str, tmp_path: Path):
+    vocab = str(DATA / "bert" / "bert-base-cased-vocab.txt")
+    configs = {"bert": BuildConfig(duplicates=1, pairing="bert"), "any": BuildConfig(duplicates=1, negatives="any")}
+    for name, config in configs.items():
+        build(documents, vocab, str(tmp_path / name), config, ONE)
+        [language] = [check for check in audit(str(tmp_path / name)).checks if "language" in check.name]
+        assert language.value > 0.65
+        assert language.verdict == ("info" if name == "bert" else "bad")
