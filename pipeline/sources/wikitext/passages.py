@@ -254,11 +254,14 @@ class _Structures:
         if PARAGRAPH_BREAK in label:
             # A link ends with its paragraph: these brackets belong to two different links.
             return f"{target} {label}"
-        if pipe and (label := label.rpartition("|")[2]):
-            return label
-        if ":" in target and _INTERLANGUAGE.match(target):
+        shown = label.rpartition("|")[2] if pipe else ""
+        if not shown and ":" in target and _INTERLANGUAGE.match(target):
             return self._drop("files_and_categories", index, close, REMOVED)
-        return target.lstrip(":#")
+        shown = shown or target.lstrip(":#")
+        if ":" in shown and self._is_dropped(shown):
+            # "See also [[:Category:Towns]]." is no sentence of the article.
+            return self._drop("files_and_categories", index, close, GAP)
+        return shown
 
     def _is_dropped(self, target: str) -> bool:
         """Return whether a link leads to a file or a category."""

@@ -27,7 +27,9 @@ _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
-_FRENCH_NUMERAL = re.compile(r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|nd|nde)(?: siècle)?)(?: av\. j\.-c\.)?")
+_FRENCH_NUMERAL = re.compile(
+    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)(?: av\. j\.-c\.)?-?"
+)
 _FIELD = re.compile(r"\{(#?)([\w|]+)(?::(\w*))?\}")
 
 
@@ -80,7 +82,7 @@ def _own_renderer(name: str, language: str) -> Renderer | None:
     if renderer := _TEMPLATES.get(language, {}).get(name):
         return renderer
     if language == "fr" and (numeral := _FRENCH_NUMERAL.fullmatch(name)):
-        era = " av. J.-C." if name.endswith("j.-c.") else ""
+        era = " av. J.-C." if "j.-c." in name else ""
         return partial(_literal, numeral[1].upper() + numeral[2] + era)
     if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
         return _TEXT

@@ -23,7 +23,7 @@ def clean(markup: str, language: str = "en") -> str:
         ("'''Omero''' scrisse l'''Odissea''.", "Omero scrisse l'Odissea."),
         ("'''Bold''' and '''unclosed", "Bold and unclosed"),
         ("A [[town]] in [[France|the south]] and [[mill]]s.", "A town in the south and mills."),
-        ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", "See Category:Towns, History, ville."),
+        ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", f"See {GAP}, History, ville."),
         ("[http://x.org The site] and [//y.org] here.", "The site and here."),
         ("One.<ref>{{cite web|a}}</ref> Two<ref name=x /> words.", "One. Two words."),
         ("A<!-- [[x --> B <nowiki>C</nowiki><nowiki/>s", "A B Cs"),
@@ -118,7 +118,8 @@ def test_renders_templates_in_words(template: str, text: str) -> None:
 def test_numbers_and_dates_follow_the_language() -> None:
     assert clean("Es sind {{formatnum:12345.5}} Orte.", "de") == "Es sind 12.345,5 Orte."
     assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == "Il est né le 3 mai 1900 ici."
-    assert clean("Син є {{birth date|1900|5|3}} там.", "uk") == f"Син є {GAP} там."
+    assert clean("Син є {{birth date|1900|5|3}} там.", "uk") == "Син є 3 травня 1900 там."
+    assert clean("Сын ёсць {{birth date|1900|5|3}} там.", "be") == f"Сын ёсць {GAP} там."
     assert clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr") == "Au XIXe siècle, le 1 janvier 1900."
     assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
 
@@ -129,6 +130,12 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.", "Il dit « Bonjour » et part."),
         ("fr", "Au {{XIXe siècle}}, {{Louis|x}} pesa {{unité|5400|km|2|s|-1}}.",
          f"Au XIXe siècle, {GAP} pesa 5 400 km² s⁻¹."),
+        ("fr", "Au {{XIXe s.}} et au {{IVe millénaire av. J.-C.}}", "Au XIXe s. et au IVe millénaire av. J.-C."),
+        ("bn", "শহরটি {{রূপান্তর|৫|km|mi}} দূরে অবস্থিত।", "শহরটি ৫ km দূরে অবস্থিত।"),
+        ("uk", "Народився {{ДН|23|8|1945}} у Києві, помер {{ДС|4|2|1990|23|8|1945}}.",
+         "Народився 23 серпня 1945 у Києві, помер 4 лютого 1990."),
+        ("uk", "Див. також [[:Категорія:Міста України]].", f"Див. також {GAP}."),
+        ("uk", "Усі [[:Категорія:Міста|міста]] України мають герб.", "Усі міста України мають герб."),
         ("fr", "Aux {{sp|XVIII|e|ou|XIX|e}}.", "Aux XVIIIe ou XIXe siècles."),
         ("fr", "Les {{s2|XVIII|e|XIX|e}} et {{-s|II|e}} et François {{Ier}}.",
          "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
