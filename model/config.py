@@ -111,6 +111,11 @@ class PretrainConfig:
     checkpoint: str | None = option(
         None, "Model directory to start from, which sets the encoder's size; the optimiser starts fresh."
     )
+    vocabulary_from: Literal["checkpoint", "instances"] = option(
+        "checkpoint",
+        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, onto which its "
+        "embeddings are moved (a new token is the mean of its old pieces).",
+    )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
         "mlm+nsp", "Training objective: masked tokens and next sentences, masked tokens only, or left to right."
     )
@@ -175,6 +180,8 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
+        moves = self.vocabulary_from == "instances"
+        check(not moves or self.checkpoint is not None, "vocabulary_from", self.vocabulary_from, "needs --checkpoint")
         batches = ("batch_size", "micro_batch_size", "duplicates_per_epoch", "evaluate_every", "evaluation_rows")
         for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
             value = getattr(self, name)

@@ -38,14 +38,16 @@ def evaluate(
         return metrics(sum_losses(read_model(run).to(target), batches, target))
 
 
-def check_fits(model: str | Path, directory: InstanceDirectory) -> None:
-    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of instances."""
+def check_fits(model: str | Path, directory: InstanceDirectory, *, own_vocabulary: bool = True) -> None:
+    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of instances; only the
+    positions without `own_vocabulary`.
+    """
     num_positions = read_config(model).max_position_embeddings
     if directory.max_length > num_positions:
         limit = f"the model in {model} has {num_positions} positions"
         raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
-    if read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens:
-        advice = f"build them with {model}/vocab.txt"
+    if own_vocabulary and read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens:
+        advice = f"build them with {model}/vocab.txt, or move the model with pretrain --vocabulary-from instances"
         raise UserError(f"{directory.path} was built with a different vocabulary from that of {model}; {advice}.")
 
 

@@ -1,0 +1,110 @@
+"""Moving a model to another vocabulary: what each embedding comes from, and that what was learned stays."""
+
+from typing import Any
+
+import pytest
+import torch
+from clozeworks.model.bert import initialise
+from clozeworks.model.checkpoint import read_model
+from clozeworks.model.config import ModelConfig, PretrainConfig
+from clozeworks.model.heads import BertForPreTraining
+from clozeworks.model.pretraining.evaluate import evaluate
+from clozeworks.model.pretraining.new_vocabulary import BIAS, EMBEDDINGS, MovedTokens, move_to_vocabulary, old_pieces
+from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocab.tokenize import Normalization
+from clozeworks.pipeline.vocab.vocabulary import SPECIAL_TOKENS, Vocabulary
+from instances_fixture import write_instances
+
+UNCASED, CASED = Normalization(lowercase=True, strip_accents=True), Normalization(lowercase=False, strip_accents=False)
+TINY: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64}
+SHORT: dict[str, Any] = {"batch_size": 20, "learning_rate": 5e-3, "dropout": 0.0, "device": "cpu", "precision": "fp32"}
+
+
+def vocabulary(*tokens: str, normalization: Normalization = UNCASED) -> Vocabulary:
+    return Vocabulary((*SPECIAL_TOKENS, *tokens), normalization)
+
+
+def random_model(size: int) -> BertForPreTraining:
+    config = ModelConfig(
+        vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    model = BertForPreTraining(config).eval()
+    initialise(model, config, torch.Generator().manual_seed(3))
+    torch.nn.init.normal_(model.cls.predictions.bias)
+    return model
+
+
+def test_each_new_token_is_cut_into_old_pieces():
+    old = vocabulary("un", "##believ", "##able", "able", "cafe", "seoul", "##s", "서울", "##은", "a", "##a")
+    new = vocabulary("able", "unable", "unbelievable", "##believable", "Café", "Seoul", "##able", "서울은", "xyz",
+                     "##un", "[unused1]", "아", normalization=CASED)  # fmt: skip
+    found = [[old.tokens[piece] for piece in pieces] for pieces in old_pieces(old, new)]
+    assert found == [
+        *([token] for token in SPECIAL_TOKENS),
+        ["able"], ["un", "##able"], ["un", "##believ", "##able"], ["##believ", "##able"], ["cafe"], ["seoul"],
+        ["##able"], [], [], [], [], [],
+    ]  # fmt: skip
+    # Lower-casing with BERT's stripping of accents decomposes Hangul, so such a vocabulary has no syllables to match.
+    keeps = vocabulary("서울", "##은", normalization=Normalization(lowercase=True, strip_accents=False))
+    assert old_pieces(keeps, vocabulary("서울은"))[-1] == [5, 6]
+
+
+def test_embeddings_are_copied_averaged_or_the_mean_of_all_and_the_rest_stays():
+    old, new = vocabulary("a", "##b", "c"), vocabulary("c", "ab", "z", "a")
+    model = random_model(len(old))
+    moved, counts = move_to_vocabulary(model, old, new)
+    assert counts == MovedTokens(copied=7, averaged=1, without_pieces=1)
+    before, after = model.state_dict(), moved.state_dict()
+    for name in (EMBEDDINGS, BIAS):
+        special, (c, ab, z, a) = after[name][:5], after[name][5:]
+        assert torch.equal(special, before[name][:5])
+        assert torch.equal(torch.stack([c, a]), before[name][[7, 5]])
+        torch.testing.assert_close(ab, before[name][[5, 6]].mean(0))
+        torch.testing.assert_close(z, before[name][5:].mean(0))
+    assert all(torch.equal(after[name], weight) for name, weight in before.items() if name not in (EMBEDDINGS, BIAS))
+
+
+def test_the_same_tokens_in_another_order_give_the_same_logits():
+    old, new = vocabulary(*"abcdef"), vocabulary(*"fbdace")
+    model = random_model(len(old))
+    moved, _ = move_to_vocabulary(model, old, new)
+    ids = torch.tensor([[2, 5, 6, 7, 10, 3]])
+    new_ids = torch.tensor([[new.ids[old.tokens[token]] for token in ids[0]]])
+    order = torch.tensor([new.ids[token] for token in old.tokens])
+
+    def logits(of: BertForPreTraining, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = of.bert(tokens, torch.zeros_like(tokens), None, None)
+        return of.mlm_logits(hidden, torch.arange(6))
+
+    with torch.no_grad():
+        torch.testing.assert_close(logits(moved.eval(), new_ids)[:, order], logits(model, ids))
+
+
+def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
+    sizes: dict[str, Any] = {"rows_per_group": 150, "validation_rows": 60}
+    first = str(write_instances(tmp_path / "old", vocab_size=20, **sizes))
+    other = str(write_instances(tmp_path / "new", vocab_size=22, seed=1, **sizes))
+    config = PretrainConfig(steps=250, initializer_range=0.1, **TINY, **SHORT)
+    trained = pretrain(config, [first], tmp_path / "model")
+    start = PretrainConfig(steps=2, checkpoint=str(tmp_path / "model"), vocabulary_from="instances", **SHORT)
+    moved = pretrain(start, [other], tmp_path / "moved")
+    notice = "Moved the model from 20 to 22 tokens: 20 as they are, 0 from the mean of their pieces, 2 from the mean of"
+    assert notice in capsys.readouterr().err
+    random = trained["initial"]["mlm_loss"]
+    assert trained["final"]["mlm_loss"] < 0.4 * random
+    assert moved["initial"]["mlm_loss"] < 0.6 * random
+    assert read_model(tmp_path / "moved").config.vocab_size == 22
+    assert evaluate(tmp_path / "moved", other, device="cpu")["mlm_loss"] == pytest.approx(moved["final"]["mlm_loss"])
+    # The finished run is found without the model that it started from.
+    assert pretrain(start, [other], tmp_path / "moved")["status"] == "already finished"
+
+
+def test_a_vocabulary_is_moved_only_if_asked_for(tmp_path):
+    first = str(write_instances(tmp_path / "old", vocab_size=40))
+    other = str(write_instances(tmp_path / "new", vocab_size=44))
+    pretrain(PretrainConfig(steps=1, **TINY, **SHORT), [first], tmp_path / "model")
+    with pytest.raises(UserError, match="or move the model with pretrain --vocabulary-from instances"):
+        pretrain(PretrainConfig(steps=1, checkpoint=str(tmp_path / "model"), **SHORT), [other], tmp_path / "out")
+    with pytest.raises(UserError, match="--vocabulary-from is instances, but needs --checkpoint"):
+        PretrainConfig(vocabulary_from="instances")
