@@ -1,5 +1,6 @@
 """``clozeworks evaluate``."""
 
+import json
 from typing import Literal
 
 import click
@@ -19,10 +20,17 @@ from .summary import CommandSummary, figure
     type=click.Choice(["squad", "korquad"]),
     help="Official metric for a model of squad; the default is the one it was fine-tuned with.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @device_option
 def evaluate(
-    model: str, data: str, split: str, batch_size: int | None, metric: Literal["squad", "korquad"] | None, device: str
-) -> CommandSummary:
+    model: str,
+    data: str,
+    split: str,
+    batch_size: int | None,
+    metric: Literal["squad", "korquad"] | None,
+    as_json: bool,
+    device: str,
+) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
 
     A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training heads) is measured on
@@ -44,6 +52,9 @@ def evaluate(
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
         measured = evaluate_pretrained(model, data, split, device, batch_size)
+    if as_json:
+        click.echo(json.dumps(measured, indent=2))
+        return None
     return CommandSummary(
         "evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()]
     )

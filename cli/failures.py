@@ -35,7 +35,7 @@ def _describe_run_failure(error: Exception) -> str:
     if isinstance(error, OSError):
         files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
         return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
         return "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."
     if "can't start new thread" in str(error):
         return (

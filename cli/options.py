@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import click
 
-from ..pipeline.errors import UserError
+from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -98,5 +98,6 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
     defaults = {name.replace("-", "_"): default for name, default in named.items() if not isinstance(default, dict)}
     known = {parameter.name for parameter in ctx.command.params}
     if unknown := sorted(set(defaults) - known):
-        raise UserError(f"--config {value}: {ctx.info_name} has no option {unknown[0].replace('_', '-')!r}.")
+        name, options = unknown[0].replace("_", "-"), [option.replace("_", "-") for option in sorted(known)]
+        raise UserError(f"--config {value}: {ctx.info_name} has no option {name!r}{did_you_mean(name, options)}.")
     ctx.default_map = {**(ctx.default_map or {}), **defaults}

@@ -4,12 +4,11 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
 
-from ..pipeline.errors import UserError
+from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 
 Scalar = bool | int | float | str
@@ -91,14 +90,6 @@ def _check_names(where: str, names: Mapping[str, Value] | list[str], variables: 
     for name in names:
         if name not in variables:
             raise UserError(f"{where}: the recipe has no variable {name!r}{did_you_mean(name, variables)}.")
-
-
-def did_you_mean(name: str, names: Mapping[str, object]) -> str:
-    """Return a hint at the name that was probably meant, or at all of them."""
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}"
-    return f"; there is {', '.join(names)}" if names else ""
 
 
 def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, label: str) -> Iterator[Stage]:

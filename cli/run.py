@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from ..pipeline.errors import RunError, UserError
+from ..pipeline.errors import RunError, UserError, did_you_mean
 from .failures import describe_failure
 from .options import make_config
-from .recipe import Stage, did_you_mean, read_recipe
+from .recipe import Stage, read_recipe
 from .summary import CommandSummary, print_summaries
 
 

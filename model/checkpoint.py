@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from .mirror import local_copy
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -40,11 +42,22 @@ def model_digest(directory: str | Path) -> str:
     return files_digest([path for path in paths if path.is_file()])
 
 
+def _describe_missing(directory: str, folder: Path) -> str:
+    if folder.exists():
+        return f"{directory} is not a model directory: {CONFIG} is missing."
+    if not HUB_NAME.fullmatch(directory):
+        return f"There is no directory {directory}."
+    return (
+        f"There is no directory {directory}. If it is a model on the Hugging Face hub, download it: "
+        f"hf download {directory} --local-dir {directory}"
+    )
+
+
 def read_config(directory: str | Path) -> ModelConfig:
     """Return the shape of the model in `directory`; raises `UserError` if there is none, or it is damaged."""
     path = local_copy(directory) / CONFIG
     if not path.is_file():
-        raise UserError(f"{directory} is not a model directory: {CONFIG} is missing.")
+        raise UserError(_describe_missing(str(directory), path.parent))
     config = ModelConfig.from_hf(parse_json(path.read_bytes(), dict[str, Any], path), path)
     for weights in (path.with_name(WEIGHTS), path.with_name(OLD_WEIGHTS)):
         # Before anything is allocated: a parameter takes a byte or more.

@@ -1,5 +1,8 @@
 """Errors that the command line reports in one line."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """The user's input is wrong; the message names the fault and says what to do.
@@ -10,3 +13,12 @@ class UserError(Exception):
 
 class RunError(Exception):
     """The run broke through no fault of the input; exit code 1."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that was probably meant, or at all of them."""
+    names = list(names)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}"
+    return f"; there is {', '.join(names)}" if names else ""

@@ -30,6 +30,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
 from ...pipeline.execution.directory import (
     TEMPORARY,
+    WORK,
     OutputDirectory,
     changed_fields,
     claimed,
@@ -101,9 +102,11 @@ def extract_features(
                 ):
                     for part in parts:
                         writer.write_table(_read_part(part, schema))
-        if (work / IDENTITY).exists():
+        if (work / IDENTITY).exists() or (work.is_dir() and not any(work.iterdir())):
             with locked(str(work)):
-                storage.remove(str(work))
+                # The identity goes last, so that what a kill leaves still has an owner.
+                OutputDirectory(str(work)).remove(PARTS, WORK, IDENTITY)
+                work.rmdir()
         return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import WORK, OutputDirectory, locked, write_file
+from ...pipeline.execution import storage
+from ...pipeline.execution.directory import MANIFEST, WORK, OutputDirectory, locked, write_file
 from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
 from ..mirror import local_copy
@@ -29,6 +30,7 @@ from ..tokenizer import TextTokenizer
 from ..training.device import find_device, trim_memory, uses_bf16
 
 TASK = "task.json"
+PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
 EXAMPLES_AT_ONCE = 8192
@@ -105,13 +107,18 @@ def predict(
     `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then writes
     nothing.
     """
+    suffix = Path(output).suffix
+    if not official and str(output) != "-" and suffix not in PREDICTION_SUFFIXES:
+        raise UserError(
+            f"--output {output}: give a file named {', '.join(PREDICTION_SUFFIXES)}, or - for the terminal."
+        )
     finetuned = load_finetuned(directory, find_device(device))
     data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
         return _predict_official(finetuned, data, str(output))
     answers = _answers(finetuned, _examples(finetuned.task, data), _name(data))
     with _open_output(str(output)) as file:
-        return _write(file, answers, Path(output).suffix)
+        return _write(file, answers, suffix)
 
 
 def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
@@ -159,6 +166,11 @@ def evaluate_task(
         if not isinstance(finetuned.task, Squad):
             raise UserError(f"--metric is for squad, but {directory} is a model for {finetuned.task.name}.")
         finetuned = finetuned._replace(task=replace(finetuned.task, metric=metric))
+    if storage.exists(storage.join(str(data), MANIFEST)):
+        raise UserError(
+            f"{data} holds pre-training data, but {directory} is fine-tuned for {finetuned.task.name}: "
+            "give labelled examples."
+        )
     data, files = local_copy(data), {}
     if data.is_file():
         files = {"": [data]}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ...pipeline.errors import UserError
+from ...pipeline.execution import storage
 from ..checkpoint import read_model
 from ..tokenizer import read_tokenizer
 
@@ -22,6 +23,8 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
 
     Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model reads.
     """
+    if storage.exists(storage.join(str(run), "task.json")):
+        raise UserError(f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`.")
     model = read_model(run).eval()
     tokenizer = read_tokenizer(run)
     tokenizer.no_truncation()

@@ -18,7 +18,7 @@ from ..checkpoint import read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
 from ..tasks.tables import print_notice
-from ..training.device import rows_per_micro_batch
+from ..training.device import find_device, host_memory, rows_per_micro_batch
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
 from .batches import PretrainBatch
@@ -28,6 +28,10 @@ from .new_vocabulary import move_to_vocabulary
 from .run import STATE, read_state
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
+
+# A batch is rows and their tensors, padded; while one is computed, others are prepared.
+BATCHES_IN_MEMORY = 6
+BYTES_PER_TOKEN = 30
 
 # These decide how the work is done, not its result, so they may change when a run is resumed.
 FREE_OPTIONS = (
@@ -94,6 +98,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
             f"--phase-shares is {config.phase_shares}, but there is one directory of instances; leave it out."
         )
     directories = [open_instances(path) for path in instances]
+    for directory in directories:
+        _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         raise UserError(f"{instances[1]} and {instances[0]} were built with different vocabularies.")
     for directory in directories:
@@ -103,6 +109,18 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
         if config.checkpoint:
             check_fits(config.checkpoint, directory, own_vocabulary=config.vocabulary_from == "checkpoint")
     return directories
+
+
+def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
+    """Raise `UserError` for an update on more rows than there are (unless it is the default), or than fit in memory."""
+    # The default is tolerated: a first try on a few documents should train, not fail.
+    most = max(directory.num_rows, PretrainConfig.batch_size)
+    if batch_size > most:
+        raise UserError(f"--batch-size is {batch_size}, but {directory.path} has {directory.num_rows} rows; lower it.")
+    num_bytes = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
+    if num_bytes > (memory := host_memory()):
+        needs = f"needs up to {num_bytes / 1e9:,.0f} GB of memory, and {memory / 1e9:,.0f} GB are there"
+        raise UserError(f"--batch-size is {batch_size}, which {needs}; lower it.")
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
@@ -195,6 +213,12 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
         intermediate_size=config.intermediate_size,
         **_overrides(config),
     )
+    # Training holds a parameter four times on its device: weight, gradient and two averages; it starts on the CPU.
+    num_copies = 1 if find_device(config.device).type == "cuda" else 4
+    needed, memory = 4 * num_copies * shape.num_parameters(), host_memory()
+    if needed > memory:
+        needs = f"needs {needed / 1e9:,.0f} GB of memory, and {memory / 1e9:,.0f} GB are there"
+        raise UserError(f"A model of {shape.num_parameters():,} parameters {needs}; make it smaller.")
     model = BertForPreTraining(shape)
     initialise(model, shape, torch.Generator().manual_seed(stable_hash(config.seed, "initial weights") >> 1))
     return model

@@ -1,9 +1,12 @@
 """The device that a model runs on: its number format, its memory, and how fast it could be."""
 
 import ctypes
+import os
+import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +27,15 @@ def find_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("--device is cuda, but no GPU is available; leave it out, or check `nvidia-smi`.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def host_memory() -> int:
+    """Return the bytes of memory of this machine, or of its part that this process may use."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit != resource.RLIM_INFINITY]
+    with suppress(OSError, ValueError):  # no control groups, or "max"
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(limits)
 
 
 def uses_bf16(precision: str, device: torch.device) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
+from .board import EventFile
 
 METRICS = ("step", "split", "learning_rate", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm")
 SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait", "mfu", "peak_memory_gb")
@@ -29,13 +30,10 @@ class RunLog:
     def __init__(
         self, directory: Path, first_step: int, metrics: tuple[str, ...] = METRICS, speed: tuple[str, ...] = SPEED
     ):
-        # Imported here because it takes a second, and only the first rank writes logs.
-        from torch.utils.tensorboard import SummaryWriter
-
         self._files = []
         self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
         self._speed = self._open(directory / "speed.csv", speed, first_step)
-        self._board = SummaryWriter(str(directory / "logs"), purge_step=first_step + 1)
+        self._board = EventFile(directory / "logs", first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
         kept = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
@@ -61,6 +59,7 @@ class RunLog:
         writer.writerow(key | known)
         for name, value in known.items():
             self._board.add_scalar(f"{group}/{name}", float(value), key["step"])
+        self._board.flush()
 
     def flush(self) -> None:
         """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it must be there."""

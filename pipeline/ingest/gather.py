@@ -76,6 +76,18 @@ class Gathered(Record):
     shards: list[DocumentsShard]
 
 
+def check_shards(scattered: Sequence[Scattered], num_shards: int | None) -> None:
+    """Raise `UserError` if a shard would hold too few documents, even if none is a duplicate."""
+    if num_shards is not None:  # then a bucket is a shard
+        _, *documents = np.sum([np.frombuffer(record.bucket_documents, np.uint32) for record in scattered], axis=0)
+        _check_documents("train", int(min(documents)))
+
+
+def _check_documents(split: Split, num_documents: int) -> None:
+    if num_documents < 2:
+        raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: lower --shards.")
+
+
 def plan_shards(
     scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], num_shards: int | None, layout: Layout
 ) -> list[Unit[ShardRun]]:
@@ -187,8 +199,7 @@ def _write_shard(
 ) -> DocumentsShard:
     documents = documents.combine_chunks()
     order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, counters)
-    if len(order) < 2:
-        raise UserError(f"A {run.split} shard would hold {count_of(len(order), 'document')}: lower --shards.")
+    _check_documents(run.split, len(order))
     documents = documents.select(DOCUMENTS.names)
     num_sentences = 0
     sizes: list[pa.Table] = []

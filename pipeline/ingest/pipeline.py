@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import to_builtins
 
 from ..config import IngestConfig, RunOptions
+from ..errors import UserError
 from ..execution import storage
 from ..execution.counters import Counters, count_of, sum_counters
 from ..execution.directory import StageDirectory, check_output, digest_of, manifest_head, open_stage
@@ -40,7 +41,7 @@ from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs, plan_units
 from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
 from .filters import check_languages
-from .gather import Gathered, ShardRun, gather_shards, plan_shards
+from .gather import Gathered, ShardRun, check_shards, gather_shards, plan_shards
 from .layout import KeyRange, Layout, choose_layout, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import BANDS_PER_UNIT, find_candidates, find_clusters
@@ -79,7 +80,7 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
 def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[Phase[Any, Any]]:
     """Declare the phases; the first one is planned by `ingest`, the others from the records of those before."""
     share, num_partitions = config.near_duplicates, layout.num_key_partitions
-    plan_range = partial(_plan_keys, layout=layout, max_bad=max_bad)
+    plan_range = partial(_plan_keys, layout=layout, max_bad=max_bad, num_shards=config.shards)
     near: list[Phase[Any, Any]] = []
     if share is not None:
         plan_bands = partial(
@@ -103,11 +104,20 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
 
 
 def _plan_keys(
-    directory: StageDirectory, kind: str, rows_per_unit: int, layout: Layout, max_bad: float, rows_per_document: int = 1
+    directory: StageDirectory,
+    kind: str,
+    rows_per_unit: int,
+    layout: Layout,
+    max_bad: float,
+    num_shards: int | None,
+    rows_per_document: int = 1,
 ) -> list[Unit[KeyRange]]:
-    """Plan units over the small rows of all documents; raises `UserError` if too much of the input was bad."""
+    """Plan units over the small rows of all documents; raises `UserError` if too much of the input was bad, or there
+    are too few documents for so many shards.
+    """
     scattered = read_records(directory, "scatter", Scattered)
     sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
+    check_shards(scattered, num_shards)
     return plan_keys(kind, rows_per_document * sum(record.documents for record in scattered), rows_per_unit, layout)
 
 
@@ -187,6 +197,9 @@ class _Job(NamedTuple):
 
 def _plan(sources: Sequence[str], output: str, config: IngestConfig) -> _Job:
     inputs, left_out = find_inputs(sources, output, config)
+    num_bytes = sum(entry.num_bytes for entry in inputs)
+    if config.shards and 0 < num_bytes < config.shards:  # 0: the size of a data set may be unknown
+        raise UserError(f"--shards is {config.shards}, but the sources have {num_bytes} bytes: lower it.")
     units: list[Unit[Ranges]] = []
     for planned in plan_units(inputs, config):
         ranges = Ranges(name=f"range-{len(units):05d}", ranges=planned.ranges)

@@ -143,7 +143,14 @@ def _shards(found: DataSet, part: InputRange, columns: Sequence[str] | None) -> 
 def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatches:
     """Yield the rows of a shard, a few in memory at a time; `counters` gets ``unreadable_shard``."""
     batches = (batch for table in shard.rows.iter(batch_size=BATCH_ROWS) for batch in table.to_batches())
+    batches = (part for batch in batches for part in _cut(batch))
     return _numbered(batches, shard.first_row, "unreadable_shard", f"{name}, shard {shard.number}", counters)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into parts of about `BATCH_BYTES`, because as Python values they would take several times as much."""
+    num_rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1) + 1
+    return (batch.slice(first, num_rows) for first in range(0, batch.num_rows, num_rows))
 
 
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:

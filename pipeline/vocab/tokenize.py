@@ -41,6 +41,8 @@ CACHE_BYTES = 128 << 20
 
 _BYTES_PER_ENTRY = 130  # of a dict, including a string but not its characters
 _WORDS_PER_TEXT = 500
+_TEXTS_PER_CALL = 64
+_CHUNKS_TOGETHER = 200_000  # looked up and cached; few slices have more
 
 _NO_LETTER = "\n"  # never part of a normalised word
 
@@ -131,7 +133,8 @@ class DictionaryTokenizer:
         for text, starts in _slices(sentences):
             cuts = cut_points(text, starts)
             chunks, indices = _distinct_chunks(text, cuts)
-            of_chunks = self._ids_of(chunks).take(indices)
+            parts = (chunks[first : first + _CHUNKS_TOGETHER] for first in range(0, len(chunks) or 1, _CHUNKS_TOGETHER))
+            of_chunks = pa.concat_arrays(list(map(self._ids_of, parts))).take(indices)
             first_ids = of_chunks.offsets.to_numpy()[np.searchsorted(cuts, starts[1:])]
             ids.append(of_chunks.values.to_numpy())
             offsets.append(first_ids.astype(np.int64) + num_ids)
@@ -163,13 +166,18 @@ class DictionaryTokenizer:
         # Join many words into one text: the objects that `tokenizers` creates per text cost more than the work itself.
         words = [word for word in " ".join(spellings).split(" ") if word]
         texts = [" ".join(words[i : i + _WORDS_PER_TEXT]) for i in range(0, len(words), _WORDS_PER_TEXT)]
-        encodings = self._wordpiece.encode_batch_fast(texts)
-        ids = np.array([token_id for encoding in encodings for token_id in encoding.ids], np.int32)
+        ids = np.concatenate([np.zeros(0, np.int32), *self._ids_in(texts)])
         # A word starts at each piece without "##": "#" is punctuation, so no longer word contains it.
         first_ids = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
         num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
         offsets = first_ids[np.cumsum([0, *num_words])]
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
+
+    def _ids_in(self, texts: list[str]) -> Iterator[np.ndarray]:
+        """Yield the token ids in the texts, of some at a time: the objects of `tokenizers` take 100 bytes a token."""
+        for first in range(0, len(texts), _TEXTS_PER_CALL):
+            encodings = self._wordpiece.encode_batch_fast(texts[first : first + _TEXTS_PER_CALL])
+            yield np.array([token_id for encoding in encodings for token_id in encoding.ids], np.int32)
 
     def _forget(self) -> None:
         self._entries: dict[str, int] = {}

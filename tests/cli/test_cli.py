@@ -161,7 +161,7 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.C
     config.write_text("[build]\nmask-rate = 0.9\n")
     assert "--mask-rate is 0.9" in fails(capsys, *arguments)
     config.write_text("mask_rat = 0.2\n")
-    assert "no option 'mask-rat'" in fails(capsys, *arguments)
+    assert "no option 'mask-rat'; did you mean mask-rate" in fails(capsys, *arguments)
     config.write_text("[build\n")
     assert "c.toml is not valid (expected ']'" in fails(capsys, *arguments)
     config.unlink()

@@ -23,6 +23,7 @@ from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad
 from clozeworks.model.tasks.task import Feature, LinearHead, Task, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.pipeline.errors import UserError
 
 CLS, SEP = SPECIALS.index("[CLS]"), SPECIALS.index("[SEP]")
 TASKS = [GLUE["sst2"], Choice(num_choices=2), Squad(version="2.0")]
@@ -107,6 +108,11 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     assert (line.variant, line.paper.base) == ("left-to-right", Figure(92.1, "dev"))
     (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")
     predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
+    with pytest.raises(UserError, match=r"out\.docx: give a file named \.tsv, "):
+        predict(output, tmp_path / "new.txt", tmp_path / "out.docx", "cpu")
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match=r"holds pre-training data, but .* is fine-tuned for"):
+        evaluate_task(output, tmp_path, "cpu")
     labels = [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert labels == ["positive", "negative"]
 

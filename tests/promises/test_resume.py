@@ -99,6 +99,19 @@ def test_a_full_disk_is_told_in_a_line_and_the_last_checkpoint_stays(instances, 
     assert last_step(run) == 60
 
 
+def test_logs_that_cannot_be_written_end_a_run_in_a_line(instances, tmp_path):
+    """TensorBoard's own writer would print a traceback from its thread."""
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    options = (*PRETRAIN.split(), "--steps", "500", "--evaluate-every", "500", "--checkpoint-every", "500")
+    full = start("pretrain", instances, "--output", str(tmp_path / "run"), *options, prepare=small_files)
+    _, told = full.communicate(timeout=TIME_LIMIT_S)
+    assert full.returncode and told.count("\n") == 1 and "File too large" in told and "it resumes" in told
+    assert [path.stat().st_size for path in (tmp_path / "run" / "logs").iterdir()] == [3000]
+
+
 def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
     data, whole, killed = (tmp_path / name for name in ("data.tsv", "whole", "killed"))

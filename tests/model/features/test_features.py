@@ -220,6 +220,9 @@ def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, tex
     assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
     assert not live
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
+    (tmp_path / "resumed.parquet.work").mkdir()  # by a kill at the very end
+    extract_features(checkpoint, texts, resumed, config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
 
 
 def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):

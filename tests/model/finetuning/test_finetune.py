@@ -455,7 +455,12 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
     with pytest.raises(UserError, match=r"--output is the checkpoint itself"):
         finetune("sst2", data, checkpoint, checkpoint, quick(), overwrite=True)
     with pytest.raises(UserError, match=r"is not a model directory: config.json is missing"):
+        attempt(data)
+    with pytest.raises(UserError, match=r"^There is no directory .*/none\.$"):
         attempt(tmp_path / "none")
+    hub = r"^There is no directory a/b\. If it is .*: hf download a/b --local-dir a/b$"
+    with pytest.raises(UserError, match=hub):
+        attempt(Path("a/b"))
     with pytest.raises(UserError, match=r"has 36 tokens, but its model has 30"):
         attempt(make_checkpoint(tmp_path / "small", vocab_size=30))
     assert not (tmp_path / "run").exists()

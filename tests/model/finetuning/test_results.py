@@ -106,6 +106,8 @@ def test_json_and_csv_hold_the_same(folder):
 
 
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"There is no directory .*/none\.$"):
+        read_results(tmp_path / "none")
     with pytest.raises(UserError, match=r"holds no results\.csv; `clozeworks finetune` writes it"):
         read_results(tmp_path)
     (tmp_path / "results.csv").write_text("name,value\na,1\n")

@@ -3,12 +3,14 @@
 import json
 import math
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
+from clozeworks.cli.main import main
 from clozeworks.model.bert import initialise
 from clozeworks.model.checkpoint import save_model
 from clozeworks.model.config import ModelConfig
@@ -111,6 +113,19 @@ def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
 def test_fill_names_no_more_tokens_than_there_are(run):
     (guesses,) = fill(run, "w7 [MASK]", top=1000)
     assert len(guesses) == 60 and sum(guess.probability for guess in guesses) == pytest.approx(1)
+
+
+def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixture[str]):
+    main(["fill", str(run), "w7 [MASK]", "--top", "2", "--json"])
+    assert json.loads(capsys.readouterr().out) == [[guess._asdict() for guess in fill(run, "w7 [MASK]", top=2)[0]]]
+    main(["evaluate", str(run), instances, "--device", "cpu", "--json"])
+    assert json.loads(capsys.readouterr().out) == evaluate(run, instances)
+
+
+def test_fill_refuses_a_fine_tuned_model(tmp_path: Path):
+    (tmp_path / "task.json").write_text("{}")
+    with pytest.raises(UserError, match="is a fine-tuned model, without the masked-LM head: use `clozeworks predict`"):
+        fill(tmp_path, "[MASK]")
 
 
 def test_fill_names_what_is_wrong(run):

@@ -1,13 +1,16 @@
 """Before the first step: options and instances that do not match are named, and defaults are resolved."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from clozeworks.model.config import PretrainConfig
+from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
-from clozeworks.model.pretraining.setup import open_directories, set_up
-from clozeworks.model.training.device import find_device
+from clozeworks.model.pretraining.setup import new_model, open_directories, set_up
+from clozeworks.model.training.device import find_device, host_memory
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
@@ -89,3 +92,27 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
         directories = open_directories(config, [instances, longer])
         setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
         assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes
+
+
+def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, monkeypatch):
+    assert open_directories(PretrainConfig(), [instances])[0].num_rows < PretrainConfig.batch_size
+    with pytest.raises(UserError, match=r"^--batch-size is 257, but .* has 82 rows; lower it.$"):
+        open_directories(PretrainConfig(batch_size=257), [instances])
+    monkeypatch.setattr(setup, "host_memory", lambda: 10**5)
+    with pytest.raises(UserError, match=r"^--batch-size is 80, which needs up to 0 GB of memory"):
+        open_directories(PretrainConfig(batch_size=80), [instances])
+
+
+@pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}, {"intermediate_size": 10**12}])
+def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(instances, shape, monkeypatch):
+    monkeypatch.setattr(setup, "BertForPreTraining", lambda shape: pytest.fail("allocated"))
+    config = PretrainConfig(num_heads=2, device="cpu", **shape)
+    with pytest.raises(UserError, match=r"^A model of [\d,]+ parameters needs [\d,]+ GB of memory, and \d+ GB are"):
+        new_model(config, open_directories(config, [instances]))
+
+
+def test_memory_is_that_of_the_machine_or_less():
+    assert 1e8 < host_memory() < 1e15
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (123 << 26, -1)); "
+    asked = f"from clozeworks.model.training.device import host_memory; {limit} print(host_memory())"
+    assert int(subprocess.check_output([sys.executable, "-c", asked])) <= 123 << 26

@@ -9,6 +9,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources import tables
 from clozeworks.pipeline.sources.documents import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import read_table
@@ -163,6 +164,14 @@ def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 45_000_000
+
+
+def test_batches_of_long_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
+    batch = pa.RecordBatch.from_pydict({"text": [str(row) * 40 for row in range(100)]})
+    parts = list(tables._cut(batch))
+    assert [row for part in parts for row in part.to_pylist()] == batch.to_pylist()
+    assert len(parts) > 5 and max(part.nbytes for part in parts) < 1300
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:

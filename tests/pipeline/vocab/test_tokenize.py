@@ -133,6 +133,9 @@ def test_arrays_of_every_kind(array):
 
 
 def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
+    monkeypatch.setattr(tokenize, "_CHUNKS_TOGETHER", 7)
+    monkeypatch.setattr(tokenize, "_TEXTS_PER_CALL", 1)
+    monkeypatch.setattr(tokenize, "_WORDS_PER_TEXT", 3)
     texts = [f"the {i} an{i % 7}, é{i % 5}. ab" for i in range(300)]
     normalization = Normalization(True, True)
     expected = expected_ids(texts, TOKENS, normalization)
