@@ -9,6 +9,9 @@ from .options import config_options, make_config
 from .summary import CommandSummary
 from .training_progress import report_upload, training_progress
 
+LEARNED_NSP = 0.55
+"""Below this accuracy a newcomer needs to know that chance is 0.5."""
+
 
 @click.command()
 @click.argument("instances", nargs=-1, required=True, metavar="INSTANCES...")
@@ -50,5 +53,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         for name, text in names.items()
         if name in before.keys() & after.keys()
     ]
+    if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
+        measured.append(
+            ("", "NSP is at chance (0.5), which is usual for a short run: it takes far more text than words do")
+        )
     sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
     return [("status", summary["status"]), *sizes, *measured]

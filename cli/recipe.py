@@ -99,16 +99,28 @@ def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, la
         raise UserError(f"{label}: matrix is not a table of lists.")
     axes = {name: _fill(values, variables, label) for name, values in matrix.items()}
     for values in itertools.product(*(axis if isinstance(axis, list) else [axis] for axis in axes.values())):
-        filled = variables | dict(zip(axes, values, strict=True))
+        filled = dict(variables)
+        for names, value in zip(axes, values, strict=True):
+            filled |= _named(names, value, label)
         fields = {key: _fill(value, filled, f"{label}, {key}") for key, value in table.items() if key != "matrix"}
         command = str(fields.get("command", ""))
         yield Stage(
             name=str(fields.get("name", command)),
-            combination="-".join(map(str, values)),
+            combination="-".join(str(filled[names.split()[0]]) for names in axes),
             command=command,
             args=_arguments(fields),
             if_exists=str(fields.get("if-exists", "")),
         )
+
+
+def _named(names: str, value: Value, label: str) -> Variables:
+    """Return the variables of one value of an axis: ``task folder = "sst2 SST-2"`` are two that change together."""
+    if len(names.split()) == 1:
+        return {names: value}
+    parts = str(value).split()
+    if len(parts) != len(names.split()):
+        raise UserError(f"{label}: matrix has {names!r}, but {value!r} has {len(parts)} words.")
+    return dict(zip(names.split(), parts, strict=True))
 
 
 def _arguments(fields: Mapping[str, Value]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .summary import CommandSummary
+
 if TYPE_CHECKING:
     from ..model.finetuning.results import Figure, ResultLine
 
@@ -22,16 +24,31 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
 @click.argument("directory", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def results(directory: str, as_json: bool, as_csv: bool) -> None:
+@click.option(
+    "--table",
+    type=click.Choice(["1", "5", "6", "7", "8", "figure5"]),
+    help="Print this table of the paper, or the figures of its figure 5, from the runs of a recipe in examples/paper.",
+)
+@click.option("--output", metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too.")
+@click.option("--server-zip", metavar="FILE", help="Write the predictions below DIR for GLUE's server into this zip.")
+def results(
+    directory: str, as_json: bool, as_csv: bool, table: str | None, output: str | None, server_zip: str | None
+) -> CommandSummary | None:
     """Print all fine-tuning results below DIR, in percent, beside the BERT paper's figures.
 
     Each output directory of `clozeworks finetune` has one line per metric: the median, best and spread (best minus
     worst) of its runs, and how many of them are degenerate (no better than a constant answer).
     """
-    from ..model.finetuning.results import as_record, read_results
-
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
+    if server_zip:
+        return _write_server_zip(directory, server_zip)
+    if table:
+        return _print_paper_table(directory, table, output, as_json=as_json, as_csv=as_csv)
+    if output:
+        raise click.UsageError("--output needs --table.")
+    from ..model.finetuning.results import as_record, read_results
+
     lines = read_results(directory)
     records = [as_record(line) for line in lines]
     if as_json:
@@ -42,6 +59,31 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
         writer.writerows(records)
     else:
         _print_table(lines)
+    return None
+
+
+def _write_server_zip(directory: str, server_zip: str) -> CommandSummary:
+    from ..model.finetuning.server_zip import NAMES, write_server_zip
+
+    missing = write_server_zip(directory, server_zip)
+    rows = [("files", f"{len(NAMES) - len(missing)} of {len(NAMES)}")]
+    return CommandSummary("results", server_zip, rows + ([("missing", ", ".join(missing))] if missing else []))
+
+
+def _print_paper_table(
+    directory: str, table: str, output: str | None, *, as_json: bool, as_csv: bool
+) -> CommandSummary | None:
+    from ..model.finetuning.paper_tables import as_csv as csv_of
+    from ..model.finetuning.paper_tables import markdown, read_cells, write_table
+
+    cells = read_cells(directory, table)
+    if as_json:
+        click.echo(json.dumps([cell._asdict() for cell in cells], indent=2))
+    else:
+        click.echo(csv_of(cells) if as_csv else markdown(cells, table), nl=False)
+    if not output:
+        return None
+    return CommandSummary("results", output, [("written", ", ".join(write_table(cells, table, output)))])
 
 
 def _print_table(lines: "list[ResultLine]") -> None:

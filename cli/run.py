@@ -46,7 +46,8 @@ def run(
     Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an option (true means
     --key, false --no-key or nothing). In strings, {recipe} is the recipe's folder, {output} the value of --output, and
     {name} a value from the recipe's [variables]. A stage with a `matrix`, such as {seed = [0, 1]}, runs once for each
-    combination. `name` names a stage for --only; `if-exists` skips it if that path is missing.
+    combination; {"task folder" = ["sst2 SST-2", "mrpc MRPC"]} sets two variables together. `name` names a stage for
+    --only; `if-exists` skips it if that path is missing.
     """
     stages = _select(read_recipe(recipe, output, files, settings), only, recipe)
     stages = [_check(ctx, stage, recipe) for stage in stages]

@@ -124,7 +124,9 @@ def predict(
 def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
     examples = list(_examples(finetuned.task, data))
     answers = list(_answers(finetuned, iter(examples), _name(data)))
-    files = finetuned.task.official(answers, examples, split_of(Path(data)) or "test")
+    # GLUE's diagnostic set (AX) is a file of its own.
+    split = split_of(Path(data)) or ("diagnostic" if "diagnostic" in Path(data).stem.lower() else "test")
+    files = finetuned.task.official(answers, examples, split)
     if not files:
         raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")
     directory = OutputDirectory(output)

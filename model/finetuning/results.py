@@ -69,7 +69,9 @@ class SearchSummary(TypedDict):
     held_out: bool
 
 
-class _ResultsRow(Struct):
+class RunRow(Struct):
+    """What describes a run in ``results.csv``, beside its scores."""
+
     task: str
     checkpoint: str
     seed: int
@@ -172,7 +174,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
 
 
 def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
-    rows = _read_rows(file)
+    rows = read_runs(file)
     if not rows:
         return
     summary = read_summary(file.parent)
@@ -208,10 +210,10 @@ def results_table(records: Sequence[RunRecord]) -> bytes:
     return text.getvalue().encode()
 
 
-def _read_rows(file: Path) -> list[tuple[_ResultsRow, dict[str, float]]]:
+def read_runs(file: Path) -> list[tuple[RunRow, dict[str, float]]]:
     """Return the runs in a ``results.csv``, each with its scores."""
     lines = read_csv(file.read_bytes(), file, _ADVICE)
-    rows = convert(lines, list[_ResultsRow], file, _ADVICE, strict=False)
+    rows = convert(lines, list[RunRow], file, _ADVICE, strict=False)
     own = {*RUN_COLUMNS, LAST_COLUMN}
     named = [{name: value for name, value in line.items() if name not in own} for line in lines]
     scores = convert(named, list[dict[str, Finite]], file, _ADVICE, strict=False)

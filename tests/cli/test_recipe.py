@@ -55,6 +55,18 @@ def test_a_matrix_is_a_stage_for_each_combination(recipe: str):
     assert options(stages[3]) == "instances-none --output out/run-none-1 --steps 300 --seed 1 --no-overwrite"
 
 
+def test_an_axis_can_set_several_variables_together(tmp_path: Path):
+    path = tmp_path / "study.toml"
+    stage = 'command = "finetune"\narguments = ["{task}", "glue/{folder}"]\noutput = "{task}-{seed}"\n'
+    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte RTE"], seed = [3] }}\n')
+    stages = read_recipe(str(path), "out")
+    assert [stage.title for stage in stages] == ["finetune-sst2-3", "finetune-rte-3"]
+    assert options(stages[1]) == "rte glue/RTE --output rte-3"
+    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2"], seed = [3] }}\n')
+    with pytest.raises(UserError, match="matrix has 'task folder', but 'sst2' has 1 words"):
+        read_recipe(str(path), "out")
+
+
 def test_variables_are_lists_flags_and_parts_of_text(recipe: str, tmp_path: Path):
     last = read_recipe(recipe, "out")[-1]
     folder = str(tmp_path / "tables")
