@@ -49,9 +49,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     }
     before, after = summary["initial"], summary["final"]
     measured = [
-        (text, f"{before[name]:.3f} before, {after[name]:.3f} after")
-        for name, text in names.items()
-        if name in before.keys() & after.keys()
+        (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
     ]
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
         measured.append(

@@ -7,6 +7,7 @@ The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annota
 import csv
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,8 +26,14 @@ Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-def parse_json(content: bytes, kind: type[T], path: object, advice: str = "Delete it, or use another directory.") -> T:
-    """Return JSON as a value of type `kind`.
+def parse_json(
+    content: bytes,
+    kind: type[T],
+    path: object,
+    advice: str = "Delete it, or use another directory.",
+    check: Callable[[T], None] = lambda value: None,
+) -> T:
+    """Return JSON as a value of type `kind`; `check` may refuse it by a `ValueError`.
 
     Raise `UserError` naming the file at `path`, the field that does not fit, and the `advice`.
 
@@ -34,7 +41,9 @@ def parse_json(content: bytes, kind: type[T], path: object, advice: str = "Delet
     {'rows': 3}
     """
     try:
-        return msgspec.json.decode(content, type=kind)
+        value = msgspec.json.decode(content, type=kind)
+        check(value)
+        return value
     except (ValueError, RecursionError, UserError) as error:
         raise _damaged(path, error, advice) from None
 

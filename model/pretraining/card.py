@@ -47,11 +47,8 @@ def model_card(
     for number, manifest in enumerate(manifests, 1):
         tables["Data" if len(manifests) == 1 else f"Data, phase {number}"] = _data(manifest)
     tables["Training"] = _training(config, summary, use_bf16, len(manifests))
-    measured = {
-        name: f"{after:.4g} (before training {summary['initial'][name]:.4g})"
-        for name, after in summary["final"].items()
-        if name in summary["initial"]
-    }
+    before = dict(summary["initial"])
+    measured = {name: f"{after:.4g} (before training {before[name]:.4g})" for name, after in summary["final"].items()}
     tables["On held-out documents"] = {
         "rows": min(_rows(manifests[-1], "validation"), config.evaluation_rows),
         **measured,

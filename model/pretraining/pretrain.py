@@ -4,7 +4,6 @@ An update takes the next `batch_size` rows of an endless sequence (see `sequence
 length; `training.update` says how a global batch is divided between micro-batches and ranks.
 """
 
-import math
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -234,7 +233,7 @@ def _evaluate(run: PretrainRun) -> dict[str, float]:
         run.log.metrics(state.step, "validation", values)
         run.log.flush()
         draw_curve(run.output)
-    if state.step and (state.best is None or values["loss"] < state.best.get("loss", math.inf)):
+    if state.step and (state.best is None or values["loss"] < state.best["loss"]):
         state.best = {"step": state.step, **values}
         if run.log:
             save_best(run.output, _model_files(run), state.best)

@@ -21,7 +21,7 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import TEMPORARY, OutputDirectory, claimed
-from ...pipeline.parsing import Count, parse_json
+from ...pipeline.parsing import Count, Finite, parse_json
 from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
 from ..training.curve import CURVE
@@ -44,9 +44,16 @@ class Summary(TypedDict):
     parameters: Count
     tokens: Count
     rows: Count
-    initial: dict[str, int | float]
-    final: dict[str, int | float]
-    best: dict[str, int | float] | None
+    initial: dict[str, Finite]
+    final: dict[str, Finite]
+    best: dict[str, Finite] | None
+
+
+def check_metrics(*measured: Mapping[str, float] | None) -> None:
+    """Raise `ValueError` unless the same metrics were measured before training, at its end and of the best model."""
+    names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
+    if any("loss" not in metrics or metrics != names[0] for metrics in names):
+        raise ValueError("initial, final and best do not have the same metrics")
 
 
 def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> AbstractContextManager[OutputDirectory]:
@@ -66,7 +73,11 @@ def read_summary(output: Path) -> Summary | None:
     path = output / SUMMARY
     if not path.exists():
         return None
-    return parse_json(path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.")
+
+    def check(summary: Summary) -> None:
+        check_metrics(summary["initial"], summary["final"], summary["best"])
+
+    return parse_json(path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.", check)
 
 
 def latest_checkpoint(output: Path) -> Path | None:

@@ -25,7 +25,7 @@ from .batches import PretrainBatch
 from .data import InstanceDirectory, open_instances, read_split, select
 from .evaluate import NUM_SUMS, check_fits, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
-from .run import STATE, read_state
+from .run import STATE, check_metrics, read_state
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
 
@@ -60,6 +60,9 @@ class PretrainState:
     initial: Mapping[str, int | float] | None = None
     best: Mapping[str, int | float] | None = None
     final: Mapping[str, int | float] | None = None
+
+    def __post_init__(self) -> None:
+        check_metrics(self.initial, self.final, self.best)
 
 
 @dataclass(frozen=True)

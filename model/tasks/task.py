@@ -95,7 +95,7 @@ class Recipe(NamedTuple):
     learning_rates: tuple[float, ...]
 
 
-class TaskModel(nn.Module):
+class TaskModel(nn.Module, ABC):
     """An encoder with the head of a task."""
 
     bert: BertModel
@@ -109,9 +109,9 @@ class TaskModel(nn.Module):
             self.bert.eval()
         return self
 
+    @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the head's outputs, (N, ...)."""
-        raise NotImplementedError
 
     def states(self, batch: TaskBatch) -> Tensor:
         """Return the last hidden states (B, L, D); the first of each row represents the whole row.

@@ -31,6 +31,8 @@ from .trial import Outcome, count_events, finish, kill_after, kill_at, run, star
 from .world import COMMANDS, OTHERS, command, copy_world, digest, make_world, output_of
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+STRUCTURED = (".xml", ".bz2", ".gz", ".zip", ".parquet")
+"""Suffixes of files in which damage shows; a cut from one line of JSON Lines into another may leave a valid file."""
 NUM_MUTATIONS = 200
 NUM_KILLS = 25  # of each command
 NUM_DOUBLE_STARTS = 12
@@ -93,8 +95,8 @@ class Torture:
                 file.write_bytes(mutate(file.read_bytes(), rng))
                 whole_line = line.replace("FILE", path)
                 outcome = run(self.folder, whole_line.split())
-                read = line.startswith("ingest FILE") and not outcome.exit_code
-                self.judge(f"mutated {name}", outcome, self.silent_loss(whole_line) if read else "")
+                counted = path.endswith(STRUCTURED) and line.startswith("ingest FILE") and not outcome.exit_code
+                self.judge(f"mutated {name}", outcome, self.silent_loss(whole_line) if counted else "")
 
     def silent_loss(self, line: str) -> str:
         """Name the fault if fewer documents were read than from undamaged files and no reason is counted."""
