@@ -47,7 +47,7 @@ MODEL = {
     "PretrainConfig": CLASS,
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
-    "evaluate_task": "directory, data, device='auto'",
+    "evaluate_task": "directory, data, device='auto', metric=None",
     "finetune": "task_name, data, checkpoint, output, config, progress=None, *, overwrite=False",
     "predict": "directory, data, output, device='auto', *, official=False",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, resume=False",
