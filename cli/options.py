@@ -65,8 +65,10 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
     declarations = [flags, field.name, *(["-v"] if field.name == "verbose" else [])]
     default, help_text = field.default, field.metadata["help"]
-    if isinstance(default, tuple):
+    if isinstance(default, tuple) and default:
         default = ",".join(f"{number:g}" for number in default)
+    if annotation == tuple[str, ...]:
+        return click.option(*declarations, multiple=True, help=help_text)
     show_default = not (default is None or (default is False and "/" not in flags))
     kind = _parameter_type(annotation)
     if kind is bool:

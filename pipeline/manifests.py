@@ -59,6 +59,19 @@ class DocumentsGroup(Struct, frozen=True, kw_only=True):
     characters: Count
 
 
+class MixtureGroup(Struct, frozen=True, kw_only=True):
+    """How often the documents of one source and language are read in a pass."""
+
+    source: str
+    language: str
+    weight: Annotated[float, Meta(ge=0)]
+    documents: Count = 0
+    tokens: Count = 0
+    """Of the training documents, read once."""
+    tokens_built: Count = 0
+    """Over all passes."""
+
+
 class DocumentsShard(Shard, frozen=True, kw_only=True):
     """One shard of documents."""
 
@@ -153,6 +166,7 @@ class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
     stage: Literal["vocab"]
     tokenizer: VocabularyTokenizer
     accents: Accents | None = None
+    mixture: list[MixtureGroup] = []
     report: VocabularyReport
     word_counts: File
     """The table of counted words."""
@@ -176,6 +190,7 @@ class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
     """Documents in each language."""
     label_counts: dict[str, dict[str, tuple[Count, Count]]] = {}
     """By measure and value, the training rows of label 0 and 1: what the origins of A and B say about the label."""
+    mixture: list[MixtureGroup] = []
     tokenizer: InstancesTokenizer
     shards: list[InstancesShard]
 

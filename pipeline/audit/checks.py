@@ -13,6 +13,7 @@ from ..execution import storage
 from ..execution.directory import read_manifest
 from ..execution.shards import open_shard
 from ..manifests import InstancesManifest, InstancesShard
+from ..mixture import weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
 
@@ -21,6 +22,7 @@ ROWS_FOR_EXACT = 10_000
 IS_NEXT_TOLERANCE = 0.005
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
+WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
 # Whole words cannot always fill the mask budget; using less than this share is a fault.
@@ -94,6 +96,7 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
             *_split_checks(measures),
             *_special_checks(measures),
             *_token_checks(measures, manifest.counts),
+            *_mixture_checks(manifest),
             *_source_checks(manifest.shards),
         ],
         lengths=measures.by_label["row length"].tolist(),
@@ -303,6 +306,20 @@ def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Ite
         return
     yield _exact("tokens in rows (documents minus tokens cut)", used, tokens_in - tokens_cut)
     yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
+
+
+def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
+    """Judge how often the documents of each origin are read, if weights were asked for."""
+    if not weights_of(manifest.mixture):
+        return
+    passes = manifest.config.duplicates
+    for group in (group for group in manifest.mixture if group.tokens):
+        read = group.tokens_built / group.tokens / passes
+        # Documents are whole: a few of them cannot be read as often as asked.
+        tolerance = group.weight * max(WEIGHT_TOLERANCE, Z_JUDGED / math.sqrt(group.documents * passes))
+        verdict = _verdict(abs(read - group.weight) <= tolerance)
+        asked = f"{group.weight:.3f} ± {tolerance:.3f}"
+        yield Check(f"times read per pass: {group.source}, {group.language}", f"{read:.3f}", asked, verdict, read)
 
 
 def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:

@@ -28,6 +28,19 @@ class Corpus:
     document_offsets: np.ndarray
     origins: Origins | None = None
 
+    def select(self, documents: np.ndarray) -> "Corpus":
+        """Return the corpus with only some documents (bool [num_documents]) left, the others empty."""
+        if documents.all():
+            return self
+        of_sentence = np.repeat(documents, np.diff(self.document_offsets))
+        lengths = np.diff(self.sentence_offsets)
+        return Corpus(
+            self.token_ids[np.repeat(of_sentence, lengths)],
+            np.append(0, np.cumsum(lengths[of_sentence])),
+            np.append(0, np.cumsum(np.diff(self.document_offsets) * documents)),
+            self.origins,
+        )
+
     def document_lengths(self) -> np.ndarray:
         """Return the tokens of each document, int64 [num_documents]."""
         return np.diff(self.sentence_offsets[self.document_offsets])

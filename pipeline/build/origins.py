@@ -4,7 +4,7 @@ The B of a NotNext pair comes from the same source and language as its A, as an 
 tell the label from the language alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ MIN_ROWS = 16  # with fewer, the Bs that are exchanged differ so much in length 
 MAX_DOCUMENT_SHARE = 2 / 3  # beyond it, the other documents have too few segments to exchange with the largest one
 BUCKETS_PER_OCTAVE = 4
 LONGEST_TITLE = 255
+_GOLDEN = 0.6180339887498949  # multiples of it spread evenly between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,25 @@ def origins_of(documents: pa.Table) -> Origins:
         language_names=language.dictionary.to_pylist(),
         title_length=np.minimum(title_length, LONGEST_TITLE),
     )
+
+
+def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float]) -> np.ndarray:
+    """Return how often a pass reads each document, float [num_documents]: 1 unless `weights` has its origin."""
+    table = [
+        [weights.get((source, language), 1.0) for language in origins.language_names] for source in origins.source_names
+    ]
+    return np.array(table).reshape(len(table), len(origins.language_names))[origins.source, origins.language]
+
+
+def copies_in_pass(weights: np.ndarray, lengths: np.ndarray, duplicate: int, rng: np.random.Generator) -> np.ndarray:
+    """Return how often pass `duplicate` holds each document, int64 [num_documents], on average its weight.
+
+    Over all passes a document is read (weight x passes) times, rounded down or up. Documents of similar length are
+    rounded alternately, so that the tokens have the shares of the weights too; `rng` is the same for all passes.
+    """
+    phase = np.empty(len(weights))
+    phase[np.lexsort((lengths, weights))] = (rng.random() + _GOLDEN * np.arange(len(weights))) % 1
+    return (np.floor(weights * (duplicate + 1) + phase) - np.floor(weights * duplicate + phase)).astype(np.int64)
 
 
 def partner_groups(origins: Origins, lengths: np.ndarray, negatives: str, row_tokens: int) -> np.ndarray:

@@ -19,9 +19,10 @@ from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
 from ..manifests import DocumentsManifest, InstancesManifest
+from ..mixture import plan_mixture, weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from .origins import sum_label_counts
-from .shard import Built, DocumentsUnit, build_shard
+from .shard import Built, DocumentsUnit, build_shard, sum_groups
 
 # For estimates.
 TOKENISE_BYTES_PER_S = 40e6  # of text
@@ -41,12 +42,15 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     head = _head(corpus, vocabulary, config)
+    mixture = plan_mixture(corpus, config.weight, config.language_exponent)
     directory, manifest = open_stage(output, head, InstancesManifest, options.overwrite)
     if manifest is not None:
         return manifest
     for name, content in vocabulary_files(vocabulary).items():
         directory.write_bytes(name, content)
-    build_phase = Phase("build", None, partial(build_shard, config=config), DocumentsUnit, Built)
+    build_phase = Phase(
+        "build", None, partial(build_shard, config=config, weights=weights_of(mixture)), DocumentsUnit, Built
+    )
     run_phases(directory, _units(storage.absolute(documents), corpus), [build_phase], options)
     built = read_records(directory, "build", Built)
     counters = sum_counters((record.counters for record in built), options.max_bad, seen="documents")
@@ -55,6 +59,7 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
         **counters.to_record(),
         "languages": corpus.languages,
         "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
+        "mixture": [to_builtins(group) for group in sum_groups(mixture, (record.groups for record in built))],
         "label_counts": sum_label_counts(r.label_counts for r in built if r.shard.split == "train"),
         "shards": [to_builtins(record.shard) for record in built],
     }

@@ -2,12 +2,14 @@
 
 import threading
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from ..config import BuildConfig
 from ..errors import UserError
@@ -15,14 +17,14 @@ from ..execution.counters import CounterRecord, Counters
 from ..execution.directory import StageDirectory
 from ..execution.phases import Record
 from ..execution.shards import read_documents, write_parquet
-from ..manifests import InstancesShard, Split
+from ..manifests import InstancesShard, MixtureGroup, Split
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
 from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
 from .instances import build_instances, parquet_options
-from .origins import LabelCounts, Origins, origins_of, sum_label_counts
+from .origins import LabelCounts, Origins, copies_in_pass, document_weights, origins_of, sum_label_counts
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
 ROW_GROUP_ROWS = 1 << 14
@@ -43,6 +45,7 @@ class Built(Record):
 
     counters: CounterRecord
     label_counts: LabelCounts
+    groups: list[MixtureGroup]
     shard: InstancesShard
 
 
@@ -57,8 +60,10 @@ def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryToke
     return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
 
 
-def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildConfig) -> Built:
-    """Write the instances of one shard of documents."""
+def build_shard(
+    directory: StageDirectory, unit: DocumentsUnit, config: BuildConfig, weights: Mapping[tuple[str, str], float]
+) -> Built:
+    """Write the instances of one shard of documents; `weights` say how often a pass reads those of an origin."""
     split, index, path = unit.split, unit.index, unit.path
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
@@ -69,11 +74,18 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
     counts: Counter[str] = Counter()
     label_counts: list[LabelCounts] = []
     warnings = [] if num_passes else ["the document shard holds no text"]
+    times_read = np.zeros(len(corpus.document_offsets) - 1, np.int64)
     with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
-        for duplicate in range(num_passes):
-            rngs = [rng_for(config.seed, step, split, index, duplicate) for step in ("pairs", "masks")]
+        for duplicate, repeat, part, chosen in _parts(corpus, unit, config, weights, num_passes):
+            # The first repeat has the random numbers of a pass without weights.
+            ids = (split, index, duplicate, *([repeat] if repeat else []))
+            rngs = [rng_for(config.seed, step, *ids) for step in ("pairs", "masks")]
+            if repeat and np.count_nonzero(part.document_lengths()) < 2:
+                counts["documents_not_repeated"] += int(chosen.sum())  # nothing to exchange segments with
+                continue
+            times_read += chosen
             try:
-                built = build_instances(corpus, vocabulary, config, rngs[0], rngs[1], duplicate)
+                built = build_instances(part, vocabulary, config, rngs[0], rngs[1], duplicate)
             except UserError as error:
                 raise UserError(f"{path}: {error}") from None
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
@@ -88,12 +100,64 @@ def build_shard(directory: StageDirectory, unit: DocumentsUnit, config: BuildCon
         bytes=written.num_bytes,
         sha256=written.sha256,
         counts=dict(sorted(counts.items())),
-        source_tokens={source: num_passes * tokens for source, tokens in source_tokens(corpus).items()},
+        source_tokens=source_tokens(corpus, times_read),
         warnings=warnings,
     )
     counters = Counters()
     counters.counts = counts
-    return Built(files=(name,), counters=counters.to_record(), label_counts=sum_label_counts(label_counts), shard=shard)
+    return Built(
+        files=(name,),
+        counters=counters.to_record(),
+        label_counts=sum_label_counts(label_counts),
+        groups=_groups(corpus, times_read) if split == "train" else [],
+        shard=shard,
+    )
+
+
+def _parts(
+    corpus: Corpus,
+    unit: DocumentsUnit,
+    config: BuildConfig,
+    weights: Mapping[tuple[str, str], float],
+    num_passes: int,
+) -> Iterator[tuple[int, int, Corpus, np.ndarray]]:
+    """Yield for each pass, and each repeat within it, the documents to read: as a corpus and as bool [num_documents].
+
+    Weights are those of training; validation documents are read once.
+    """
+    origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
+    of_document = document_weights(origins, weights if unit.split == "train" else {})
+    for duplicate in range(num_passes):
+        copies = copies_in_pass(of_document, lengths, duplicate, rng_for(config.seed, "copies", unit.split, unit.index))
+        for repeat in range(int(copies.max(initial=0))):
+            yield duplicate, repeat, corpus.select(copies > repeat), copies > repeat
+
+
+def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
+    """Return documents and tokens of each origin, once and as often as they are read."""
+    origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
+    key = origins.source * len(origins.language_names) + origins.language
+    sums = [np.bincount(key, values) for values in (np.ones(len(key)), lengths, lengths * times_read)]
+    return [
+        MixtureGroup(
+            source=origins.source_names[group // len(origins.language_names)],
+            language=origins.language_names[group % len(origins.language_names)],
+            weight=1.0,
+            documents=int(sums[0][group]),
+            tokens=int(sums[1][group]),
+            tokens_built=int(sums[2][group]),
+        )
+        for group in np.flatnonzero(sums[0]).tolist()
+    ]
+
+
+def sum_groups(mixture: Iterable[MixtureGroup], parts: Iterable[list[MixtureGroup]]) -> list[MixtureGroup]:
+    """Return the groups of `mixture` with the sums of the counts in `parts`."""
+    sums = {(group.source, group.language): Counter[str]() for group in mixture}
+    for group in (group for part in parts for group in part):
+        own = {"documents": group.documents, "tokens": group.tokens, "tokens_built": group.tokens_built}
+        sums.setdefault((group.source, group.language), Counter()).update(own)
+    return [structs.replace(group, **sums[group.source, group.language]) for group in mixture]
 
 
 def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> Corpus:
@@ -112,11 +176,11 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> Co
     return Corpus(np.concatenate(token_ids), sentences, ends, origins_of(pa.concat_tables(documents)))
 
 
-def source_tokens(corpus: Corpus) -> dict[str, int]:
-    """Return how many tokens come from each source."""
+def source_tokens(corpus: Corpus, times_read: np.ndarray) -> dict[str, int]:
+    """Return how many tokens come from each source; `times_read`, int64 [num_documents], counts all passes."""
     origins = cast(Origins, corpus.origins)
     tokens = np.zeros(len(origins.source_names), np.int64)
-    np.add.at(tokens, origins.source, corpus.document_lengths())
+    np.add.at(tokens, origins.source, corpus.document_lengths() * times_read)
     return dict(sorted(zip(origins.source_names, tokens.tolist(), strict=True)))
 
 

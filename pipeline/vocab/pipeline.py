@@ -23,9 +23,10 @@ from ..execution.phases import Phase, Record, Unit, read_records, unit_names
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
+from ..mixture import plan_mixture, weights_of
 from ..schemas import WORD_COUNTS
 from .accents import decide_accents
-from .counts import count_shard, merge_buckets, read_counts, sentences_of
+from .counts import WEIGHT_UNITS, count_shard, merge_buckets, read_counts, sentences_of
 from .tokenize import Normalization, count_words, merge_counts
 from .vocabulary import Vocabulary, fertility_report, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
@@ -58,6 +59,8 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)
     head = _head(corpus, config)
+    mixture = plan_mixture(corpus, config.weight, config.language_exponent)
+    weights = weights_of(mixture)
     directory, manifest = open_stage(output, head, VocabularyManifest, options.overwrite)
     if manifest is not None:
         return manifest
@@ -65,8 +68,10 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     num_buckets = min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS)
     accents = decide_accents(config, documents, corpus)
     normalization = Normalization(lowercase=not config.cased, strip_accents=accents.strip)
-    count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets)
-    merge_work = partial(merge_buckets, num_units=num_units, num_buckets=num_buckets)
+    count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets, weights=weights)
+    merge_work = partial(
+        merge_buckets, num_units=num_units, num_buckets=num_buckets, units=WEIGHT_UNITS if weights else 1
+    )
     learn_work = partial(_learn, config=config, normalization=normalization, num_buckets=num_buckets)
     count = Phase("count", None, count_work, str, Record)
     merge = Phase("merge", partial(_plan_merge, num_units=num_units), merge_work, int, Record)
@@ -77,6 +82,7 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     [learned] = read_records(directory, "learn", Learned)
     found = {
         "accents": msgspec.to_builtins(accents),
+        "mixture": [msgspec.to_builtins(group) for group in mixture],
         "tokenizer": learned.tokenizer,
         "report": learned.report,
         "word_counts": learned.word_counts,

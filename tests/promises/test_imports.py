@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = {
-    f"pipeline.{name}" for name in ("config", "errors", "languages", "manifests", "parsing", "schemas", "seeding")
+    f"pipeline.{name}"
+    for name in ("config", "errors", "languages", "manifests", "mixture", "parsing", "schemas", "seeding")
 }
 EXECUTION = CONTRACTS | {"pipeline.execution"}
 # A package may import itself and these; a name covers the modules below it.

@@ -268,6 +268,7 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
             StageDirectory(vocab, "of a test"),
             DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
             CONFIG,
+            {},
         )
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()

@@ -1,0 +1,119 @@
+"""Weights: documents are read as often as asked, in every pass, and the words of the vocabulary count alike."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.audit.checks import audit
+from clozeworks.pipeline.build.origins import copies_in_pass
+from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.manifests import InstancesManifest
+from clozeworks.pipeline.mixture import parse_weights, plan_mixture
+from clozeworks.pipeline.schemas import DOCUMENTS
+from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from hypothesis import given
+from hypothesis import strategies as st
+from manifest_fixture import make_manifest, parsed, write_manifest
+
+ONE = RunOptions(workers=1)
+GROUPS = [("enwiki", "en", "alpha beta gamma ."), ("books", "en", "delta omega ."), ("kowiki", "ko", "zeta eta .")]
+TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path, rng = tmp_path_factory.mktemp("documents"), np.random.default_rng(0)
+    groups = []
+    for name, num_documents in ((TRAIN, 300), (VALIDATION, 9)):
+        rows = [
+            {"doc_id": f"{i}", "source": source, "language": language, "title": "", "sentences": [text] * size}
+            for i, size in enumerate(rng.integers(10, 60, num_documents).tolist())
+            for source, language, text in [GROUPS[i % 3]]
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
+    for source, language, text in GROUPS:
+        groups.append({"source": source, "language": language, "documents": 100, "characters": 3500 * len(text)})
+    write_manifest(path, "ingest", {TRAIN: 300, VALIDATION: 9})
+    manifest = (path / "manifest.json").read_text()
+    entry = '[{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}]'
+    assert entry in manifest
+    (path / "manifest.json").write_text(manifest.replace(entry, str(groups).replace("'", '"')))
+    return str(path)
+
+
+def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
+    vocab, output = tmp_path / "vocab", str(tmp_path / "out")
+    learn_vocabulary(documents, str(vocab), VocabConfig(size=100), ONE)
+    config = BuildConfig(**{"max_length": 64, "duplicates": 4, **options})
+    return build(documents, str(vocab), output, config, ONE)
+
+
+def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
+    manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
+    asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}
+    for group in manifest.mixture:
+        assert group.weight == asked[group.source]
+        assert group.tokens_built / group.tokens / 4 == pytest.approx(group.weight, rel=0.01)
+    verdicts = {check.name: check.verdict for check in audit(str(tmp_path / "out")).checks}
+    assert verdicts["times read per pass: books, en"] == verdicts["times read per pass: kowiki, ko"] == "ok"
+    # The rows of each pass, found by the documents that they come from.
+    table = pq.read_table(tmp_path / "out" / TRAIN, columns=["document_a", "duplicate", "input_ids"])
+    kinds, lengths = table["document_a"].to_numpy() % 3, table["input_ids"].combine_chunks().value_lengths().to_numpy()
+    for duplicate in range(4):
+        own = table["duplicate"].to_numpy() == duplicate
+        tokens = np.bincount(kinds[own], lengths[own])
+        assert tokens[1] / tokens[0] == pytest.approx(2.5 * 3 / 4, rel=0.1)  # sentences have 3 tokens, and 4
+
+
+def test_weights_of_1_change_nothing(documents: str, tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    plain, weighted = built(documents, tmp_path / "a"), built(documents, tmp_path / "b", weight=("books=1",))
+    assert [shard.sha256 for shard in plain.shards] == [shard.sha256 for shard in weighted.shards]
+
+
+@given(st.floats(0.05, 4), st.integers(1, 6), st.integers(1, 300))
+def test_copies_add_up_over_the_passes(weight: float, passes: int, num_documents: int):
+    lengths, weights = np.arange(num_documents) % 7, np.full(num_documents, weight)
+    copies = [copies_in_pass(weights, lengths, i, rng_for(0, "copies")) for i in range(passes)]
+    total = np.sum(copies, axis=0)
+    assert (np.abs(total - weight * passes) < 1 + 1e-6).all()
+    assert all((np.abs(own - weight) < 1 + 1e-6).all() for own in copies)
+    assert abs(total.sum() - weight * passes * num_documents) <= 5
+
+
+def test_words_count_alike(documents: str, tmp_path: Path):
+    for name, weight in (("plain", ()), ("weighted", ("books=2.5", "kowiki=0.3"))):
+        learn_vocabulary(documents, str(tmp_path / name), VocabConfig(size=100, weight=weight), ONE)
+    plain, weighted = (
+        dict(zip(*pq.read_table(tmp_path / name / "word_counts.parquet").to_pydict().values(), strict=True))
+        for name in ("plain", "weighted")
+    )
+    assert weighted["alpha"] == plain["alpha"]
+    assert weighted["delta"] == pytest.approx(2.5 * plain["delta"], abs=1)
+    assert weighted["zeta"] == pytest.approx(0.3 * plain["zeta"], abs=1)
+
+
+def test_an_exponent_levels_languages():
+    sizes = {"en": 8000, "ko": 1000, "lt": 1000}
+    groups = [{"source": "w", "language": name, "documents": 1, "characters": n} for name, n in sizes.items()]
+    shard = {"name": TRAIN, "split": "train", "rows": 3, "bytes": 1, "groups": groups}
+    corpus = parsed(make_manifest("ingest", [shard]))
+    for exponent in (0.0, 0.3, 0.7, 1.0):
+        mixture = plan_mixture(corpus, (), exponent)
+        read = {group.language: group.weight * sizes[group.language] for group in mixture}
+        assert sum(read.values()) == pytest.approx(10_000, rel=1e-4)
+        assert read["en"] / read["ko"] == pytest.approx(8**exponent, rel=1e-4)
+    with pytest.raises(UserError, match="--weight fr: no source or language has this name; there are en, ko, lt, w"):
+        plan_mixture(corpus, ("fr=2",), 1.0)
+
+
+@pytest.mark.parametrize("entry", ["books", "books=", "=2", "books=0", "books=-1", "books=nan", "books=1e9"])
+def test_mistakes_are_one_line(entry: str):
+    with pytest.raises(UserError, match=f"--weight {entry}: give NAME=WEIGHT"):
+        parse_weights([entry])
