@@ -68,7 +68,7 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     if isinstance(default, tuple) and default:
         default = ",".join(f"{number:g}" for number in default)
     if annotation == tuple[str, ...]:
-        return click.option(*declarations, multiple=True, help=help_text)
+        return click.option(*declarations, multiple=True, default=default, help=help_text)
     show_default = not (default is None or (default is False and "/" not in flags))
     kind = _parameter_type(annotation)
     if kind is bool:
