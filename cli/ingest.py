@@ -39,12 +39,13 @@ def ingest(
     'dumps/*.bz2', or a data set from the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER).
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.ingest.explain import explain as explain_document
     from ..pipeline.ingest.pipeline import estimate
     from ..pipeline.ingest.pipeline import ingest as run_ingest
 
     config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
     if explain is not None:
+        from ..pipeline.ingest.explain import explain as explain_document
+
         print_explanation(explain_document(sources, explain, config))
         return None
     if output is None:

@@ -30,7 +30,7 @@ COMMANDS = {
         "--weight-decay 0.5",
     ),
     "features": ("OUT.work", "features MODEL TEXT --output OUT --device cpu", "--per text"),
-    "predict": ("OUT.work", "predict TASK_MODEL TEXT --output OUT --device cpu", ""),
+    "predict": ("OUT.tsv.work", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),
     "predict --official": ("OUT", "predict TASK_MODEL TEST --output OUT --official --device cpu", ""),
 }
 
@@ -84,7 +84,7 @@ def held(path: str) -> Iterator[None]:
 def test_a_second_start_is_refused(name: str, inputs: dict[str, str], tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["clozeworks"])
     locked, command, others = COMMANDS[name]
-    paths = {**inputs, "OUT": str(tmp_path / "out")}
+    paths = {**inputs, "OUT": str(tmp_path / "out"), "OUT.tsv": str(tmp_path / "out.tsv")}
     starts = [command, f"{command} {others}"]
     starts += [f"{command} --overwrite"] if "overwrite" in _options(name) else []
     with held(locked.replace("OUT", paths["OUT"])):
@@ -94,7 +94,7 @@ def test_a_second_start_is_refused(name: str, inputs: dict[str, str], tmp_path: 
             reported = capsys.readouterr().err.splitlines()[-1]
             assert reported.startswith("Error: Another process is writing ") and paths["OUT"] in reported
     assert run(command, paths) in ((0, 1) if name == "audit" else (0,))  # these instances do not pass the audit
-    assert Path(paths["OUT"]).exists()
+    assert list(tmp_path.glob("out*")) == [Path(locked.replace("OUT", paths["OUT"]).removesuffix(".work"))]
     assert not list(tmp_path.rglob("*.work")) and not list(tmp_path.rglob("tmp"))
 
 

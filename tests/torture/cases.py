@@ -77,7 +77,7 @@ def _full_output() -> None:
 
 def _small_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (24 << 20))
+    limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (8 << 20))
 
 
 def _other_user() -> None:
