@@ -75,11 +75,11 @@ def local(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, by
 def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict[str, bytes]):
     with object_store(scheme) as bucket:
         source = upload(texts, bucket)
-        assert make_all(source, f"{bucket}/work", RunOptions(workers=1)) == local
-        assert not storage.find_files(f"{bucket}/work/*/.work")
+        assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
+        assert not storage.find_files(f"{bucket}/built/*/.work")
         overwrite = RunOptions(workers=1, overwrite=True)
-        ingest([source], f"{bucket}/work/documents", IngestConfig(shards=2), overwrite)
-        names = storage.file_names(f"{bucket}/work/documents")
+        ingest([source], f"{bucket}/built/documents", IngestConfig(shards=2), overwrite)
+        names = storage.file_names(f"{bucket}/built/documents")
         assert "train-00001-of-00002.parquet" in names
         assert "train-00000-of-00001.parquet" not in names
         with pytest.raises(UserError, match="nothing"):
@@ -88,7 +88,7 @@ def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict
 
 def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[str, bytes]):
     with object_store("s3") as bucket:
-        source, output = upload(texts, bucket), f"{bucket}/work/documents"
+        source, output = upload(texts, bucket), f"{bucket}/built/documents"
         options = ("--output", output, "--shards", "1", "--validation-share", "0.4", "--workers", "2")
         process = subprocess.Popen([*CLI, "ingest", source, *options], stderr=subprocess.DEVNULL)
         give_up = time.monotonic() + TIME_LIMIT_S
@@ -98,7 +98,7 @@ def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[s
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not storage.exists(f"{output}/manifest.json")
-        assert make_all(source, f"{bucket}/work", RunOptions(workers=1)) == local
+        assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
 
 
 def test_the_portable_job_api_makes_the_same_bytes(texts: Path, local: dict[str, bytes], tmp_path: Path):
