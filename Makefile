@@ -21,9 +21,9 @@ format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# A short form of `python -m tests.torture`: damaged files, kills, double starts, full disks and limits.
+# A short form of `python -m tests.torture`, without the limits of memory and files, which depend on the machine.
 torture: .venv/test
-	$(BIN)/python -m tests.torture --share 0.01
+	$(BIN)/python -m tests.torture --share 0.01 --only mutations --only kills --only double_starts --only full_disks
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks

@@ -75,9 +75,9 @@ def _full_output() -> None:
     os.dup2(os.open("/dev/full", os.O_WRONLY), sys.stdout.fileno())
 
 
-def _small_memory() -> None:
+def _small_memory(num_bytes: int) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (8 << 20))
+    limit(resource.RLIMIT_AS, pages * resource.getpagesize() + num_bytes)
 
 
 def _other_user() -> None:
@@ -108,9 +108,9 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "full output of results": ("results task", _full_output),
     "full output of evaluate": ("evaluate run instances --device cpu", _full_output),
     "full output of a stage": (command("vocab", "out"), _full_output),
-    "little memory, ingest": (command("ingest", "out"), _small_memory),
-    "little memory, build": (command("build", "out"), _small_memory),
-    "little memory, pretrain": (command("pretrain", "out") + " --model small", _small_memory),
+    "little memory, ingest": (command("ingest", "out"), lambda: _small_memory(24 << 20)),
+    "little memory, build": (command("build", "out"), lambda: _small_memory(8 << 20)),
+    "little memory, pretrain": (command("pretrain", "out") + " --model small", lambda: _small_memory(24 << 20)),
     "few open files, pretrain": (
         command("pretrain", "out"),
         lambda: limit(resource.RLIMIT_NOFILE, 8),
