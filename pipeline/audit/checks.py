@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -176,7 +176,12 @@ def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[
             histogram = _by_share(np.array([*by_value.values()]).T)
         else:
             histogram = np.array([by_value[value] for value in sorted(by_value, key=int)]).T
-        yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, judged)
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, judged)
+        across = manifest.counts.get(f"pairs_across_{name}s", 0)
+        if check.verdict == "bad" and across and measures.config.negatives == "same-source":
+            few = f"{across:,} pairs join two {name}s, one with too few documents in its shard: lower ingest --shards"
+            check = replace(check, measured=f"{check.measured}; {few}")
+        yield check
         num_rows = sum(shard.rows for shard in manifest.shards if shard.split == "train")
         if histogram.sum() != num_rows:
             yield _exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)

@@ -5,6 +5,7 @@ import string
 from pathlib import Path
 from typing import Any
 
+import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 
@@ -47,3 +48,10 @@ def test_adapt(tmp_path: Path):
     for name, source in (("adapted", "bert"), ("moved", "vocab")):
         assert {"initial", "final"} <= summary(tmp_path / name).keys()
         assert vocabulary(tmp_path / name) == vocabulary(tmp_path / source)
+
+
+def test_the_quickstarts_instances_pass_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    stages = [part for stage in ("ingest", "vocab", "build", "audit") for part in ("--only", stage)]
+    main(["run", str(EXAMPLES / "quickstart" / "recipe.toml"), "--output", str(tmp_path), *stages])
+    assert "within tolerance" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()

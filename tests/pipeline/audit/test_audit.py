@@ -464,3 +464,13 @@ def test_a_report_that_cannot_be_written_is_told_in_a_line(tmp_path, capsys):
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"Error: {tmp_path} is not a regular file; choose another path.\n"
     assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))
+
+
+def test_groups_too_small_for_their_shard_are_named(tmp_path):
+    manifest = build(tmp_path, origins=True, negatives="any")
+    manifest["config"]["negatives"] = "same-source"
+    checks = {check.name: check for check in audit(tmp_path, manifest).checks}
+    number = f"{manifest['counts']['pairs_across_sources']:,}"
+    assert checks["AUC of source for the label"].measured.endswith(
+        f"; {number} pairs join two sources, one with too few documents in its shard: lower ingest --shards"
+    )
