@@ -35,12 +35,12 @@ INSTALL = $(BIN)/pip install --quiet --constraint constraints.txt --editable
 	$(INSTALL) '.[data,train]'
 	touch $@
 
-# The checkout's folders are the packages clozeworks.pipeline, .model and .cli; .venv/checkout links them under these names
-# for the type checker.
+# The checkout's folders are the packages clozeworks.pipeline, .model and .cli, and package/ is clozeworks itself;
+# .venv/checkout links them under these names for the type checker.
 .venv/test: .venv/installed
 	$(INSTALL) '.[test]'
 	mkdir -p .venv/checkout/clozeworks
-	for package in pipeline model cli; do ln -sfn ../../../$$package .venv/checkout/clozeworks/$$package; done
+	for path in package/*.py pipeline model cli; do ln -sfn ../../../$$path .venv/checkout/clozeworks/$${path##*/}; done
 	touch $@
 
 clean:

@@ -15,9 +15,11 @@ MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
 
 
 @click.command()
-@click.argument("instances")
-@click.argument("other", required=False)
-@click.option("--report", metavar="FILE.html", help="Also write a web page with plots and example instances.")
+@click.argument("instances", type=click.Path())
+@click.argument("other", type=click.Path(), required=False)
+@click.option(
+    "--report", type=click.Path(), metavar="FILE.html", help="Also write a web page with plots and example instances."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 @click.pass_context
 def audit(

@@ -16,11 +16,17 @@ NUM_WARNINGS = 3
 
 
 @click.command()
-@click.argument("documents")
+@click.argument("documents", type=click.Path())
 @click.option(
-    "--vocab", required=True, metavar="VOCAB", help="Directory with the vocabulary, or a vocab.txt or tokenizer.json."
+    "--vocab",
+    type=click.Path(),
+    required=True,
+    metavar="VOCAB",
+    help="Directory with the vocabulary, or a vocab.txt or tokenizer.json.",
 )
-@click.option("--output", required=True, metavar="INSTANCES", help="Directory to write the instances to.")
+@click.option(
+    "--output", type=click.Path(), required=True, metavar="INSTANCES", help="Directory to write the instances to."
+)
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
 def build(ctx: click.Context, documents: str, vocab: str, output: str, **values: Any) -> CommandSummary:

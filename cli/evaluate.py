@@ -11,8 +11,8 @@ from .summary import CommandSummary, figure
 
 
 @click.command()
-@click.argument("model", metavar="RUN")
-@click.argument("data", metavar="DATA")
+@click.argument("model", type=click.Path(), metavar="RUN")
+@click.argument("data", type=click.Path(), metavar="DATA")
 @click.option("--split", default="validation", show_default=True, help="Split of the instances to measure on.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows of instances per batch.")
 @click.option(

@@ -11,9 +11,11 @@ from .training_progress import training_progress
 
 
 @click.command()
-@click.argument("checkpoint", metavar="CHECKPOINT")
-@click.argument("data", metavar="DATA")
-@click.option("--output", required=True, metavar="FILE", help="Parquet file to write the vectors to.")
+@click.argument("checkpoint", type=click.Path(), metavar="CHECKPOINT")
+@click.argument("data", type=click.Path(), metavar="DATA")
+@click.option(
+    "--output", type=click.Path(), required=True, metavar="FILE", help="Parquet file to write the vectors to."
+)
 @click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
 @config_options(FeaturesConfig)
 def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:

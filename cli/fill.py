@@ -8,7 +8,7 @@ from .summary import CommandSummary
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=click.Path())
 @click.argument("text")
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Number of candidates per [MASK].")
 @click.option("--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON.")

@@ -16,9 +16,13 @@ DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 @click.command()
 @click.argument("task")
-@click.argument("data")
-@click.option("--checkpoint", required=True, metavar="DIR", help="Directory with the pre-trained encoder.")
-@click.option("--output", required=True, metavar="DIR", help="Directory for the best model and the results.")
+@click.argument("data", type=click.Path())
+@click.option(
+    "--checkpoint", type=click.Path(), required=True, metavar="DIR", help="Directory with the pre-trained encoder."
+)
+@click.option(
+    "--output", type=click.Path(), required=True, metavar="DIR", help="Directory for the best model and the results."
+)
 @click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
 @config_options(FinetuneConfig)
 def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:

@@ -18,9 +18,12 @@ LONGEST_SHOWN = 200
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", type=click.Path(), nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
-    "--output", metavar="DOCUMENTS", help="Directory to write the documents to (required unless --explain is given)."
+    "--output",
+    type=click.Path(),
+    metavar="DOCUMENTS",
+    help="Directory to write the documents to (required unless --explain is given).",
 )
 @click.option(
     "--explain",

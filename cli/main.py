@@ -38,6 +38,11 @@ class Stages(click.Group):
         """Return the commands in the order of the stages."""
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help whole, where click cuts it at the end of the line."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in self.commands.items()])
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
         if args and args[0] in DATA_STAGES and "--" in args:
@@ -55,6 +60,10 @@ def commands() -> None:
     """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face model.
 
     Each stage writes one directory; an interrupted command resumes when you rerun it.
+
+    \b
+    Shell completion, for ~/.bashrc (in ~/.zshrc zsh_source):
+      eval "$(_CLOZEWORKS_COMPLETE=bash_source clozeworks)"
     """
 
 

@@ -7,10 +7,11 @@ from .summary import CommandSummary
 
 
 @click.command()
-@click.argument("model", metavar="DIR")
-@click.argument("data")
+@click.argument("model", type=click.Path(), metavar="DIR")
+@click.argument("data", type=click.Path())
 @click.option(
     "--output",
+    type=click.Path(),
     required=True,
     metavar="FILE",
     help="File for the predictions: .tsv, .csv, .jsonl or .json, or - for the terminal.",

@@ -14,8 +14,14 @@ LEARNED_NSP = 0.55
 
 
 @click.command()
-@click.argument("instances", nargs=-1, required=True, metavar="INSTANCES...")
-@click.option("--output", required=True, metavar="RUN", help="Directory for the model, its logs and checkpoints.")
+@click.argument("instances", type=click.Path(), nargs=-1, required=True, metavar="INSTANCES...")
+@click.option(
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="RUN",
+    help="Directory for the model, its logs and checkpoints.",
+)
 @click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
 @click.option(
     "--resume", is_flag=True, help="Fail unless there is a run to resume (an unfinished run is resumed anyway)."

@@ -21,7 +21,7 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
 
 
 @click.command()
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.option(
@@ -29,8 +29,15 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
     type=click.Choice(["1", "5", "6", "7", "8", "figure5"]),
     help="Print this table of the paper, or the figures of its figure 5, from the runs of a recipe in examples/paper.",
 )
-@click.option("--output", metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too.")
-@click.option("--server-zip", metavar="FILE", help="Write the predictions below DIR for GLUE's server into this zip.")
+@click.option(
+    "--output", type=click.Path(), metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too."
+)
+@click.option(
+    "--server-zip",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the predictions below DIR for GLUE's server into this zip.",
+)
 def results(
     directory: str, as_json: bool, as_csv: bool, table: str | None, output: str | None, server_zip: str | None
 ) -> CommandSummary | None:

@@ -16,7 +16,7 @@ STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random
 
 
 @click.command()
-@click.argument("directory")
+@click.argument("directory", type=click.Path())
 @click.option(
     "-n",
     "num_rows",

@@ -15,10 +15,13 @@ NUM_CHARACTERS = 20
 
 
 @click.command()
-@click.argument("documents")
-@click.option("--output", required=True, metavar="VOCAB", help="Directory to write the vocabulary to.")
+@click.argument("documents", type=click.Path())
+@click.option(
+    "--output", type=click.Path(), required=True, metavar="VOCAB", help="Directory to write the vocabulary to."
+)
 @click.option(
     "--compare",
+    type=click.Path(),
     multiple=True,
     metavar="OTHER",
     help="Also measure this vocabulary (a directory, vocab.txt or tokenizer.json); may be repeated.",

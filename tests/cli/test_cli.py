@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,13 @@ def test_the_surface_is_the_documented_one():
     assert set(COMMANDS) == set(expected.split())
 
 
+def test_the_summaries_of_commands_are_whole_sentences(capsys: pytest.CaptureFixture[str]):
+    main(["--help"])
+    summaries = capsys.readouterr().out.split("Commands:\n")[1]
+    assert "..." not in summaries
+    assert all(re.search(rf"^  {name} +[A-Z].*?\.$", summaries, re.MULTILINE | re.DOTALL) for name in COMMANDS)
+
+
 def test_help_loads_nothing_heavy():
     script = (
         "import sys\n"
@@ -41,6 +49,26 @@ def test_help_loads_nothing_heavy():
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.endswith("heavy: []\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        (["pre"], ["plain,predict", "plain,pretrain"]),
+        (["pretrain", "--model", "ti"], ["plain,tiny"]),
+        (["pretrain", "--hou"], ["plain,--hours"]),
+        (["build", "docu"], ["file,docu"]),  # the shell completes file names
+    ],
+)
+def test_the_shell_completes_commands_options_values_and_files(
+    words: list[str], completions: list[str], capsys, monkeypatch
+):
+    line = {"COMP_WORDS": " ".join(["clozeworks", *words]), "COMP_CWORD": str(len(words))}
+    for name, value in {"_CLOZEWORKS_COMPLETE": "bash_complete", **line}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main([])
+    assert sorted(capsys.readouterr().out.split()) == completions
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("package", "pipeline", "model", "cli")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a wheel from a copy of the checkout, so that nothing is left behind in it."""
     checkout, wheels = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("wheels")
-    for name in ("pipeline", "model", "cli"):
+    for name in FOLDERS:
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
     command = [
         sys.executable,
@@ -43,25 +44,28 @@ def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
 
 def test_every_module_and_data_file_of_the_checkout_is_in_the_wheel(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
-    paths = [path for name in ("pipeline", "model", "cli") for path in (ROOT / name).rglob("*")]
-    files = [path for path in paths if path.suffix in (".py", ".html", ".toml")]
-    assert {f"clozeworks/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
+    paths = [path for name in FOLDERS for path in (ROOT / name).rglob("*")]
+    files = [path for path in paths if path.suffix in (".py", ".html", ".toml") or path.name == "py.typed"]
+    installed = {f"clozeworks/{path.relative_to(ROOT).as_posix().removeprefix('package/')}" for path in files}
+    assert {"clozeworks/__main__.py", "clozeworks/py.typed", "clozeworks/model/py.typed"} <= installed <= names
 
 
 def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    script = (
-        "import sys; sys.path.insert(0, 'site'); import clozeworks.cli.main as main\n"
-        "assert main.__file__.startswith(sys.argv[1]), main.__file__; main.main(['--help'])"
-    )
-    command = [sys.executable, "-S", "-c", script, str(tmp_path)]
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
     # Without site-packages' .pth files the checkout is not found; the libraries still are.
     libraries = str(Path(sys.modules["pytest"].__file__ or "").parents[1])
-    ended = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": libraries}, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "ingest" in ended.stdout
+    paths = {"PYTHONPATH": f"{site}:{libraries}"}
+
+    def run(*args: str) -> str:
+        command = [sys.executable, "-S", *args]
+        return subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=True).stdout
+
+    script = "import clozeworks; print(clozeworks.__file__, clozeworks.__version__)"
+    version = wheel.name.split("-")[1]
+    assert run("-c", script) == f"{site}/clozeworks/__init__.py {version}\n"
+    assert run("-m", "clozeworks", "--version") == f"clozeworks, version {version}\n"
+    assert "  ingest " in run("-m", "clozeworks", "--help")
 
 
 @pytest.mark.parametrize(
@@ -84,8 +88,3 @@ def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
     script = f"import sys, {modules}; print({foreign!r} in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "False"
-
-
-def test_the_packages_are_marked_as_typed(wheel: Path):
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {f"clozeworks/{name}/py.typed" for name in ("pipeline", "model", "cli")} <= set(names)
