@@ -8,10 +8,10 @@ import click
 from .summary import CommandSummary
 
 if TYPE_CHECKING:
-    from ..pipeline.audit.checks import Audit
+    from ..pipeline.audit.verdict import Audit
 
 NUM_EXAMPLES = 8
-MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "info": ""}
+MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "unjudged": "[yellow]not judged[/]", "info": ""}
 
 
 @click.command()
@@ -38,13 +38,17 @@ def audit(
         _print(audits)
     if report:
         _write_report(report, audits)
-    failed = [check for measured in audits.values() for check in measured.failed]
+    sentences = {
+        directory: f"{directory}: {measured.sentence}" if other else measured.sentence
+        for directory, measured in audits.items()
+    }
+    failed = [directory for directory, measured in audits.items() if measured.failed]
+    for directory in failed:
+        click.echo(sentences[directory], err=True)
     if failed:
-        click.echo(f"Out of tolerance: {', '.join(sorted({check.name for check in failed}))}.", err=True)
         ctx.exit(1)
-    num_checks = sum(check.verdict == "ok" for check in audits[instances].checks)
-    rows = [("checks", f"{num_checks} of {num_checks} within tolerance"), *([("report", report)] if report else [])]
-    return None if as_json else CommandSummary("audit", instances, rows)
+    rows = [("verdict", sentence) for sentence in sentences.values()]
+    return None if as_json else CommandSummary("audit", instances, [*rows, *([("report", report)] if report else [])])
 
 
 def _print(audits: "dict[str, Audit]") -> None:
@@ -52,7 +56,7 @@ def _print(audits: "dict[str, Audit]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from ..pipeline.audit.checks import checks_by_name
+    from ..pipeline.audit.verdict import checks_by_name
 
     table = Table("check", box=None, pad_edge=False, header_style="bold")
     for directory in audits:

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .audit.checks import Audit, audit
+    from .audit.checks import audit
+    from .audit.verdict import Audit
     from .build.pipeline import build
     from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
     from .errors import UserError
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Audit": "audit.checks",
+    "Audit": "audit.verdict",
     "BuildConfig": "config",
     "Counters": "execution.counters",
     "IngestConfig": "config",

@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -16,60 +15,25 @@ from ..manifests import InstancesManifest, InstancesShard
 from ..mixture import weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
+from .verdict import Audit, Check, Verdict
 
 # From this many rows on, the share of IsNext must be exact; below, allow for chance.
 ROWS_FOR_EXACT = 10_000
 IS_NEXT_TOLERANCE = 0.005
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
+ORIGINS = ("source", "language")
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
 # Whole words cannot always fill the mask budget; using less than this share is a fault.
 MIN_WHOLE_WORD_BUDGET = 0.9
+# If chance alone may account for a deviation this large, there are too few rows to judge.
+MAX_CHANCE = 0.25
 # The intervals shown are 95 % intervals.
 Z_SHOWN = 1.96
 NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
 TOKENS_AT_ONCE = 1 << 20
-
-Verdict = Literal["ok", "bad", "info"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may be from one half."""
-
-    name: str
-    measured: str
-    asked: str
-    verdict: Verdict
-    value: float
-    interval: tuple[float, float] | None = None
-    tolerance: float | None = None
-
-
-@dataclass(frozen=True)
-class Audit:
-    """All checks, and the histograms behind the report.
-
-    `lengths` counts rows by length in tokens, one list per label; `mask_positions` counts masked tokens by position in
-    the row; `top_masked` holds the most frequently masked tokens with their counts.
-    """
-
-    config: dict[str, Any]
-    checks: list[Check]
-    lengths: list[list[int]]
-    mask_positions: list[int]
-    top_masked: list[tuple[str, int]]
-
-    @property
-    def failed(self) -> list[Check]:
-        """The checks that are out of tolerance."""
-        return [check for check in self.checks if check.verdict == "bad"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**asdict(self), "ok": not self.failed}
 
 
 def audit(instances: str) -> Audit:
@@ -95,11 +59,12 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
             *_mask_checks(measures),
             *_split_checks(measures),
             *_special_checks(measures),
-            *_token_checks(measures, manifest.counts),
+            *_token_checks(measures, manifest),
             *_mixture_checks(manifest),
             *_source_checks(manifest.shards),
         ],
         lengths=measures.by_label["row length"].tolist(),
+        segment_lengths=[measures.by_label[f"length of {segment}"].sum(axis=0).tolist() for segment in "AB"],
         mask_positions=measures.mask_positions.tolist(),
         top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
     )
@@ -154,8 +119,8 @@ def _label_checks(measures: Measures) -> Iterator[Check]:
         tolerance = LENGTH_AUC_TOLERANCE if name == "row length" else PART_AUC_TOLERANCE
         # In sentence-order prediction, the model is meant to learn what distinguishes a text's first part from its
         # second.
-        judged = pairing == "balanced" or (pairing == "sop" and name == "row length")
-        yield _auc_check(name, histogram, tolerance, judged)
+        promised = pairing == "balanced" or (pairing == "sop" and name == "row length")
+        yield _auc_check(name, histogram, tolerance, "" if promised else _not_promised(pairing))
     if pairing == "sop":
         across = counts["is_next_other_document"] + counts["not_next"] - counts["not_next_same_document"]
         yield _none("pairs across documents", across)
@@ -169,14 +134,16 @@ def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[
     pairing = measures.config.pairing
     if pairing not in ("balanced", "bert"):
         return
-    judged = pairing == "balanced"
-    yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, judged)
+    unjudged = "" if pairing == "balanced" else _not_promised(pairing)
+    yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
+    if not manifest.label_counts:
+        yield _unknown(f"AUC of {' and '.join(ORIGINS)} for the label")
     for name, by_value in manifest.label_counts.items():
-        if name in ("source", "language"):
+        if name in ORIGINS:
             histogram = _by_share(np.array([*by_value.values()]).T)
         else:
             histogram = np.array([by_value[value] for value in sorted(by_value, key=int)]).T
-        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, judged)
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and across and measures.config.negatives == "same-source":
             few = f"{across:,} pairs join two {name}s, one with too few documents in its shard: lower ingest --shards"
@@ -203,14 +170,22 @@ def _is_next_check(measures: Measures) -> Check:
     low, high = wilson_interval(is_next, rows)
     share = is_next / max(rows, 1)
     measured = f"{share:.2%} ({low:.2%} to {high:.2%})"
-    judged = measures.config.pairing != "bert"
-    if judged and deviating:
+    pairing = measures.config.pairing
+    name = "pairs in order" if pairing == "sop" else "IsNext"
+    if reason := _not_promised(pairing) if pairing == "bert" else _too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1))):
+        return Check(name, measured, reason, "unjudged", share, (low, high))
+    if deviating:
         measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
-    name = "pairs in order" if measures.config.pairing == "sop" else "IsNext"
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
-    if not judged:
-        return Check(name, measured, "not checked", "info", share, (low, high))
     return Check(name, measured, asked, _verdict(not deviating and _is_half(is_next, rows)), share, (low, high))
+
+
+def _not_promised(pairing: str) -> str:
+    return f"not balanced by {pairing}"
+
+
+def _too_few(chance: float) -> str:
+    return "too few rows to judge" if chance > MAX_CHANCE else ""
 
 
 def _is_half(successes: int, trials: int) -> bool:
@@ -221,15 +196,17 @@ def _is_half(successes: int, trials: int) -> bool:
     return low <= 0.5 <= high
 
 
-def _auc_check(name: str, histogram: np.ndarray, tolerance: float, judged: bool) -> Check:
+def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str) -> Check:
+    """Judge an area under the ROC curve, unless there is a reason to leave it `unjudged`."""
     name = f"AUC of {name} for the label"
     auc, error = auc_of(histogram)
     half = min(Z_SHOWN * error, 0.5)
     interval = (max(auc - half, 0.0), min(auc + half, 1.0))
-    if not judged:
-        return Check(name, f"{auc:.3f}", "not checked", "info", auc, interval)
-    verdict = _verdict(abs(auc - 0.5) <= max(tolerance, Z_JUDGED * error))
-    return Check(name, f"{auc:.3f}", f"0.50 ± {tolerance}", verdict, auc, interval, tolerance)
+    if reason := unjudged or _too_few(Z_JUDGED * error):
+        return Check(name, f"{auc:.3f}", reason, "unjudged", auc, interval)
+    tolerance = max(tolerance, Z_JUDGED * error)
+    verdict = _verdict(abs(auc - 0.5) <= tolerance)
+    return Check(name, f"{auc:.3f}", f"0.50 ± {tolerance:.2f}", verdict, auc, interval, tolerance)
 
 
 def _mask_checks(measures: Measures) -> Iterator[Check]:
@@ -297,19 +274,20 @@ def _special_checks(measures: Measures) -> Iterator[Check]:
     yield _info("unknown tokens", unknown, f"{unknown:.3%}")
 
 
-def _token_checks(measures: Measures, manifest_counts: Mapping[str, int]) -> Iterator[Check]:
+def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
     """Compare the number of tokens in the rows with the manifest's counts for the documents, over all passes."""
-    if not manifest_counts:
+    name = "tokens in rows (documents minus tokens cut)"
+    if not manifest.counts:
+        yield _unknown(name)
         return
-    tokens_in, tokens_cut = manifest_counts.get("tokens_in", 0), manifest_counts.get("tokens_cut", 0)
+    tokens_in, tokens_cut = manifest.counts.get("tokens_in", 0), manifest.counts.get("tokens_cut", 0)
     used, cut_share = measures.counts["text_tokens"], tokens_cut / max(tokens_in, 1)
     if measures.config.pairing == "bert":
-        yield _info(
-            "tokens in rows per token in documents", used / max(tokens_in, 1), f"{used / max(tokens_in, 1):.3f}"
-        )
+        ratio = used / max(tokens_in, 1)
+        yield _info("tokens in rows per token in documents", ratio, f"{ratio:.3f}")
         yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
         return
-    yield _exact("tokens in rows (documents minus tokens cut)", used, tokens_in - tokens_cut)
+    yield _exact(name, used, tokens_in - tokens_cut)
     yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
 
 
@@ -337,13 +315,6 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
         yield _info(f"tokens from {source}", share, f"{share:.1%}")
 
 
-def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
-    """Return the checks of several audits side by side; None if an audit does not have the check."""
-    found = [{check.name: check for check in audit.checks} for audit in audits]
-    names = dict.fromkeys(name for by_name in found for name in by_name)
-    return {name: [by_name.get(name) for by_name in found] for name in names}
-
-
 def _verdict(holds: bool) -> Verdict:
     return "ok" if holds else "bad"
 
@@ -362,3 +333,7 @@ def _at_most(name: str, share: float, limit: float) -> Check:
 
 def _info(name: str, value: float, measured: str) -> Check:
     return Check(name, measured, "", "info", value)
+
+
+def _unknown(name: str) -> Check:
+    return Check(name, "unknown", "the manifest does not count it: build again", "unjudged", None)

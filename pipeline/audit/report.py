@@ -11,8 +11,8 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
 from ..vocab.vocabulary import Vocabulary
-from .checks import Audit, checks_by_name
 from .decode import decode_row
+from .verdict import Audit, checks_by_name
 
 MAX_BARS = 64
 AUC_RANGE = (0.3, 0.7)

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.audit.checks import Audit, audit_instances, wilson_interval
+from clozeworks.pipeline.audit.checks import audit_instances, wilson_interval
 from clozeworks.pipeline.audit.measures import scripts_of
+from clozeworks.pipeline.audit.verdict import Audit, Check
 from clozeworks.pipeline.build.balance import auc_of
 from clozeworks.pipeline.build.chunks import Corpus
 from clozeworks.pipeline.build.instances import build_instances, parquet_options
@@ -146,11 +147,67 @@ def test_an_origin_that_tells_the_label_fails(tmp_path, negatives: str):
     assert told | counted <= {check.name for check in audited.checks}
 
 
+def check(name: str, figure: str, verdict: str, value: float = 0.5) -> Check:
+    return Check(name, figure, "50%", verdict, value)
+
+
+@pytest.mark.parametrize(
+    ("checks", "verdict", "sentence"),
+    [
+        ([("rows", "9", "ok"), ("tokens", "9", "info")], "ok", "All 1 checks hold."),
+        (
+            [
+                *[("rows", "9", "ok")] * 19,
+                *[("AUC of length", "0.510", "unjudged", 0.51), ("AUC of source", "0.9", "unjudged", 0.9)],
+                ("IsNext", "13.6% (13% to 14%)", "unjudged", 0.136),
+            ],
+            "unjudged",
+            "19 checks hold, 3 not judged: IsNext 13.6%, AUC of source 0.9, AUC of length 0.510.",
+        ),
+        (
+            [("IsNext", "40% (39% to 41%); 9% in pass 1", "bad"), ("rows", "9", "ok"), ("a", "1", "unjudged")],
+            "bad",
+            "1 check fails: IsNext 40% (expected 50%); 1 hold, 1 not judged: a 1.",
+        ),
+        (
+            [(name, "1", "bad") for name in "abcde"],
+            "bad",
+            "5 checks fail: a 1 (expected 50%), b 1 (expected 50%), c 1 (expected 50%) and 2 more; 0 hold.",
+        ),
+    ],
+)
+def test_the_verdict_names_what_fails_and_what_was_not_judged(checks, verdict, sentence):
+    audited = Audit({}, [check(*values) for values in checks], [], [], [], [])
+    assert (audited.verdict, audited.sentence) == (verdict, sentence)
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"), [({}, "ok"), ({"pairing": "none"}, "ok"), ({"pairing": "bert"}, "unjudged")]
+)
+def test_the_whole_holds_only_if_all_of_it_was_judged(tmp_path, options, verdict):
+    assert audit(tmp_path, build(tmp_path, origins=True, **options)).verdict == verdict
+
+
+@pytest.mark.parametrize("missing", ["counts", "label_counts"])
+def test_what_the_manifest_does_not_count_is_not_judged(tmp_path, missing):
+    audited = audit(tmp_path, {**build(tmp_path, origins=True), missing: {}})
+    assert audited.verdict == "unjudged"
+    assert "the manifest does not count it" in str(audited.checks)
+
+
+def test_labels_of_a_few_rows_are_not_judged(tmp_path):
+    manifest = build(tmp_path, 2, duplicates=1, max_length=64)
+    assert 4 < manifest["shards"][0]["rows"] < 60
+    checks = {check.name: check for check in audit(tmp_path, manifest).checks}
+    for name in ("IsNext", "AUC of row length for the label"):
+        assert (checks[name].verdict, checks[name].asked) == ("unjudged", "too few rows to judge")
+
+
 def test_google_researchs_pairing_is_measured_and_not_judged(tmp_path):
     checks = {check.name: check for check in audit(tmp_path, build(tmp_path, origins=True, pairing="bert")).checks}
     for name in ("language", "source", "script"):
         check = checks[f"AUC of {name} for the label"]
-        assert check.verdict == "info"
+        assert check.verdict == "unjudged"
         assert check.value > 0.7
 
 
@@ -453,8 +510,9 @@ def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, 
     assert ended.value.code == 1
     captured = capsys.readouterr()
     assert not json.loads(captured.out)[directory]["ok"]
-    assert captured.err.startswith("Out of tolerance: masks on [CLS] or [SEP], ")
-    assert captured.err.count("\n") == 1
+    sentence = json.loads(captured.out)[directory]["sentence"]
+    assert captured.err == f"{sentence}\n"
+    assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
 
 
 def test_a_report_that_cannot_be_written_is_told_in_a_line(tmp_path, capsys):
