@@ -14,7 +14,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from ..bert import initialise
-from ..checkpoint import read_model
+from ..checkpoint import load_weights, read_config, read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
 from ..tasks.tables import print_notice
@@ -159,16 +159,31 @@ def _sequence(config: PretrainConfig, directory: InstanceDirectory, vocabulary: 
 def start(setup: PretrainSetup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, PretrainState]:
     """Return model, optimiser and state: new, from another model's weights, or as the run's `checkpoint` has them."""
     config = setup.config
-    source = checkpoint or config.checkpoint
-    if source:
-        model = read_model(source, _overrides(config))
-        if not checkpoint and config.vocabulary_from == "instances":
+    if checkpoint:
+        model = read_model(checkpoint, _overrides(config))
+    elif config.checkpoint:
+        model = _read_encoder(config.checkpoint, config)
+        if config.vocabulary_from == "instances":
             model = _moved(model, setup)
     else:
         model = new_model(config, [phase.directory for phase in setup.phases])
     model.to(setup.ranks.device).train()
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     return model, optimizer, _load(optimizer, checkpoint) if checkpoint else PretrainState()
+
+
+def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining:
+    """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, which is said."""
+    model = _initialised(replace(read_config(checkpoint), **_overrides(config)), config.seed)
+    missing = load_weights(model, checkpoint, new=("cls.", "bert.pooler."))
+    names = {
+        "cls.predictions.": "masked-LM head",
+        "cls.seq_relationship.": "next-sentence head",
+        "bert.pooler.": "pooler",
+    }
+    if new := [name for prefix, name in names.items() if any(key.startswith(prefix) for key in missing)]:
+        print_notice(f"{checkpoint} has no {' and no '.join(new)}: training starts with new ones.")
+    return model
 
 
 def _moved(model: BertForPreTraining, setup: PretrainSetup) -> BertForPreTraining:
@@ -222,6 +237,10 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
     if needed > memory:
         needs = f"needs {needed / 1e9:,.0f} GB of memory, and {memory / 1e9:,.0f} GB are there"
         raise UserError(f"A model of {shape.num_parameters():,} parameters {needs}; make it smaller.")
+    return _initialised(shape, config.seed)
+
+
+def _initialised(shape: ModelConfig, seed: int) -> BertForPreTraining:
     model = BertForPreTraining(shape)
-    initialise(model, shape, torch.Generator().manual_seed(stable_hash(config.seed, "initial weights") >> 1))
+    initialise(model, shape, torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1))
     return model

@@ -25,7 +25,7 @@ from clozeworks.model.training.logs import Clock
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from instances_fixture import write_instances
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch._dynamo.utils import counters
 
 SHORT: dict[str, Any] = {
@@ -415,6 +415,23 @@ def test_a_continued_run_goes_on_without_the_model_it_began_from(instances, tmp_
     (tmp_path / "first" / "model.safetensors").unlink()
     assert pretrain(config, [instances], tmp_path / "broken")["status"] == "finished"
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
+    pretrain(make_config(), [instances], tmp_path / "first")
+    weights = load_file(tmp_path / "first" / "model.safetensors")
+    encoder = {name.removeprefix("bert."): weight for name, weight in weights.items() if not name.startswith("cls.")}
+    save_file(encoder, tmp_path / "first" / "model.safetensors")
+    options = {name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")}
+    config = PretrainConfig(**options | {"steps": 1, "learning_rate": 1e-9}, checkpoint=str(tmp_path / "first"))
+    pretrain(config, [instances], tmp_path / "second")
+    assert capsys.readouterr().err.endswith(
+        f"{tmp_path}/first has no masked-LM head and no next-sentence head: training starts with new ones.\n"
+    )
+    kept = load_file(tmp_path / "second" / "model.safetensors")
+    for name, weight in encoder.items():
+        torch.testing.assert_close(kept[f"bert.{name}"], weight, rtol=0, atol=1e-7)
+    assert kept["cls.seq_relationship.weight"].std() > 0
 
 
 def test_the_state_of_another_model_is_refused(instances, tmp_path):
