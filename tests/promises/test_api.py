@@ -101,5 +101,5 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
     script.write_text("\n".join(code for not_run, code in blocks if not not_run))
     ended = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400

@@ -18,7 +18,7 @@ from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import as_lists, write_instances
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,39 @@ def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
     assert same(batches(resumed, 11, num_workers=2), expected[5:])
     resumed.load_state_dict(resumed.state_dict(num_batches=8))
     assert same(batches(resumed, 3), expected[13:])
+
+
+class StateOfWorker:
+    """What torchdata's ``StatefulDataLoader`` does in each worker: save its state with a batch, and load it."""
+
+    def __init__(self, states: list[dict[str, Any]] | None = None):
+        self.states = states
+
+    def collate(self, rows: list[Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        worker: Any = get_worker_info()
+        return collate(rows), worker.dataset.state_dict()
+
+    def start(self, worker_id: int) -> None:
+        worker: Any = get_worker_info()
+        if self.states:
+            worker.dataset.load_state_dict(self.states[worker_id])
+
+
+def test_each_worker_saves_and_loads_its_own_state(instances):
+    def loaded(states: list[dict[str, Any]] | None, num_batches: int) -> list[Any]:
+        dataset, worker = InstanceDataset(instances, batch_size=8, seed=2), StateOfWorker(states)
+        return list(
+            islice(
+                DataLoader(dataset, 8, collate_fn=worker.collate, num_workers=2, worker_init_fn=worker.start),
+                num_batches,
+            )
+        )
+
+    expected = batches(InstanceDataset(instances, batch_size=8, seed=2), 14)
+    used = loaded(None, 6)
+    assert same([batch for batch, _ in used], expected[:6])
+    resumed = loaded([state for _, state in used[-2:]], 8)
+    assert same([batch for batch, _ in resumed], expected[6:])
 
 
 def test_one_process_resumes_after_any_row(instances):
