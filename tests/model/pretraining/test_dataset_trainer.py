@@ -38,9 +38,8 @@ def our_losses(instances: str, tmp_path_factory) -> list[float]:
 
 def trainer(instances: str, output: Path, first_batch: int = 0, **more: Any) -> transformers.Trainer:
     ours = new_model(CONFIG, [open_instances(instances)])
-    theirs = transformers.BertForPreTraining(
-        transformers.BertConfig(**asdict(ours.config), attn_implementation="eager")
-    )
+    shape: dict[str, Any] = {**asdict(ours.config), "attn_implementation": "eager"}
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape))
     theirs.load_state_dict(ours.state_dict(), strict=False)
     dataset = InstanceDataset(instances, batch_size=ROWS, seed=CONFIG.seed)
     dataset.load_state_dict(dataset.state_dict(num_batches=first_batch))
@@ -79,4 +78,5 @@ def test_a_resumed_training_has_the_losses_of_an_undisturbed_one(instances, our_
     resumed = trainer(instances, tmp_path, first_batch=3, ignore_data_skip=True)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert losses(resumed)[-3:] == losses(whole)[-3:]
+    assert resumed.model and whole.model
     torch.testing.assert_close(resumed.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
