@@ -97,7 +97,12 @@ def _warn(manifest: "DocumentsManifest") -> None:
         warn(f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; name them to read them, too")
     if num_files := counts.get("single_stream_files", 0):
         warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
-    removed = {"duplicate_texts": "exact duplicate", "near_duplicates": "near-duplicate", "repeated_ids": "repeated id"}
+    removed = {
+        "duplicate_texts": "exact duplicate",
+        "near_duplicates": "near-duplicate",
+        "repeated_ids": "repeated id",
+        "repeated_lines": "repeated line",
+    }
     for reason, what in removed.items():
-        if num_documents := counts.get(reason, 0):
-            warn(f"removed {count_of(num_documents, what)}; for example {manifest.examples[reason][0]}")
+        if num_removed := counts.get(reason, 0):
+            warn(f"removed {count_of(num_removed, what)}; for example {manifest.examples[reason][0]}")

@@ -86,6 +86,11 @@ class IngestConfig:
         "another. Needs about 700 MB of memory per million documents that resemble another. Exact duplicates are "
         "always removed.",
     )
+    repeated_lines: int | None = option(
+        None,
+        "Leave out lines (paragraphs) that occur in at least this many documents, for example 7: navigation, "
+        "publishers' lists, licences. Case, digits and punctuation do not matter.",
+    )
     seed: int = option(0, "Seed for the shuffle and the validation split.")
 
     def __post_init__(self) -> None:
@@ -97,6 +102,8 @@ class IngestConfig:
         check(set(filters) <= {"gopher", "c4"}, "quality", ",".join(filters), "must be gopher, c4 or gopher,c4")
         share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
         check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
+        lines_ok = self.repeated_lines is None or self.repeated_lines >= 2
+        check(lines_ok, "repeated_lines", self.repeated_lines, "must be at least 2")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ those that `near_duplicates` found, by the documents' hash, for `gather` to skip
 Memory: up to 450 bytes per key of a unit, which has half a million keys (below 64 million documents).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -26,6 +26,7 @@ DOCUMENTS_PER_UNIT = 500_000
 MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
 
+_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
 _NO_SPACE_AFTER = "。！？」』）"  # so sentence splits after these marks make no difference
 
 KEYS = pa.schema(
@@ -129,6 +130,27 @@ def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarr
     }
     stays = keys.filter(pa.array(is_first & ~is_near))
     return stays, pa.table(columns, schema=LEFT_OUT), left_out["num_bytes"].to_numpy()
+
+
+def document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+    """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
+    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
+
+
+def empty_left_out(
+    batches: Iterable[pa.RecordBatch], left_out: pa.Table
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield of each batch the documents that stay, and the `LEFT_OUT` ones without their sentences, which may be many
+    times what stays.
+    """
+    keys = np.sort(document_keys(left_out))
+    for batch in batches:
+        own = document_keys(batch)
+        goes = np.searchsorted(keys, own, side="right") > np.searchsorted(keys, own)
+        gone = batch.filter(pa.array(goes))
+        column = batch.schema.get_field_index("sentences")
+        nothing = pa.array([[]] * gone.num_rows, batch.schema[column].type)
+        yield batch.filter(pa.array(~goes)), gone.set_column(column, batch.schema[column], nothing)
 
 
 def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:

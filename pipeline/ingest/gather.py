@@ -6,8 +6,9 @@ in a small corpus, many in a huge one. Then it first deals the documents into a 
 So whatever the size of the corpus, a document is read about twice, and memory is bounded by a shard.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +22,12 @@ from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
 from ..manifests import DocumentsGroup, DocumentsShard, Split
 from ..schemas import DOCUMENTS
-from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated
+from .clean import Cleaned, read_clean
+from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated, empty_left_out
 from .layout import Layout, borders, cut_shards, cut_validation, group_by_partition, partitions_between
 from .scatter import SCATTERED, Scattered
 
 ROW_GROUP_DOCUMENTS = 4096
-_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending")]
 
 
@@ -89,13 +90,19 @@ def _check_documents(split: Split, num_documents: int) -> None:
 
 
 def plan_shards(
-    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], num_shards: int | None, layout: Layout
+    scattered: Sequence[Scattered],
+    deduplicated: Sequence[Deduplicated],
+    num_shards: int | None,
+    layout: Layout,
+    cleaned: Sequence[Cleaned] = (),
 ) -> list[Unit[ShardRun]]:
     """Cut the hashes into `num_shards` shards, or by size; raises `UserError` if there are too few documents."""
-    if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
-        raise UserError(_too_few(scattered, deduplicated))
-    validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
-    _, *bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
+    last = cleaned or deduplicated
+    if sum(record.documents for record in last) < MIN_VALIDATION_DOCUMENTS + 2:
+        raise UserError(_too_few(scattered, deduplicated, cleaned))
+    removed = [*deduplicated, *cleaned]
+    validation_bytes, *bucket_bytes = _remaining(scattered, removed, "bucket_bytes", np.int64)
+    _, *bucket_documents = _remaining(scattered, removed, "bucket_documents", np.uint32)
     if num_shards:
         train = borders(range(num_shards + 1), num_shards)
     else:
@@ -104,7 +111,7 @@ def plan_shards(
         ("train", train, sum(bucket_bytes), layout.num_partitions),
         ("validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions),
     ]
-    lowest = sorted(value for record in deduplicated for value in record.lowest_validation_hashes)
+    lowest = sorted(value for record in last for value in record.lowest_validation_hashes)
     below = max(layout.validation_below, lowest[MIN_VALIDATION_DOCUMENTS - 1] + 1)
     units: list[Unit[ShardRun]] = []
     for split, edges, num_bytes, num_partitions in splits:
@@ -115,25 +122,22 @@ def plan_shards(
     return units
 
 
-def _remaining(
-    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], field: str, dtype: type
-) -> list[int]:
+def _remaining(scattered: Sequence[Scattered], removed: Sequence[Deduplicated], field: str, dtype: type) -> list[int]:
     """Return what is left per bucket of what was scattered."""
     read, left_out = (
         sum(np.frombuffer(getattr(record, field), dtype).astype(np.int64) for record in records)
-        for records in (scattered, deduplicated)
+        for records in (scattered, removed)
     )
     # A document that occurs in two sources under one id can be subtracted twice.
     return np.maximum(read - left_out, 0).tolist()
 
 
-def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
+def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], cleaned: Sequence[Cleaned]) -> str:
     """Say that there are too few documents, and why the others were left out."""
-    num_documents, num_equal = (
-        sum(getattr(record, name) for record in deduplicated) for name in ("documents", "left_out")
-    )
+    num_documents = sum(record.documents for record in cleaned or deduplicated)
+    num_equal = sum(record.left_out for record in deduplicated)
     num_read, num_short = (
-        sum(record.counters["counts"].get(name, 0) for record in scattered)
+        sum(record.counters["counts"].get(name, 0) for record in (*scattered, *cleaned))
         for name in ("documents_read", "documents_too_short")
     )
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
@@ -141,34 +145,23 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {left_out}."
 
 
-def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout) -> Gathered:
-    """Write the shards of a unit from the scattered files."""
+def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout, cleaned: bool) -> Gathered:
+    """Write the shards of a unit from the scattered files; or, if lines were removed, from the `cleaned` ones."""
     counters = Counters()
-    left_out = pa.Table.from_batches(_read(directory, run, layout, "deduplicate", "left-out"), LEFT_OUT)
+    partitions, num_partitions = run.partitions(layout), layout.num_document_partitions
+    found = read_phase(directory, "deduplicate", "left-out", partitions, num_partitions)
+    left_out = pa.Table.from_batches(_own(found, run), LEFT_OUT)
     left_out_of = run.shard_of(left_out)
-    batches = _emptied(_read(directory, run, layout, "scatter", "documents"), left_out)
+    if cleaned:
+        documents = read_clean(directory, partitions)
+    else:
+        documents = read_phase(directory, "scatter", "documents", partitions, num_partitions)
+    batches = chain.from_iterable(empty_left_out(_own(documents, run), left_out))
     shards = [
         _write_shard(directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), counters)
         for index, (name, documents) in enumerate(zip(run.names(), _deal(directory, run, batches), strict=True))
     ]
     return Gathered(files=tuple(run.names()), counters=counters.to_record(), shards=shards)
-
-
-def _emptied(batches: Iterator[pa.RecordBatch], left_out: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without the sentences that are left out, which may be many times what stays."""
-    keys = np.sort(_keys(left_out))
-    column = SCATTERED.get_field_index("sentences")
-    for batch in batches:
-        own = _keys(batch)
-        goes = np.searchsorted(keys, own, side="right") > np.searchsorted(keys, own)
-        yield batch.filter(pa.array(~goes))
-        gone = batch.filter(pa.array(goes))
-        yield gone.set_column(column, SCATTERED[column], pa.array([[]] * gone.num_rows, SCATTERED[column].type))
-
-
-def _keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-    """Return a number for each row's document and text."""
-    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
 
 
 def _deal(directory: StageDirectory, run: ShardRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -186,9 +179,9 @@ def _deal(directory: StageDirectory, run: ShardRun, batches: Iterator[pa.RecordB
     directory.remove(dealt)
 
 
-def _read(directory: StageDirectory, run: ShardRun, layout: Layout, phase: str, kind: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the unit's shards from the files of this `kind` that a phase wrote."""
-    for batch in read_phase(directory, phase, kind, run.partitions(layout), layout.num_document_partitions):
+def _own(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the unit's shards."""
+    for batch in batches:
         own = batch.filter(pa.array(run.shard_of(batch) >= 0))
         if own.num_rows:
             yield own

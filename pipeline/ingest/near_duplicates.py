@@ -85,10 +85,11 @@ def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
     first = np.flatnonzero(begins)[np.cumsum(begins)[later] - 1]
     pairs = [np.stack([texts[before], texts[later]], axis=1) for before in (first, later - 1)]
     pairs = np.concatenate(pairs)
-    return _distinct(pairs[pairs[:, 0] != pairs[:, 1]])
+    return distinct(pairs[pairs[:, 0] != pairs[:, 1]])
 
 
-def _distinct(pairs: np.ndarray) -> np.ndarray:
+def distinct(pairs: np.ndarray) -> np.ndarray:
+    """Return the distinct rows of (pairs, 2), sorted."""
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     differs = np.ones(len(pairs), bool)
     differs[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
@@ -99,7 +100,7 @@ def find_clusters(directory: StageDirectory, unit: str, share: float, num_partit
     """Write to the file of the `unit` the texts to remove as near-duplicates."""
     pairs = np.empty((0, 2), np.uint64)
     for batch in read_phase(directory, "candidates", "pairs", [0], 1):
-        pairs = _distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
+        pairs = distinct(np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)]))
     sketches = _read_sketches(directory, np.unique(pairs))
     similar = _similar_pairs(pairs, sketches, share)
     kept = find_first(sketches.num_rows, similar)

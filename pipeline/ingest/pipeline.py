@@ -3,6 +3,7 @@
 - **scatter** reads ranges of input, cleans them, splits them into sentences, and writes the documents by hash;
 - **candidates** and **clusters**, with ``--near-duplicates``, find which texts are nearly the same;
 - **deduplicate** takes a range of the texts' hashes and decides which documents stay;
+- **lines** and **clean**, with ``--repeated-lines``, leave out lines that occur in many documents;
 - **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
 
 Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a range and by a shard.
@@ -39,12 +40,14 @@ from ..execution.runner import prepare, run_phases
 from ..manifests import DocumentsManifest
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs, plan_units
+from .clean import Cleaned, clean, plan_clean
 from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
 from .filters import check_languages
 from .gather import Gathered, ShardRun, check_shards, gather_shards, plan_shards
 from .layout import KeyRange, Layout, choose_layout, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import BANDS_PER_UNIT, find_candidates, find_clusters
+from .repeated_lines import LINES_PER_UNIT, REPEATED_LINES, list_repeated_lines
 from .scatter import Ranges, Scattered, scatter_ranges
 
 # What one core reads: bytes of the file per second, and bytes of clean text per byte of the file. Measured on English
@@ -94,12 +97,27 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
         ]
     plan_texts = partial(plan_range, kind="texts", rows_per_unit=DOCUMENTS_PER_UNIT)
     decide = partial(deduplicate, layout=layout, near=bool(near))
-    plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout)
+    repeated: list[Phase[Any, Any]] = []
+    if config.repeated_lines is not None:
+        lines = partial(list_repeated_lines, layout=layout, num_documents=config.repeated_lines, near=bool(near))
+        repeated = [
+            Phase("lines", partial(_plan_lines, layout=layout), lines, KeyRange, Record),
+            Phase(
+                "clean",
+                partial(_plan_clean, layout=layout),
+                partial(clean, layout=layout, config=config),
+                KeyRange,
+                Cleaned,
+            ),
+        ]
+    plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
+    gather = partial(gather_shards, layout=layout, cleaned=bool(repeated))
     return [
         Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered),
         *near,
         Phase("deduplicate", plan_texts, decide, KeyRange, Deduplicated),
-        Phase("gather", plan_gather, partial(gather_shards, layout=layout), ShardRun, Gathered),
+        *repeated,
+        Phase("gather", plan_gather, gather, ShardRun, Gathered),
     ]
 
 
@@ -125,9 +143,23 @@ def _plan_clusters(directory: StageDirectory) -> list[Unit[str]]:
     return [Unit("clusters", 1, "clusters")]
 
 
-def _plan_gather(directory: StageDirectory, num_shards: int | None, layout: Layout) -> list[Unit[ShardRun]]:
+def _plan_lines(directory: StageDirectory, layout: Layout) -> list[Unit[KeyRange]]:
+    num_lines = sum(record.lines for record in read_records(directory, "scatter", Scattered))
+    return plan_keys("lines", num_lines, LINES_PER_UNIT, layout)
+
+
+def _plan_clean(directory: StageDirectory, layout: Layout) -> list[Unit[KeyRange]]:
     scattered = read_records(directory, "scatter", Scattered)
-    return plan_shards(scattered, read_records(directory, "deduplicate", Deduplicated), num_shards, layout)
+    return plan_clean(sum(int(np.frombuffer(record.bucket_bytes, np.int64).sum()) for record in scattered), layout)
+
+
+def _plan_gather(
+    directory: StageDirectory, num_shards: int | None, layout: Layout, cleaned: bool
+) -> list[Unit[ShardRun]]:
+    scattered = read_records(directory, "scatter", Scattered)
+    deduplicated = read_records(directory, "deduplicate", Deduplicated)
+    without_lines = read_records(directory, "clean", Cleaned) if cleaned else ()
+    return plan_shards(scattered, deduplicated, num_shards, layout, without_lines)
 
 
 def _results(directory: StageDirectory, config: IngestConfig, max_bad: float, left_out: Counters) -> dict[str, Any]:
@@ -135,10 +167,12 @@ def _results(directory: StageDirectory, config: IngestConfig, max_bad: float, le
     scattered, gathered = read_records(directory, "scatter", Scattered), read_records(directory, "gather", Gathered)
     records = (record.counters for record in scattered)
     counters = sum_counters((left_out.to_record(), *records), max_bad, seen="documents_read")
-    for record in gathered:
+    cleaned = read_records(directory, "clean", Cleaned) if config.repeated_lines is not None else []
+    for record in (*cleaned, *gathered):
         counters.add(record.counters)
-    if config.near_duplicates is not None:  # recorded even if there are none
-        counters.count(NEAR_DUPLICATE, 0)
+    for name, value in ((NEAR_DUPLICATE, config.near_duplicates), (REPEATED_LINES, config.repeated_lines)):
+        if value is not None:  # recorded even if there are none
+            counters.count(name, 0)
     shards = [shard for record in gathered for shard in record.shards]
     languages: Counter[str] = Counter()
     for group in (group for shard in shards for group in shard.groups):
@@ -151,19 +185,19 @@ def estimate(sources: Sequence[str], output: str, config: IngestConfig, options:
     prepare(options, output)
     job = _plan(sources, output, config)
     state = check_output(output, job.head, options.overwrite)
-    return estimate_documents(job.inputs, len(job.units), config.shards, options, state)
+    return estimate_documents(job.inputs, len(job.units), config, options, state)
 
 
 def estimate_documents(
-    inputs: Sequence[Input], num_ranges: int, shards: int | None, options: RunOptions, state: OutputState
+    inputs: Sequence[Input], num_ranges: int, config: IngestConfig, options: RunOptions, state: OutputState
 ) -> Estimate:
-    """Return what `ingest` takes for these files, cut into `num_ranges` units; `shards` is the option of that name."""
+    """Return what `ingest` takes for these files, cut into `num_ranges` units."""
     text = read_s = 0.0
     for entry in inputs:
         bytes_per_s, text_share = _rates_of(entry)
         text += entry.num_bytes * text_share
         read_s += entry.num_bytes / bytes_per_s
-    num_shards = shards or max(1, ceil(text / SHARD_TEXT_BYTES))
+    num_shards = config.shards or max(1, ceil(text / SHARD_TEXT_BYTES))
     workers = num_workers(options, num_ranges)
     gather_s = text / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
     return Estimate(
@@ -173,7 +207,7 @@ def estimate_documents(
         workers=workers,
         input_bytes=sum(entry.num_bytes for entry in inputs),
         output_bytes=int(text * STORED_SHARE),
-        temporary_bytes=int(text * STORED_SHARE),
+        temporary_bytes=int(text * STORED_SHARE * (1 if config.repeated_lines is None else 2.2)),
         worker_bytes=worker_memory(max(text / num_shards, min(text / max(num_ranges, 1), PART_TEXT_BYTES))),
         seconds=2 * PHASE_START_S + read_s / workers + gather_s,
     )

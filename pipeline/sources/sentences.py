@@ -119,18 +119,25 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
     """
+    return [sentence for line in split_lines(paragraphs, language) for sentence in line]
+
+
+def split_lines(paragraphs: list[str], language: str) -> list[list[str]]:
+    """Return the sentences of each paragraph, as `split_sentences` does; none of a paragraph without text."""
     rules = _rules_of(language_code(language))
+    return [_split(normalise(paragraph), rules) for paragraph in paragraphs]
+
+
+def _split(paragraph: str, rules: "_Rules") -> list[str]:
     sentences: list[str] = []
-    for paragraph in paragraphs:
-        whole = normalise(paragraph)
-        for text in _calls(whole) if len(whole) > LONGEST_CALL else (whole,):
-            pieces = _pieces(text, rules)
-            if _is_quoting(text):
-                pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
-            if rules.cuts:
-                pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
-            sentences.extend([piece.strip() for piece in pieces])
-    return [sentence for sentence in sentences if sentence]
+    for text in _calls(paragraph) if len(paragraph) > LONGEST_CALL else (paragraph,):
+        pieces = _pieces(text, rules)
+        if _is_quoting(text):
+            pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
+        if rules.cuts:
+            pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
+        sentences.extend([stripped for piece in pieces if (stripped := piece.strip())])
+    return sentences
 
 
 def language_code(language: str) -> str:

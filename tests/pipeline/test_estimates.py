@@ -2,7 +2,7 @@
 
 import pytest
 from clozeworks.pipeline.build.pipeline import estimate_instances
-from clozeworks.pipeline.config import BuildConfig, RunOptions
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions
 from clozeworks.pipeline.ingest.pipeline import estimate_documents
 from clozeworks.pipeline.sources.formats import Input
 from clozeworks.pipeline.vocab.pipeline import estimate_vocabulary
@@ -16,7 +16,7 @@ def dump(num_bytes: int) -> Input:
 
 
 def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_the_time():
-    small, large = (estimate_documents([dump(n * 100 * MEGABYTE)], 10 * n, None, ONE, "new") for n in (1, 10))
+    small, large = (estimate_documents([dump(n * 100 * MEGABYTE)], 10 * n, IngestConfig(), ONE, "new") for n in (1, 10))
     assert large.output_bytes == pytest.approx(10 * small.output_bytes, rel=0.01)
     assert 8 * small.seconds < large.seconds < 10 * small.seconds
     assert large.worker_bytes == pytest.approx(small.worker_bytes, rel=0.25)
@@ -31,7 +31,7 @@ def test_a_second_worker_halves_the_time_but_not_the_start_up():
 def test_estimates_match_the_run_they_were_fitted_to():
     # 27.1 MB of Parquet, 86 MB of text: 36.9 MB of documents, 34.3 MB of instances in one duplicate; 12, 16 and 6 s.
     table = Input("enwiki.parquet", "enwiki.parquet", "parquet", 27_100_000)
-    documents = estimate_documents([table], 1, None, ONE, "new")
+    documents = estimate_documents([table], 1, IngestConfig(), ONE, "new")
     vocabulary = estimate_vocabulary([36_900_000], ONE, "new")
     instances = estimate_instances([36_900_000], BuildConfig(duplicates=1), ONE, "new")
     assert documents.output_bytes == pytest.approx(36_900_000, rel=0.1)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.ingest.scatter import select_sentences
+from clozeworks.pipeline.ingest.scatter import select_lines
 from clozeworks.pipeline.sources.documents import read_documents
 from shared_data import DATA, needs_shared_data
 
@@ -115,7 +115,7 @@ def test_words_of_a_dump(path: Path) -> None:
     kinds = ("redirects", "other_namespaces", "disambiguation_pages", "other_models", "empty_pages")
     assert len(documents) + sum(counts[kind] for kind in kinds) == counts["pages"] == len(pages) > len(documents)
 
-    sentences = [select_sentences(document, config, counters) for document in documents]
+    sentences = [line for document in documents for line in select_lines(document, config, counters)]
     num_kept = num_words_of(" ".join(sentence for found in sentences for sentence in found))
     # "word.Next" is a word of the source, and one of each of two sentences.
     assert num_kept + num_left_out(counters) == pytest.approx(sum(len(page.split()) for page in pages), rel=1e-4)
