@@ -8,12 +8,14 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
+from ..errors import UserError
 from ..execution import storage
 from ..execution.directory import read_manifest
 from ..execution.shards import open_shard
-from ..manifests import InstancesManifest, InstancesShard
+from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
 from ..mixture import weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
+from .documents import audit_documents, documents_digest
 from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
 from .verdict import Audit, Check, Verdict
 
@@ -36,12 +38,17 @@ NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
 TOKENS_AT_ONCE = 1 << 20
 
 
-def audit(instances: str) -> Audit:
+def audit(instances: str, documents: str | None = None) -> Audit:
     """Measure a directory of instances against the configuration it was built with.
 
-    Raises `UserError` if the directory is unfinished or damaged. Whether all checks hold: ``not audit(...).failed``.
+    The `documents` that it was built from are measured too, if given. Raises `UserError` if a directory is unfinished
+    or damaged, or these are other documents. Whether all checks hold: ``not audit(...).failed``.
     """
-    return audit_instances(instances, read_manifest(instances, InstancesManifest), read_vocabulary(instances))
+    manifest, vocabulary = read_manifest(instances, InstancesManifest), read_vocabulary(instances)
+    if documents is not None and read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):
+        raise UserError(f"{instances} was not built from {documents}, but from other documents.")
+    measured = audit_instances(instances, manifest, vocabulary)
+    return replace(measured, documents=audit_documents(documents, vocabulary)) if documents is not None else measured
 
 
 def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
@@ -67,6 +74,7 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
         segment_lengths=[measures.by_label[f"length of {segment}"].sum(axis=0).tolist() for segment in "AB"],
         mask_positions=measures.mask_positions.tolist(),
         top_masked=_top_tokens(measures, NUM_TOP_TOKENS),
+        shares_read=_shares_read(manifest.mixture),
     )
 
 
@@ -313,6 +321,12 @@ def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:
     for source, num_tokens in tokens.most_common(NUM_SOURCES):
         share = num_tokens / max(tokens.total(), 1)
         yield _info(f"tokens from {source}", share, f"{share:.1%}")
+
+
+def _shares_read(mixture: Sequence[MixtureGroup]) -> dict[tuple[str, str], float]:
+    total = max(sum(group.tokens_built for group in mixture), 1)
+    ordered = sorted(mixture, key=lambda group: (-group.tokens_built, group.source, group.language))
+    return {(group.source, group.language): group.tokens_built / total for group in ordered}
 
 
 def _verdict(holds: bool) -> Verdict:

@@ -1,12 +1,12 @@
 """Instances in readable form: tokens with their roles in the row."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from ..errors import UserError
 from ..execution import storage
-from ..execution.shards import checked, open_shard
+from ..execution.shards import checked, open_shard, read_documents
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
 from ..vocab.vocabulary import Vocabulary
@@ -37,6 +37,40 @@ def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
             role = "mask" if token_id == vocabulary.mask_id else "kept" if token_id == original else "random"
         tokens.append(Token(vocabulary.tokens[token_id], role, segment, vocabulary.tokens[original]))
     return tokens
+
+
+class Example(NamedTuple):
+    """A row of instances with its tokens, and the titles (or ids) of the documents of A and B; empty if unknown."""
+
+    row: dict[str, Any]
+    tokens: list[Token]
+    title_a: str
+    title_b: str
+
+
+def first_examples(
+    directory: str, manifest: InstancesManifest, num_rows: int, vocabulary: Vocabulary, documents: str | None
+) -> list[Example]:
+    """Return the first rows of the first training shard, with titles if the directory of `documents` is known."""
+    shard = next(shard.name for shard in manifest.shards if shard.split == "train")
+    rows = list(islice(_rows(storage.join(directory, shard), manifest.stage, vocabulary), num_rows))
+    wanted = {row[name] for row in rows for name in ("document_a", "document_b")}
+    titles = _titles(storage.join(documents, shard), wanted) if documents else {}
+    return [
+        Example(row, decode_row(row, vocabulary), titles.get(row["document_a"], ""), titles.get(row["document_b"], ""))
+        for row in rows
+    ]
+
+
+def _titles(path: str, wanted: Set[int]) -> dict[int, str]:
+    """Return the titles of some rows of a shard of documents, their ids if they have none."""
+    titles: dict[int, str] = {}
+    start = 0
+    for batch in read_documents(path, "doc_id", "title"):
+        for row in (row for row in wanted if start <= row < start + len(batch)):
+            titles[row] = batch["title"][row - start].as_py() or batch["doc_id"][row - start].as_py()
+        start += len(batch)
+    return titles
 
 
 def first_rows(

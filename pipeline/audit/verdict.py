@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from .documents import DocumentsAudit
 
 NUM_NAMED = 3
 
@@ -40,7 +42,8 @@ class Audit:
 
     `lengths` counts rows by length in tokens, one list per label; `segment_lengths` does so for segments A and B;
     `mask_positions` counts masked tokens by position in the row; `top_masked` holds the most frequently masked tokens
-    with their counts.
+    with their counts. `shares_read` is the share of each source and language in the training tokens of all passes;
+    `documents` are measured if they are at hand.
     """
 
     config: dict[str, Any]
@@ -49,6 +52,8 @@ class Audit:
     segment_lengths: list[list[int]]
     mask_positions: list[int]
     top_masked: list[tuple[str, int]]
+    shares_read: dict[tuple[str, str], float]
+    documents: DocumentsAudit | None = None
 
     @property
     def failed(self) -> list[Check]:
@@ -82,7 +87,12 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "ok": not self.failed, "verdict": self.verdict, "sentence": self.sentence}
+        shares = [
+            {"source": source, "language": language, "share": share}
+            for (source, language), share in self.shares_read.items()
+        ]
+        verdict = {"ok": not self.failed, "verdict": self.verdict, "sentence": self.sentence}
+        return {**asdict(replace(self, shares_read={})), "shares_read": shares, **verdict}
 
 
 def _interest(check: Check) -> tuple[bool, float]:

@@ -177,7 +177,7 @@ def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check
     ],
 )
 def test_the_verdict_names_what_fails_and_what_was_not_judged(checks, verdict, sentence):
-    audited = Audit({}, [check(*values) for values in checks], [], [], [], [])
+    audited = Audit({}, [check(*values) for values in checks], [], [], [], [], {})
     assert (audited.verdict, audited.sentence) == (verdict, sentence)
 
 
