@@ -23,7 +23,7 @@ from .pretrain import pretrain
 from .results import results
 from .run import run
 from .show import show
-from .summary import CommandSummary, print_summaries
+from .summary import CommandSummary, is_first_rank, print_summaries
 from .vocab import vocab
 
 COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
@@ -69,7 +69,7 @@ def commands() -> None:
 
 @commands.result_callback()
 def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> None:
-    if result and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
+    if result:
         print_summaries(result if isinstance(result, list) else [result])
 
 
@@ -102,7 +102,7 @@ def _open_closed_streams() -> None:
 
 
 def _fail(message: str, exit_code: int) -> Any:
-    if exit_code == 2 and os.environ.get("RANK", "0") != "0":
+    if exit_code == 2 and not is_first_rank():
         # Under torchrun all processes usually hit the same mistake. The first reports it, and torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     click.echo(f"Error: {' '.join(message.split())}", err=True)

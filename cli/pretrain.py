@@ -1,13 +1,16 @@
 """``clozeworks pretrain``."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..model.config import PretrainConfig
 from .options import config_options, make_config
-from .summary import CommandSummary
+from .summary import CommandSummary, duration, megabytes, print_summaries, warn
 from .training_progress import report_upload, training_progress
+
+if TYPE_CHECKING:
+    from ..model.pretraining.estimate import PretrainEstimate
 
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
@@ -26,12 +29,26 @@ LEARNED_NSP = 0.55
 @click.option(
     "--resume", is_flag=True, help="Fail unless there is a run to resume (an unfinished run is resumed anyway)."
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Only estimate steps, epochs, memory, disk and time, from a few timed updates."
+)
 @config_options(PretrainConfig)
-def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: bool, **values: Any) -> CommandSummary:
-    """Pre-train a BERT encoder on INSTANCES.
+@click.pass_context
+def pretrain(
+    ctx: click.Context,
+    instances: tuple[str, ...],
+    output: str,
+    overwrite: bool,
+    resume: bool,
+    dry_run: bool,
+    **values: Any,
+) -> CommandSummary:
+    """Pre-train a BERT encoder on INSTANCES; exit with 1 if the held-out loss is higher at the end than at the start.
 
     At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an unfinished run.
     """
+    if dry_run:
+        return _dry_run(make_config(PretrainConfig, values), instances, output)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
     from ..model.training.curve import can_draw
 
@@ -44,7 +61,38 @@ def pretrain(instances: tuple[str, ...], output: str, overwrite: bool, resume: b
     rows = _rows(summary)
     if not can_draw():
         rows.append(("loss curve", "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"))
-    return CommandSummary("pretrain", output, rows)
+    result = CommandSummary("pretrain", output, rows)
+    before, after = summary["initial"]["loss"], summary["final"]["loss"]
+    if after > before:
+        print_summaries([result])
+        warn(f"the held-out loss rose from {before:.3f} to {after:.3f}; lower --learning-rate or train longer")
+        ctx.exit(1)
+    return result
+
+
+def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str) -> CommandSummary:
+    from ..model.pretraining.estimate import estimate
+
+    found = estimate(config, list(instances), output)
+    title = "pretrain --dry-run"
+    if found.state == "finished":
+        return CommandSummary(title, output, [("state", "already finished, nothing to do")])
+    return CommandSummary(title, output, _estimated(found, config, instances))
+
+
+def _estimated(found: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]) -> list[tuple[str, str]]:
+    epochs = zip(found.epochs, instances, strict=True)
+    return [
+        ("state", "unfinished, would resume" if found.state == "begun" else "new"),
+        ("parameters", f"{found.parameters:,}"),
+        ("steps", f"{found.steps:,}, {config.batch_size:,} rows each"),
+        ("epochs", ", then ".join(f"{number:.3g} of {path}" for number, path in epochs)),
+        ("tokens", f"{found.tokens:,}"),
+        ("memory", f"{megabytes(found.device_bytes)} ({found.device})"),
+        ("to write", megabytes(found.output_bytes)),
+        ("speed", f"{found.tokens_per_second:,.0f} tokens/s, timed on {found.device}"),
+        ("time", f"about {duration(found.seconds)} from the start"),
+    ]
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

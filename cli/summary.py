@@ -1,5 +1,6 @@
 """The table that a command prints at its end."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,15 @@ class CommandSummary:
     rows: list[tuple[str, str]]
 
 
+def is_first_rank() -> bool:
+    """Return whether this process prints; under torchrun only one does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
+    if not is_first_rank():
+        return
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
@@ -84,7 +92,8 @@ def figure(value: float) -> str:
 
 def warn(message: str) -> None:
     """Print a one-line warning to standard error."""
-    click.echo(f"Warning: {message}.", err=True)
+    if is_first_rank():
+        click.echo(f"Warning: {message}.", err=True)
 
 
 def megabytes(num_bytes: int) -> str:

@@ -1,6 +1,5 @@
 """The live line of a training run; without a terminal, a plain line once a minute."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -9,7 +8,7 @@ from typing import Any
 import click
 
 from ..pipeline.execution.storage import is_remote
-from .summary import duration
+from .summary import duration, is_first_rank
 
 PLAIN_EVERY_S = 60.0
 # Most important first: a narrow terminal cuts off the rest.
@@ -31,7 +30,7 @@ Report = Callable[[Mapping[str, Any]], None]
 
 def report_upload(output: str) -> None:
     """Say where a run with a remote output works."""
-    if is_remote(output) and os.environ.get("RANK", "0") == "0":
+    if is_remote(output) and is_first_rank():
         click.echo(f"Working in a local folder; every checkpoint is uploaded to {output}.", err=True)
 
 
@@ -47,7 +46,7 @@ def training_progress() -> Iterator[Report]:
     from rich.console import Console
     from rich.text import Text
 
-    if os.environ.get("RANK", "0") != "0":  # under torchrun only one process prints
+    if not is_first_rank():
         yield lambda numbers: None
         return
     console = Console(stderr=True)

@@ -1,0 +1,76 @@
+"""``pretrain --dry-run``: what it says of a run is what the run then does, and it writes nothing."""
+
+from typing import Any
+
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.pretraining import estimate as module
+from clozeworks.model.pretraining.estimate import estimate
+from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.pipeline.errors import UserError
+from instances_fixture import write_instances
+
+SHAPE: dict[str, Any] = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "batch_size": 8, "device": "cpu"}
+
+
+class Clock:
+    """Stands in for the module `time`; a second passes between two updates."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(module, "time", Clock())
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory) -> str:
+    return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
+
+
+def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
+    config = PretrainConfig(**SHAPE, steps=9)
+    found = estimate(config, [instances], str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+    summary = pretrain(config, [instances], tmp_path / "run")
+    assert (found.state, found.steps, found.parameters) == ("new", 9, summary["parameters"])
+    assert found.tokens == pytest.approx(summary["tokens"], rel=0.1)
+    assert found.epochs == (9 * 8 / 82,)  # the rows of the training split
+    checkpoint = tmp_path / "run" / "checkpoints"
+    written = sum(path.stat().st_size for path in checkpoint.rglob("*") if path.suffix in (".pt", ".safetensors"))
+    assert found.output_bytes == pytest.approx(written, rel=0.2)
+    num_evaluated_rows = 2 * 16
+    assert found.seconds == pytest.approx(9 + num_evaluated_rows / 8 / 3)
+    assert found.tokens_per_second == pytest.approx(found.tokens / 9)
+    assert found.device_bytes > 10e6
+    assert estimate(config, [instances], str(tmp_path / "run")).state == "finished"
+
+
+def test_phases_are_timed_and_counted_apart(instances, tmp_path):
+    short = str(write_instances(tmp_path / "short", max_length=12, seed=1))
+    found = estimate(PretrainConfig(**SHAPE, steps=100), [short, instances], str(tmp_path / "run"))
+    assert found.steps == 100
+    assert found.epochs == (90 * 8 / 82, 10 * 8 / 82)
+
+
+def test_a_budget_of_hours_gives_the_steps(instances, tmp_path):
+    found = estimate(PretrainConfig(**SHAPE, hours=2), [instances], str(tmp_path / "run"))
+    assert (found.seconds, found.steps) == (7200, 7200)
+
+
+def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
+    args = ["pretrain", instances, "--output", str(tmp_path / "run"), "--model", "tiny", "--steps", "3", "--dry-run"]
+    main(args)
+    table = " ".join(capsys.readouterr().out.split())
+    assert "state new" in table
+    assert "steps 3, 256 rows each epochs 9.37 of" in table
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UserError, match=r"^--dry-run times a single process; run it without torchrun\.$"):
+        estimate(PretrainConfig(**SHAPE), [instances], str(tmp_path / "run"))
