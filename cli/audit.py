@@ -41,7 +41,10 @@ def audit(
     from ..pipeline.execution.directory import read_any_manifest
 
     directories = [directory, *([other] if other else [])]
-    if read_any_manifest(directory).stage == "ingest":
+    stage = read_any_manifest(directory).stage
+    if stage == "vocab":
+        raise UserError(f"{directory} was written by `clozeworks vocab`; audit measures instances and documents.")
+    if stage == "ingest":
         if documents:
             raise UserError(f"--documents is for instances, but {directory} has documents.")
         sentences, failed = _audit_documents(directories, report, as_json), []

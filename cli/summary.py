@@ -10,7 +10,9 @@ from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimates import Estimate
-    from ..pipeline.manifests import DocumentsManifest, InstancesManifest
+    from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Manifest
+
+ALREADY_FINISHED = "already finished, nothing to do"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
 def summarize_shards(command: str, where: str, manifest: "DocumentsManifest | InstancesManifest") -> CommandSummary:
     """Summarise a directory of shards by its manifest."""
     shards = manifest.shards
-    rows = []
+    rows = state_rows(manifest)
     for split in ("train", "validation"):
         here = [shard for shard in shards if shard.split == split]
         num_rows, num_bytes = sum(shard.rows for shard in here), sum(shard.bytes for shard in here)
@@ -62,10 +64,15 @@ def summarize_shards(command: str, where: str, manifest: "DocumentsManifest | In
     return CommandSummary(command, where, rows)
 
 
+def state_rows(manifest: "Manifest") -> list[tuple[str, str]]:
+    """Return a row that says so if the stage was finished before, and nothing was done."""
+    return [("state", ALREADY_FINISHED)] if manifest.already_finished else []
+
+
 def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
     """Summarise what a command would do and need, after ``--dry-run``."""
     if estimate.state == "finished":
-        return CommandSummary(f"{command} --dry-run", where, [("state", "already finished, nothing to do")])
+        return CommandSummary(f"{command} --dry-run", where, [("state", ALREADY_FINISHED)])
     rows = [
         ("state", "unfinished, would resume" if estimate.state == "begun" else "new"),
         ("units of work", estimate.units),

@@ -6,7 +6,7 @@ import click
 
 from ..pipeline.config import RunOptions, VocabConfig
 from .options import config_options, make_config
-from .summary import CommandSummary, summarize_dry_run, warn
+from .summary import CommandSummary, state_rows, summarize_dry_run, warn
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
@@ -42,11 +42,12 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
     if options.dry_run:
         return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
-    rows = _rows(manifest.report)
+    rows = state_rows(manifest)
     if accents := manifest.accents:
-        rows.insert(0, ("accents", accents.reason))
+        rows.append(("accents", accents.reason))
         if accents.damage:
             warn(f"--strip-accents damages {accents.damage}")
+    rows += _rows(manifest.report)
     for other in compare:
         measured = measure_vocabulary(documents, other)
         rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]

@@ -46,9 +46,9 @@ def _describe_missing(directory: str, folder: Path) -> str:
     if folder.exists():
         return f"{directory} is not a model directory: {CONFIG} is missing."
     if not HUB_NAME.fullmatch(directory):
-        return f"There is no directory {directory}."
+        return f"{directory} does not exist."
     return (
-        f"There is no directory {directory}. If it is a model on the Hugging Face hub, download it: "
+        f"{directory} does not exist. If it is a model on the Hugging Face hub, download it: "
         f"hf download {directory} --local-dir {directory}"
     )
 

@@ -11,11 +11,16 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from .config import BuildConfig, IngestConfig, VocabConfig
+from .errors import UserError
 from .parsing import Count, FileName, Fraction, parse_json
 
 Config = TypeVar("Config")
 Split = Literal["train", "validation"]
 Counts = dict[str, Count]
+
+SCHEMA_VERSION = 1
+"""Of manifests, and of the footers of Parquet files. It grows when older versions would misread what is written; files
+without one are from before it was recorded, and are read as version 1."""
 
 
 class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=True):
@@ -26,7 +31,10 @@ class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=Tru
     inputs: list[dict[str, Any]]
     versions: dict[str, str]
     fingerprint: str
-    """Digest of the other fields."""
+    """Digest of the fields above."""
+    schema_version: Count = 1
+    already_finished: bool = False
+    """Whether a stage found it complete and did nothing; not stored."""
     digest: str = ""
     """Of the whole file, after reading; not stored."""
 
@@ -200,12 +208,26 @@ AnyManifest = TypeVar("AnyManifest", DocumentsManifest, VocabularyManifest, Inst
 KINDS = {"ingest": DocumentsManifest, "vocab": VocabularyManifest, "build": InstancesManifest}
 
 
+class _Version(Struct):
+    schema_version: Count = 1
+
+
 class _Stage(Struct):
     stage: Literal["ingest", "vocab", "build"]
 
 
+def check_schema_version(version: int, path: str) -> None:
+    """Raise `UserError` if the file at `path` was written by a version of this package that is too new to read."""
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"{path} has schema version {version}, but this clozeworks reads versions up to {SCHEMA_VERSION}: "
+            "upgrade clozeworks."
+        )
+
+
 def parse_manifest(content: bytes, path: str) -> Manifest:
     """Return the manifest of a finished stage; raise `UserError` naming the file and the field that does not fit."""
+    check_schema_version(parse_json(content, _Version, path).schema_version, path)
     kind = KINDS[parse_json(content, _Stage, path).stage]
     digest = blake2b(content, digest_size=16).hexdigest()
     return replace(parse_json(content, kind, path), digest=digest)

@@ -165,7 +165,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
     """Return a line per metric and output directory of `finetune` below `folder`; raises `UserError` without any."""
     root = local_copy(folder, RESULTS, SUMMARY)
     if not root.is_dir():
-        raise UserError(f"There is no directory {folder}.")
+        raise UserError(f"{folder} does not exist.")
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(f"{folder} holds no {RESULTS}; `clozeworks finetune` writes it into its output directory.")

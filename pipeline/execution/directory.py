@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
+from msgspec import structs
 
 from ..errors import UserError
 from ..manifests import (
     KINDS,
+    SCHEMA_VERSION,
     AnyManifest,
     DocumentsShard,
     Manifest,
@@ -309,9 +311,19 @@ def read_any_manifest(directory: str, writer: str = "clozeworks ingest, vocab or
         return manifest
     if unfinished_stage(directory):
         raise UserError(f"{directory} is unfinished: rerun the command that writes it; it resumes.")
-    if not storage.is_remote(directory) and not os.path.isdir(directory):
-        raise UserError(f"There is no directory {directory}.")
-    raise UserError(f"{directory} has no {MANIFEST}: give a directory written by {writer}.")
+    fault = describe_absence(directory) or f"{directory} has no {MANIFEST}"
+    raise UserError(f"{fault}: give a directory written by {writer}.")
+
+
+def describe_absence(directory: str) -> str:
+    """Say why a local path is not a directory with files; empty if it is one, or is remote."""
+    if storage.is_remote(directory):
+        return ""
+    if not os.path.exists(directory):
+        return f"{directory} does not exist"
+    if os.path.isfile(directory):
+        return f"{directory} is a file"
+    return "" if os.listdir(directory) else f"The folder {directory} is empty"
 
 
 def unfinished_stage(directory: str) -> str | None:
@@ -346,7 +358,7 @@ def manifest_head(stage: str, config: Any, inputs: Sequence[dict[str, Any]], *li
         "inputs": list(inputs),
         "versions": {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)},
     }
-    return {**asked, "fingerprint": digest_of(asked)}
+    return {**asked, "fingerprint": digest_of(asked), "schema_version": SCHEMA_VERSION}
 
 
 def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["new", "begun", "finished"]:
@@ -387,7 +399,8 @@ def open_stage(
     if state == "finished":
         directory.remove(WORK)
         unlock(path)
-        return directory, cast(AnyManifest, _read_manifest(path))
+        finished = cast(Manifest, _read_manifest(path))
+        return directory, cast(AnyManifest, structs.replace(finished, already_finished=True))
     if state == "new":
         # The manifest goes last, so that what a kill leaves still has an owner.
         own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UserError
-from ..manifests import DocumentsManifest
+from ..manifests import SCHEMA_VERSION, DocumentsManifest, check_schema_version
 from ..schemas import DOCUMENTS
 from . import storage
 from .directory import StageDirectory
@@ -19,6 +19,7 @@ SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
 BATCH_ROWS = 64
 BUFFER_BYTES = 1 << 20
+VERSION_KEY = b"clozeworks.schema_version"
 
 
 @dataclass
@@ -38,6 +39,7 @@ def write_parquet(
     `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say otherwise.
     """
     written = Written()
+    schema = schema.with_metadata({**(schema.metadata or {}), VERSION_KEY: str(SCHEMA_VERSION)})
     with directory.write(name) as file:
         with pq.ParquetWriter(file, schema, **{"compression": "zstd", **options}) as writer:
             yield writer, written
@@ -61,6 +63,8 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
     """Open a shard that a stage wrote; damage that is met while it is open becomes a `UserError` that names it."""
     try:
         with storage.open_input(path) as source, pq.ParquetFile(source, buffer_size=BUFFER_BYTES) as file:
+            footer = file.schema_arrow.metadata or {}
+            check_schema_version(int(footer.get(VERSION_KEY, b"1")), path)
             yield file
     except (OSError, ValueError, pa.ArrowException) as error:
         what = {"ingest": "documents", "build": "instances"}[stage]

@@ -142,7 +142,13 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     )
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
     left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
-    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. Of {num_read:,} read, {left_out}."
+    advice = ""
+    if 2 * num_short > num_read:
+        advice = " To keep short documents, lower --min-characters, and give --overwrite."
+    elif num_read < MIN_VALIDATION_DOCUMENTS + 2:
+        advice = " If each line or paragraph is a document, give --documents line or blank-line, and --overwrite."
+    read = f"Of {num_read:,} read, {left_out}."
+    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. {read}{advice}"
 
 
 def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout, cleaned: bool) -> Gathered:

@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
 from ..execution import storage
-from ..execution.directory import unfinished_stage
+from ..execution.directory import describe_absence, unfinished_stage
 from ..parsing import parse_json
 from .tokenize import Normalization, bert_tokenizer
 
@@ -106,6 +106,8 @@ def read_vocabulary(path: str) -> Vocabulary:
     files = read_files(path)
     if not files and path.endswith((".txt", ".json")) and storage.exists(path):
         files = {"vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)}
+    if not files and (fault := describe_absence(path)):
+        raise UserError(f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json.")
     return load_vocabulary(files, path)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.manifests import Manifest, Plan, parse_manifest
+from clozeworks.pipeline.manifests import SCHEMA_VERSION, Manifest, Plan, parse_manifest
 from clozeworks.pipeline.parsing import parse_json
 from manifest_fixture import make_manifest
 from msgspec.structs import replace
@@ -117,3 +117,16 @@ def test_every_command_reports_it_in_a_line(stage: str, command: str, tmp_path: 
     assert ended.value.code == 2
     assert reported.count("\n") == 1
     assert f"{tmp_path / 'dir'}/manifest.json is damaged or was not written by clozeworks (object missing" in reported
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["stage"])
+def test_a_later_schema_version_is_one_clear_line(manifest: dict[str, Any]):
+    assert parse(manifest) == replace(parse({**manifest, "schema_version": 1}), digest=parse(manifest).digest)
+    later = {**manifest, "schema_version": SCHEMA_VERSION + 1, "stage": "a stage to come", "counts": "in other words"}
+    with pytest.raises(UserError) as raised:
+        parse(later)
+    assert str(raised.value) == (
+        "d/manifest.json has schema version 2, but this clozeworks reads versions up to 1: upgrade clozeworks."
+    )
+    with pytest.raises(UserError, match="schema_version: expected int"):
+        parse({**manifest, "schema_version": "1"})

@@ -170,7 +170,7 @@ def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
     write_manifest(tmp_path, "vocab")
     with pytest.raises(UserError, match="clozeworks vocab"):
         read_manifest(str(tmp_path), DocumentsManifest)
-    with pytest.raises(UserError, match="There is no directory"):
+    with pytest.raises(UserError, match="does not exist: give a directory written by"):
         read_manifest(str(tmp_path / "nothing"), DocumentsManifest)
 
 
