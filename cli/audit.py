@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..pipeline.audit.documents import DocumentsAudit
     from ..pipeline.audit.verdict import Audit
 
-NUM_EXAMPLES = 8
+NUM_EXAMPLES = 6
 MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "unjudged": "[yellow]not judged[/]", "info": ""}
 
 

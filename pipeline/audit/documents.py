@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class OriginSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What `ingest` counted under one name, with the first locations."""
+    """What `ingest` counted under one name (documents, parts of them, or words), with the first locations."""
 
     name: str
     count: int
@@ -65,10 +65,9 @@ class DocumentsAudit:
     @property
     def sentence(self) -> str:
         """What was found, in a sentence."""
-        sizes = [count_of(self.total(what), what.removesuffix("s")) for what in ("documents", "sentences")]
-        found = sorted((sign for sign in self.signs if sign.count), key=lambda sign: -sign.share)
-        signs = ", ".join(f"{sign.count:,} {sign.name}" for sign in found)
-        return f"{sizes[0]}, {sizes[1]}; {signs or 'no signs of bad text'}."
+        documents, sentences = (count_of(self.total(f"{what}s"), what) for what in ("document", "sentence"))
+        signs = count_of(sum(sign.count > 0 for sign in self.signs), "sign")
+        return f"{documents}, {sentences}, {signs} of bad text."
 
     def total(self, name: str) -> int:
         """Return the sum of a field of `OriginSizes` over all origins."""
@@ -202,7 +201,9 @@ def _left_out(manifest: DocumentsManifest) -> dict[str, list[LeftOut]]:
     prefix = WORDS_LEFT_OUT.replace("_", " ")
     return {
         "counted": [entry for entry in entries if not entry.name.startswith(prefix)],
-        "words_left_out": [entry for entry in entries if entry.name.startswith(prefix)],
+        "words_left_out": [
+            replace(entry, name=entry.name.removeprefix(prefix)) for entry in entries if entry.name.startswith(prefix)
+        ],
     }
 
 

@@ -53,7 +53,7 @@ DOCUMENTS = DocumentsAudit(
     sentence_lengths=[0] * 8 + [20, 20, 10],
     signs=[Sign("HTML tags", 2, 50, [("enwiki:7", "a <b>bold</b> text")]), Sign("web addresses", 0, 50)],
     counted=[LeftOut(name="empty file", count=3, examples=["texts/none.txt"])],
-    words_left_out=[LeftOut(name="words left out as tables", count=20752, examples=[])],
+    words_left_out=[LeftOut(name="tables", count=20752, examples=[])],
 )
 
 ROW = {
@@ -166,7 +166,7 @@ def test_the_corpus_is_shown_with_its_sources_and_titles():
         "None: web addresses.",
         "empty file 3",
         "texts/none.txt",
-        "words left out as tables 20,752",
+        "tables 20,752",
         "A: Cloze test B: Mask",
     ):
         assert shown in text
@@ -182,7 +182,7 @@ def test_without_documents_the_sources_come_from_the_manifest():
 def test_documents_have_a_page_of_their_own():
     text = text_of(render_documents({"documents": DOCUMENTS}))
     assert text.startswith("Audit of documents")
-    assert "4 documents, 50 sentences; 2 HTML tags." in text
+    assert "4 documents, 50 sentences, 1 sign of bad text." in text
     empty = replace(DOCUMENTS, origins=[], document_lengths=[], sentence_lengths=[], signs=[], counted=[])
     Page(render_documents({"a": DOCUMENTS, "b": empty}))
 
