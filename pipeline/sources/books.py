@@ -16,6 +16,7 @@ Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would 
 
 import codecs
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain, groupby
@@ -158,14 +159,15 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text; if it mixes two encodings no line is lost."""
+    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is lost."""
     if b"\r" in chunk:
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
     try:
-        return chunk.decode("utf-8")
+        text = chunk.decode("utf-8")
     except UnicodeDecodeError:
-        return "\n".join(_decoded_line(line, counters) for line in chunk.split(b"\n"))
+        text = "\n".join(_decoded_line(line, counters) for line in chunk.split(b"\n"))
+    return unicodedata.normalize("NFC", text)
 
 
 def _decoded_line(line: bytes, counters: Counters) -> str:
