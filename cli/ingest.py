@@ -7,6 +7,7 @@ import click
 
 from ..pipeline.config import IngestConfig, RunOptions
 from ..pipeline.execution.counters import count_of, count_words, name_counts
+from ..pipeline.languages import UNKNOWN
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
@@ -97,6 +98,13 @@ def _warn(manifest: "DocumentsManifest") -> None:
         warn(f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; name them to read them, too")
     if num_files := counts.get("single_stream_files", 0):
         warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
+    if num_unknown := manifest.languages.get(UNKNOWN, 0):
+        others = [language for language in manifest.languages if language != UNKNOWN]
+        apart = f" and they are paired apart from documents in {', '.join(others[:3])}" if others else ""
+        warn(
+            f"the language of {count_of(num_unknown, 'document')} is unknown: sentences are split as in English{apart}; "
+            "give --language for them"
+        )
     removed = {
         "duplicate_texts": "exact duplicate",
         "near_duplicates": "near-duplicate",

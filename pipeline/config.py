@@ -56,8 +56,8 @@ class IngestConfig:
     )
     language: str = option(
         "auto",
-        "Language code of the documents; auto takes it from the source. If the source does not say it (und), sentences "
-        "are split as in English.",
+        "Language code of the documents whose source does not name one, such as plain text. auto leaves them unknown "
+        "(und) and splits their sentences as in English.",
     )
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",

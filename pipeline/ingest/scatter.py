@@ -123,7 +123,7 @@ def _read_rows(ranges: Iterable[InputRange], config: IngestConfig, counters: Cou
 
 
 def _language_of(raw: RawDocument, config: IngestConfig) -> str:
-    return raw.language if config.language == "auto" else config.language
+    return raw.language or ("" if config.language == "auto" else config.language)
 
 
 def select_lines(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[list[str]]:
