@@ -11,6 +11,10 @@ WORDS_LEFT_OUT = "words_left_out_as_"
 """What the counters of words that are left out of documents begin with; the reason follows."""
 
 
+_SHORT_BYTES = 300  # from here on NumPy is faster
+_BLANKS = bytes.maketrans(bytes(range(ord(" "))), b" " * ord(" "))
+
+
 class CounterRecord(TypedDict):
     """`Counters` as plain values: in the records of units and in manifests."""
 
@@ -82,10 +86,12 @@ class Counters:
 
 
 def count_words(text: str | bytes) -> int:
-    """Return how many words white space (of ASCII) separates; six times as fast as to split the text."""
+    """Return how many words white space (of ASCII) separates; in a long text six times as fast as to split it."""
     import numpy as np
 
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if len(raw) < _SHORT_BYTES:
+        return len(raw.translate(_BLANKS).split())
     is_space = np.frombuffer(b" " + raw, np.uint8) <= ord(" ")
     return int(np.count_nonzero(is_space[:-1] > is_space[1:]))
 

@@ -93,11 +93,11 @@ def normalise(text: str) -> str:
     >>> normalise(" Ber\\u00adlin\\u2028is\\ta\\x00  city ")
     'Berlin is a city'
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text if text.isprintable() else _JUNK.sub("", text))
-    elif not text.isprintable():
-        text = _JUNK.sub("", text)
-    return " ".join(text.split()) if "  " in text or not text.isprintable() else text.strip()
+    if not text.isprintable():
+        text = " ".join(_JUNK.sub("", text).split())
+    elif "  " in text:
+        text = " ".join(text.split())
+    return unicodedata.normalize("NFC", text.strip())  # at once if the text is ASCII
 
 
 def ends_sentence(line: str) -> bool:

@@ -1,8 +1,18 @@
 """Sums of counters over units, and how much bad input is too much."""
 
+import re
+
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import CounterRecord, sum_counters
+from clozeworks.pipeline.execution.counters import CounterRecord, count_words, sum_counters
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(st.text(alphabet="aé \t\n\x01\xa0", max_size=9))
+def test_words_are_what_ascii_blanks_separate_in_short_and_long_texts(text: str):
+    num_words = len(re.findall("[^\x00-\x20]+", text))
+    assert [count_words(text + " " * number) for number in (0, 500)] == [num_words, num_words]
 
 
 def test_too_much_bad_input_fails_the_stage():
