@@ -111,7 +111,7 @@ def measure_trainers(config: ModelConfig, work: list[Work], rounds: int) -> Tabl
 
 
 def describe(work: Work) -> tuple[str, str]:
-    padding = 1 - work.rows.lengths.sum() / sum(batch.input_ids_BL.numel() for batch in work.batches)
+    padding = 1 - work.rows.lengths.sum() / sum(batch.input_ids.numel() for batch in work.batches)
     return str(work.rows.lengths.max()), f"{padding:.1%}"
 
 
@@ -141,12 +141,12 @@ def peer(config: ModelConfig) -> Trainer:
     model: Any = transformers.BertForPreTraining(BertConfig(**values))
 
     def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
-        labels = torch.full_like(batch.input_ids_BL, -100)
-        labels.view(-1)[batch.masked_index_M] = batch.masked_ids_M
+        labels = torch.full_like(batch.input_ids, -100)
+        labels.view(-1)[batch.masked_index] = batch.masked_ids
         mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
         output = model(
-            input_ids=batch.input_ids_BL,
-            token_type_ids=batch.token_type_ids_BL,
+            input_ids=batch.input_ids,
+            token_type_ids=batch.token_type_ids,
             attention_mask=mask,
             labels=labels,
             next_sentence_label=batch.next_sentence_label_B,

@@ -1,8 +1,13 @@
 """The BERT encoder, in plain PyTorch.
 
 Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``. What works on single
-tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together, so that only attention meets
-padding; and on the CPU dropout draws 16 random bits a value (see `dropout`).
+tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together; only attention knows rows, from
+one of two layouts. `PaddedRows` unpacks them for attention with a key mask, as the CPU needs; `PackedRows` leaves them
+packed for FlashAttention, which reads where each row starts. On the CPU dropout draws 16 random bits a value (see
+`dropout`).
+
+Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes in fp32 (see
+`add_and_norm`).
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B * L), D hidden size, H
 heads, K size of a head.
@@ -14,11 +19,15 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .config import ModelConfig
 
+HALF_STREAM_DEVICES = ("cuda",)
+"""Devices on which autocast extends to the hidden states between layers; the CPU keeps them in fp32."""
 
-class TokenLayout(NamedTuple):
+
+class PaddedRows(NamedTuple):
     """How the T computed tokens map to the padded (B, L) rows."""
 
     num_rows: int
@@ -40,6 +49,30 @@ class TokenLayout(NamedTuple):
         padded_ND = packed_TD.new_zeros(self.num_rows * self.max_length, packed_TD.shape[1])
         return padded_ND.index_copy(0, self.token_index_T, packed_TD)
 
+    def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
+        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3 * D)."""
+        qkv_BL3HK = self.unpack(qkv_TE).view(self.num_rows, self.max_length, 3, num_heads, -1)
+        q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4).unbind(0)
+        attend = _attend_by_hand if rate and qkv_TE.device.type == "cpu" else _attend
+        context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, self)
+        return self.pack(context_BHLK.transpose(1, 2).reshape(-1, qkv_TE.shape[1] // 3))
+
+
+class PackedRows(NamedTuple):
+    """Where rows start among T tokens that lie one row after the other."""
+
+    row_starts: Tensor
+    """int32 (S + 1): the first token of each of S rows, then T; rows may be empty."""
+    max_length: int
+    """At least the tokens of the longest row."""
+    is_causal: bool
+
+    def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
+        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3 * D)."""
+        q_THK, k_THK, v_THK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1).unbind(1)
+        attend = _attend_blocks if qkv_TE.device.type == "cpu" else _flash_attend
+        return attend(q_THK, k_THK, v_THK, rate, self).reshape(len(qkv_TE), -1)
+
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """Drop each value with probability `rate` and scale up the rest.
@@ -57,6 +90,31 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     return values * kept.to(values.dtype).mul_(65536 / (65536 - num_dropped))
 
 
+def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
+    """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of `added_TD`.
+
+    That is the matrix products' format: the compiler fuses the conversions into the kernel, so that hidden states in
+    memory take half the bytes.
+    """
+    if added_TD.device.type not in HALF_STREAM_DEVICES:
+        return layer_norm(added_TD + residual_TD)
+    return layer_norm(added_TD.float() + residual_TD).to(added_TD.dtype)
+
+
+def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
+    """Return the embedding of each token's segment (T, D).
+
+    A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands of tokens share a row.
+    The gradient of this choice is a sum over the tokens instead.
+    """
+    if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
+        return F.embedding(token_type_ids_T, weight_SD)
+    chosen_TD = weight_SD[0].expand(len(token_type_ids_T), -1)
+    for segment in range(1, len(weight_SD)):
+        chosen_TD = torch.where(token_type_ids_T[:, None] == segment, weight_SD[segment], chosen_TD)
+    return chosen_TD
+
+
 class Embeddings(nn.Module):
     """Sum of word, position and segment embeddings, LayerNorm, dropout."""
 
@@ -71,7 +129,8 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor) -> Tensor:
         """Return the embedded tokens (T, D)."""
-        embedded_TD = self.word_embeddings(input_ids_T) + self.token_type_embeddings(token_type_ids_T)
+        segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
+        embedded_TD = self.word_embeddings(input_ids_T) + segments_TD
         embedded_TD = self.LayerNorm(embedded_TD + self.position_embeddings(position_ids_T))
         return dropout(embedded_TD, self.rate, self.training)
 
@@ -88,20 +147,14 @@ class SelfAttention(nn.Module):
         self.num_heads = config.num_attention_heads
         self.rate = config.attention_probs_dropout_prob
 
-    def forward(self, hidden_TD: Tensor, layout: TokenLayout) -> Tensor:
+    def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the values that each token gathers (T, D)."""
         parts = (self.query, self.key, self.value)
         weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
-        qkv = layout.unpack(F.linear(hidden_TD, weight, bias))
-        qkv_BL3HK = qkv.view(layout.num_rows, layout.max_length, 3, self.num_heads, -1)
-        q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4).unbind(0)
-        rate = self.rate if self.training else 0.0
-        attend = _attend_by_hand if rate and hidden_TD.device.type == "cpu" else _attend
-        context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, layout)
-        return layout.pack(context_BHLK.transpose(1, 2).reshape(-1, hidden_TD.shape[1]))
+        return layout.attend(F.linear(hidden_TD, weight, bias), self.num_heads, self.rate if self.training else 0.0)
 
 
-def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: TokenLayout) -> Tensor:
+def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows) -> Tensor:
     # Rows are padded on the right, so under the causal mask no real token sees padding.
     mask = None if layout.is_causal else layout.key_mask_B11L
     return F.scaled_dot_product_attention(
@@ -109,7 +162,7 @@ def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout:
     )
 
 
-def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: TokenLayout) -> Tensor:
+def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows) -> Tensor:
     # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random draws.
     scores_BHLL = (q_BHLK / math.sqrt(q_BHLK.shape[-1])) @ k_BHLK.transpose(-1, -2)
     if layout.is_causal:
@@ -118,6 +171,24 @@ def _attend_by_hand(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float,
     elif layout.key_mask_B11L is not None:
         scores_BHLL = scores_BHLL.masked_fill(~layout.key_mask_B11L, -math.inf)
     return dropout(scores_BHLL.softmax(-1), rate, training=True) @ v_BHLK
+
+
+def _flash_attend(q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows) -> Tensor:
+    # The operator beneath PyTorch's own attention: no public function takes packed rows and a dropout rate.
+    starts, longest = layout.row_starts, layout.max_length
+    flash = torch.ops.aten._flash_attention_forward
+    return flash(q_THK, k_THK, v_THK, starts, starts, longest, longest, rate, layout.is_causal, False)[0]
+
+
+def _attend_blocks(q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows) -> Tensor:
+    # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens.
+    tokens_T = torch.arange(len(q_THK), dtype=torch.int32)
+    row_T = torch.bucketize(tokens_T, layout.row_starts[1:], right=True)
+    mask_TT = row_T[:, None] == row_T
+    if layout.is_causal:
+        mask_TT = mask_TT & (tokens_T[:, None] >= tokens_T)
+    q_HTK, k_HTK, v_HTK = (part.transpose(0, 1) for part in (q_THK, k_THK, v_THK))
+    return F.scaled_dot_product_attention(q_HTK, k_HTK, v_HTK, attn_mask=mask_TT, dropout_p=rate).transpose(0, 1)
 
 
 class ResidualOutput(nn.Module):
@@ -131,7 +202,7 @@ class ResidualOutput(nn.Module):
 
     def forward(self, values: Tensor, residual_TD: Tensor) -> Tensor:
         """Return (T, D) from `values` (T, D or F) and the residual."""
-        return self.LayerNorm(dropout(self.dense(values), self.rate, self.training) + residual_TD)
+        return add_and_norm(self.LayerNorm, dropout(self.dense(values), self.rate, self.training), residual_TD)
 
 
 class Attention(nn.Module):
@@ -166,7 +237,7 @@ class Layer(nn.Module):
         self.intermediate = DenseGelu(config, config.intermediate_size)
         self.output = ResidualOutput(config, config.intermediate_size)
 
-    def forward(self, hidden_TD: Tensor, layout: TokenLayout) -> Tensor:
+    def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the next hidden states (T, D)."""
         context_TD = self.attention.self(hidden_TD, layout)
         hidden_TD = self.attention.output(context_TD, hidden_TD)
@@ -202,6 +273,8 @@ class BertModel(nn.Module):
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
         self.pooler = Pooler(config)
+        self.recomputes_layers = False
+        """Whether training keeps only each layer's input and computes the layer again in the backward pass."""
 
     def forward(
         self,
@@ -230,15 +303,37 @@ class BertModel(nn.Module):
         """
         num_rows, max_length = input_ids_BL.shape
         mask = None if attention_mask_BL is None else attention_mask_BL.bool()[:, None, None, :]
-        layout = TokenLayout(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
+        layout = PaddedRows(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
         types_BL = torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
         positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(num_rows, max_length)
         tokens_T, types_T, positions_T = (layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL))
-        states = [self.embeddings(tokens_T, types_T, positions_T)]
-        for layer in self.encoder.layer:
-            states.append(layer(states[-1], layout))
+        states = self._states(tokens_T, types_T, positions_T, layout)
         kept = states if all_layers else states[-1:]
         return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in kept]
+
+    def packed_states(
+        self,
+        input_ids_T: Tensor,
+        token_type_ids_T: Tensor,
+        position_ids_T: Tensor,
+        row_starts: Tensor,
+        max_length: int,
+    ) -> Tensor:
+        """Return the last hidden states (T, D) of rows that lie one after the other; see `PackedRows`."""
+        layout = PackedRows(row_starts, max_length, self.config.is_decoder)
+        return self._states(input_ids_T, token_type_ids_T, position_ids_T, layout)[-1]
+
+    def _states(
+        self, tokens_T: Tensor, types_T: Tensor, positions_T: Tensor, layout: PaddedRows | PackedRows
+    ) -> list[Tensor]:
+        states = [self.embeddings(tokens_T, types_T, positions_T)]
+        recomputes = self.recomputes_layers and self.training
+        for layer in self.encoder.layer:
+            state_TD = states[-1]
+            states.append(
+                checkpoint(layer, state_TD, layout, use_reentrant=False) if recomputes else layer(state_TD, layout)
+            )
+        return states
 
 
 def real_tokens(attention_mask_BL: Tensor) -> Tensor:

@@ -168,13 +168,18 @@ class PretrainConfig:
     )
     keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
-    precision: Literal["auto", "fp32", "bf16"] = option(
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto",
-        "Number format of matrix products; auto is bf16 on a GPU that supports it, else fp32. On a CPU with AVX-512 "
-        "BF16 or AMX, bf16 is faster too, but results differ between machines.",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 with loss scaling on a V100 or "
+        "T4, else fp32. On a CPU with AVX-512 BF16 or AMX, bf16 is faster too, but results differ between machines.",
     )
     compile: bool | None = option(
         None, "Compile the model with torch.compile; by default only on a GPU.", "--compile/--no-compile"
+    )
+    activation_checkpointing: bool = option(
+        False,
+        "Keep only each layer's input for the backward pass and compute the layer again: a third more computation, but "
+        "far less memory.",
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
 

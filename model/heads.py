@@ -1,6 +1,6 @@
 """The pre-training heads: masked-LM logits at chosen positions only, and next-sentence prediction.
 
-Shapes: B rows, L padded length, D hidden size, M predicted tokens, V vocabulary.
+Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tokens, V vocabulary.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from .bert import BertModel, DenseGelu
 from .config import ModelConfig
+
+IGNORED = -100
+"""Label of what only pads a batch; the default ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
 
 
 class PretrainSums(NamedTuple):
@@ -81,34 +84,47 @@ class BertForPreTraining(nn.Module):
 
     def forward(
         self,
-        input_ids_BL: Tensor,
-        token_type_ids_BL: Tensor,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
         attention_mask_BL: Tensor | None,
         token_index_T: Tensor | None,
-        masked_index_M: Tensor,
-        masked_ids_M: Tensor,
+        masked_index: Tensor,
+        masked_ids: Tensor,
         next_sentence_label_B: Tensor | None,
+        position_ids: Tensor | None = None,
+        row_starts: Tensor | None = None,
+        max_length: int = 0,
     ) -> PretrainSums:
-        """Return the summed losses and the numbers of correct predictions.
+        """Return the summed losses and the numbers of correct predictions; `IGNORED` labels count in neither.
 
-        `masked_index_M` are flat indices in B * L, `masked_ids_M` the tokens to predict, all int64. Without labels
-        the next-sentence head is left out and its sums are 0. The first four arguments are those of `BertModel`.
+        Rows are padded (B, L) as `BertModel.forward` takes them, or packed with `row_starts` as in `PackedRows`; token
+        ids, their types and positions then have any shape of T tokens. `masked_index` are flat indices in B * L or T,
+        `masked_ids` the tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
+        are 0.
         """
-        hidden_BLD = self.bert(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)
-        logits_MV = self.mlm_logits(hidden_BLD, masked_index_M)
+        if row_starts is None:
+            hidden = first = self.bert(input_ids, token_type_ids, attention_mask_BL, token_index_T)
+        else:
+            assert position_ids is not None
+            ids_T, types_T, positions_T = (part.flatten() for part in (input_ids, token_type_ids, position_ids))
+            hidden = self.bert.packed_states(ids_T, types_T, positions_T, row_starts, max_length)
+            # Empty rows at the end have no first token; their label is `IGNORED`.
+            first = hidden.index_select(0, row_starts[:-1].clamp(max=len(hidden) - 1))[:, None]
+        masked_ids_M = masked_ids.flatten()
+        logits_MV = self.mlm_logits(hidden, masked_index.flatten())
         # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in that.
         mlm_loss = F.cross_entropy(logits_MV.float(), masked_ids_M, reduction="sum")
         mlm_correct = _num_correct(logits_MV, masked_ids_M)
         if next_sentence_label_B is None:
             zero = torch.zeros_like(mlm_loss)
             return PretrainSums(mlm_loss, zero, mlm_correct, zero)
-        logits_B2 = self.nsp_logits(hidden_BLD)
+        logits_B2 = self.nsp_logits(first)
         nsp_loss = F.cross_entropy(logits_B2.float(), next_sentence_label_B, reduction="sum")
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, _num_correct(logits_B2, next_sentence_label_B))
 
-    def mlm_logits(self, hidden_BLD: Tensor, masked_index_M: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V) at flat indices in B * L."""
-        hidden_MD = hidden_BLD.reshape(-1, hidden_BLD.shape[-1]).index_select(0, masked_index_M)
+    def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:
+        """Return logits over the vocabulary (M, V) at flat indices in `hidden`, (B, L, D) or (T, D)."""
+        hidden_MD = hidden.reshape(-1, hidden.shape[-1]).index_select(0, masked_index_M)
         return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
@@ -119,4 +135,5 @@ class BertForPreTraining(nn.Module):
 def _num_correct(logits: Tensor, labels: Tensor) -> Tensor:
     # The largest logit, not its index: argmax takes four times as long on the CPU.
     with torch.no_grad():
-        return (logits.gather(1, labels[:, None]).squeeze(1) >= logits.amax(1)).sum()
+        chosen = logits.gather(1, labels[:, None].clamp(min=0)).squeeze(1)
+        return ((chosen >= logits.amax(1)) & (labels != IGNORED)).sum()

@@ -49,7 +49,7 @@ from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
 from ..tokenizer import TextTokenizer
-from ..training.device import find_device, oom_as_user_error, trim_memory, uses_bf16
+from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
 from ..training.logs import Clock, ProgressCallback
 from .config import FeaturesConfig
 
@@ -288,7 +288,7 @@ class Extractor:
             row_P = np.repeat(np.arange(len(chosen)), [len(positions[index]) for index in chosen])
             position_P = np.concatenate([positions[index] for index in chosen])
             at_P = torch.from_numpy(row_P).to(device), torch.from_numpy(position_P).to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(self.config.precision, device)):
+            with autocast(device, product_dtype(self.config.precision, device)):
                 states = self.bert.hidden_states(*batch[:4], all_layers=True)
             states_PSD = torch.stack([states[layer][at_P].float() for layer in self.layers], 1).cpu()
             sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units[index] for index in chosen])), states_PSD)

@@ -27,7 +27,7 @@ from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
 from ..tokenizer import TextTokenizer
-from ..training.device import find_device, trim_memory, uses_bf16
+from ..training.device import autocast, find_device, product_dtype, trim_memory
 
 TASK = "task.json"
 PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
@@ -84,7 +84,7 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
         size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
         chosen = order[start : start + size]
         batch = make_batch([features[index] for index in chosen]).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16("auto", device)):
+        with autocast(device, product_dtype("auto", device)):
             # Calling `forward` bypasses torch.compile, which would compile again for these shapes.
             values = model.forward(batch)
         for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):

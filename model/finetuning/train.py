@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
@@ -27,9 +26,10 @@ from ..training.device import (
     drain_every,
     oom_as_user_error,
     peak_memory,
+    pin_attention,
+    product_dtype,
     rows_per_micro_batch,
     trim_memory,
-    uses_bf16,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import prefetch, stop_signals
@@ -79,17 +79,18 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     """
     config, ranks, num_steps = training.config, training.ranks, training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
-    step, spent_s, losses = _load(training, model, optimizer)
-    model.train()
-    if config.compile:
-        model.compile()
     updater: Updater[TaskBatch] = Updater(
         model,
         optimizer,
         ranks,
-        use_bf16=uses_bf16(config.precision, ranks.device),
+        dtype=product_dtype(config.precision, ranks.device),
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
+    step, spent_s, losses = _load(training, model, updater)
+    pin_attention()
+    model.train()
+    if config.compile:
+        model.compile()
     lengths = np.array([feature.length for feature in training.features])
     order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))
     batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
@@ -132,7 +133,7 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
                 clock.start_interval()
             if log and (saves or stops) and not ends:
                 log.flush()
-                weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                weights = {"model": model.state_dict(), "optimizer": updater.state_dict()}
                 _save(training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses})
             if stops and not ends:
                 return None
@@ -198,7 +199,7 @@ def _open_log(training: Training, step: int) -> Any:
     return RunLog(training.directory, step or -1, METRICS, SPEED)
 
 
-def _load(training: Training, model: TaskModel, optimizer: AdamW) -> tuple[int, float, list[float]]:
+def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> tuple[int, float, list[float]]:
     """Load an interrupted training; return the steps done, their seconds, and the losses since the last report."""
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
@@ -207,7 +208,7 @@ def _load(training: Training, model: TaskModel, optimizer: AdamW) -> tuple[int, 
     saved = load_tensors(path, advice)
     try:
         model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        updater.load_state_dict(saved["optimizer"])
         return saved["step"], saved["seconds"], saved["losses"]
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(f"{path} is damaged or of another model. {advice}") from None

@@ -34,7 +34,7 @@ def model_card(
     summary: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],
     *,
-    use_bf16: bool = False,
+    products: str = "fp32",
 ) -> str:
     """Return Markdown with the front matter of the Hugging Face Hub, for a run on instances with these `manifests`."""
     languages = sorted({language for manifest in manifests for language in manifest.languages} - {UNKNOWN})
@@ -46,7 +46,7 @@ def model_card(
     tables = {"Model": {"parameters": summary["parameters"], **asdict(shape), **casing}}
     for number, manifest in enumerate(manifests, 1):
         tables["Data" if len(manifests) == 1 else f"Data, phase {number}"] = _data(manifest)
-    tables["Training"] = _training(config, summary, use_bf16, len(manifests))
+    tables["Training"] = _training(config, summary, products, len(manifests))
     before = dict(summary["initial"])
     measured = {name: f"{after:.4g} (before training {before[name]:.4g})" for name, after in summary["final"].items()}
     tables["On held-out documents"] = {
@@ -92,7 +92,7 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
     }
 
 
-def _training(config: PretrainConfig, summary: Mapping[str, Any], use_bf16: bool, num_phases: int) -> dict[str, Any]:
+def _training(config: PretrainConfig, summary: Mapping[str, Any], products: str, num_phases: int) -> dict[str, Any]:
     masks = () if config.dynamic_masking == "none" else ("mask_rate", "mask_split")
     options = (*_OPTIONS, *masks, *(("phase_shares",) if num_phases > 1 else ()))
     warmup_steps = default_warmup(summary["step"]) if config.warmup_steps is None else config.warmup_steps
@@ -104,6 +104,6 @@ def _training(config: PretrainConfig, summary: Mapping[str, Any], use_bf16: bool
         "warm-up": f"{warmup_steps:,} steps" if config.hours is None else f"a tenth of {config.hours:g} hours",
         "after the warm-up": "learning rate linear to 0",
         "optimiser": f"Adam, betas {BETAS}, epsilon {EPS:g}, gradients clipped at {MAX_GRADIENT_NORM}",
-        "matrix products": "bf16" if use_bf16 else "fp32",
+        "matrix products": products,
         "software": f"clozeworks {version('clozeworks')}, torch {version('torch')}",
     }

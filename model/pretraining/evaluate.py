@@ -10,8 +10,8 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.vocab.vocabulary import read_vocabulary
 from ..checkpoint import read_config, read_model
-from ..heads import BertForPreTraining, PretrainSums
-from ..training.device import find_device, oom_as_user_error, trim_memory
+from ..heads import IGNORED, BertForPreTraining, PretrainSums
+from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
 from .data import InstanceDirectory, InstanceRows, open_instances, read_split
 
@@ -58,14 +58,21 @@ def evaluation_batches(rows: InstanceRows, objective: str, max_rows: int | None 
 
 
 @torch.no_grad()
-def sum_losses(model: BertForPreTraining, batches: Iterable[PretrainBatch], device: torch.device) -> torch.Tensor:
-    """Return the sums for `metrics` (see `batch_sums`) on `device`; computed in fp32."""
+def sum_losses(
+    model: BertForPreTraining,
+    batches: Iterable[PretrainBatch],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """Return the sums for `metrics` (see `batch_sums`) on `device`; matrix products are in `dtype`."""
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
     for number, batch in enumerate(batches):
         # Not through __call__: a compiled model would be compiled again for the shapes of evaluation.
-        totals += batch_sums(batch, model.forward(*batch.to(device)))
+        batch = batch.to(device)
+        with autocast(device, dtype):
+            totals += batch_sums(batch, model.forward(*batch))
         trim_memory(device, number)
     model.train(was_training)
     return totals
@@ -73,10 +80,9 @@ def sum_losses(model: BertForPreTraining, batches: Iterable[PretrainBatch], devi
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
     """Return six sums, float64: MLM and NSP loss, correct MLM and NSP predictions, tokens and labels to predict."""
-    num_labels = 0 if batch.next_sentence_label_B is None else len(batch.next_sentence_label_B)
-    counts = torch.tensor([len(batch.masked_ids_M), num_labels], dtype=torch.float64)
-    values = torch.stack([value.detach().double() for value in sums])
-    return torch.cat([values, counts.to(values.device, non_blocking=True)])
+    num_predicted, labels = (batch.masked_ids != IGNORED).sum(), batch.next_sentence_label_B
+    num_labels = torch.zeros_like(num_predicted) if labels is None else (labels != IGNORED).sum()
+    return torch.stack([value.detach().double() for value in (*sums, num_predicted, num_labels)])
 
 
 def metrics(totals: torch.Tensor) -> dict[str, float]:

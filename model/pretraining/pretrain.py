@@ -5,7 +5,7 @@ length; `training.update` says how a global batch is divided between micro-batch
 """
 
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,22 +20,24 @@ from ..heads import BertForPreTraining
 from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
 from ..training.device import (
+    DTYPES,
     drain_every,
     oom_as_user_error,
     peak_flops,
     peak_memory,
+    pin_attention,
     trim_memory,
     update_flops,
-    uses_bf16,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import prefetch, stop_signals
 from ..training.ranks import join_ranks
 from ..training.update import Loss, Update, Updater
-from .batches import PretrainBatch, make_batches
+from .batches import PretrainBatch, make_batches, pack_batches
 from .card import CARD, model_card
 from .data import select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
+from .packing import packs_rows
 from .run import (
     SUMMARY,
     claimed_run,
@@ -119,11 +121,8 @@ def pretrain(
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
         setup = set_up(config, directories, ranks)
-        model, optimizer, state = start(setup, checkpoint)
-        use_bf16 = uses_bf16(config.precision, ranks.device)
-        updater: Updater[PretrainBatch] = Updater(
-            model, optimizer, ranks, use_bf16=use_bf16, dropout_seed=(config.seed, "dropout")
-        )
+        model, updater, state = start(setup, checkpoint)
+        setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
         with RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
             run = PretrainRun(folder, setup, updater, model, state, log)
             return _train(run, progress or (lambda figures: None))
@@ -132,9 +131,10 @@ def pretrain(
 def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
     setup, schedule, state, config = run.setup, run.setup.schedule, run.state, run.setup.config
     device = setup.ranks.device
+    pin_attention()
+    run.model.bert.recomputes_layers = config.activation_checkpointing
     if config.compile or (config.compile is None and device.type == "cuda"):
-        # Batches differ in length: a graph for the first one's length would be recompiled at once.
-        run.model.compile(dynamic=True)
+        _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
     if state.initial is None:
         state.initial = _evaluate(run)
     steps = count(state.step) if schedule.num_steps is None else range(state.step, schedule.num_steps)
@@ -187,14 +187,29 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
     return _finish(run, clock)
 
 
+def _compile(model: BertForPreTraining, *, by_layer: bool) -> None:
+    """Compile the model in one graph or, so that a layer's gradients can be sent before the next layer's are known, in
+    one for each layer.
+    """
+    # Batches differ in their number of tokens: a graph for the first one's would be recompiled at once.
+    if by_layer:
+        for module in (model.bert.embeddings, *model.bert.encoder.layer, model.cls.predictions):
+            module.compile(dynamic=True)
+    else:
+        model.compile(dynamic=True)
+
+
 def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     sequence, first = setup.first_row(step)
     rows = sequence.rows(first, first + setup.config.batch_size)
     on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
     own = select(rows, setup.ranks.rows(setup.config.batch_size))
-    batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
+    if setup.packs:
+        batches = pack_batches(own, setup.rows_at_once(sequence), sequence.directory.max_length, objective)
+    else:
+        batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
     num_predicted = int(rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum())
-    num_padded = sum(batch.input_ids_BL.numel() for batch in batches) * setup.ranks.num_ranks
+    num_padded = sum(batch.input_ids.numel() for batch in batches) * setup.ranks.num_ranks
     batches = [batch.pin() for batch in batches] if on_gpu else batches
     return GlobalBatch(batches, rows.lengths, num_predicted, num_padded)
 
@@ -243,7 +258,7 @@ def _evaluate(run: PretrainRun) -> dict[str, float]:
 def _save(run: PretrainRun) -> None:
     if run.log:
         run.log.flush()
-        optimizer, keep = run.updater.optimizer.state_dict(), run.setup.config.keep
+        optimizer, keep = run.updater.state_dict(), run.setup.config.keep
         save_checkpoint(run.output, _model_files(run), optimizer, asdict(run.state), keep)
         upload(run.output)
 
@@ -280,8 +295,8 @@ def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:
         timings = {"seconds": seconds, "steps": clock.num_steps, "tokens_per_second": tokens_per_second}
         output.write_json("timings.json", timings)
         manifests = [phase.directory.manifest for phase in setup.phases]
-        use_bf16 = uses_bf16(setup.config.precision, setup.ranks.device)
-        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, use_bf16=use_bf16)
+        products = next(name for name, dtype in DTYPES.items() if dtype == setup.dtype)
+        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, products=products)
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
         output.remove(WORK)

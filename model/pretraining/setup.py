@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import AdamW
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
@@ -18,9 +17,10 @@ from ..checkpoint import load_weights, read_config, read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
 from ..tasks.tables import print_notice
-from ..training.device import find_device, host_memory, rows_per_micro_batch
+from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
+from ..training.update import Updater
 from .batches import PretrainBatch
 from .data import InstanceDirectory, open_instances, read_split, select
 from .evaluate import NUM_SUMS, check_fits, evaluation_batches
@@ -42,6 +42,7 @@ FREE_OPTIONS = (
     "archive_every",
     "keep",
     "compile",
+    "activation_checkpointing",
     "device",
 )
 
@@ -76,6 +77,10 @@ class PretrainSetup:
     validation: list[PretrainBatch]
     """This rank's part of the rows that are evaluated."""
     tokenizer: dict[str, bytes]
+    dtype: torch.dtype = torch.float32
+    """Number format of matrix products."""
+    packs: bool = False
+    """Whether batches of rows are packed, not padded."""
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that the update with index `step` draws from, and the position of its first row."""
@@ -145,6 +150,7 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], ranks: 
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
         validation=evaluation_batches(part, config.objective, config.micro_batch_size),
         tokenizer=vocabulary_files(vocabulary),
+        dtype=product_dtype(config.precision, ranks.device),
     )
 
 
@@ -156,8 +162,10 @@ def _sequence(config: PretrainConfig, directory: InstanceDirectory, vocabulary: 
     return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 
-def start(setup: PretrainSetup, checkpoint: Path | None) -> tuple[BertForPreTraining, AdamW, PretrainState]:
-    """Return model, optimiser and state: new, from another model's weights, or as the run's `checkpoint` has them."""
+def start(
+    setup: PretrainSetup, checkpoint: Path | None
+) -> tuple[BertForPreTraining, Updater[PretrainBatch], PretrainState]:
+    """Return model, updater and state: new, from another model's weights, or as the run's `checkpoint` has them."""
     config = setup.config
     if checkpoint:
         model = read_model(checkpoint, _overrides(config))
@@ -169,7 +177,10 @@ def start(setup: PretrainSetup, checkpoint: Path | None) -> tuple[BertForPreTrai
         model = new_model(config, [phase.directory for phase in setup.phases])
     model.to(setup.ranks.device).train()
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
-    return model, optimizer, _load(optimizer, checkpoint) if checkpoint else PretrainState()
+    updater: Updater[PretrainBatch] = Updater(
+        model, optimizer, setup.ranks, dtype=setup.dtype, dropout_seed=(config.seed, "dropout")
+    )
+    return model, updater, _load(updater, checkpoint) if checkpoint else PretrainState()
 
 
 def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining:
@@ -196,13 +207,13 @@ def _moved(model: BertForPreTraining, setup: PretrainSetup) -> BertForPreTrainin
     return model
 
 
-def _load(optimizer: AdamW, checkpoint: Path) -> PretrainState:
+def _load(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
     averages, state = read_state(checkpoint, PretrainState)
     try:
-        optimizer.load_state_dict(averages)
+        updater.load_state_dict(averages)
         fits = len(state.sums) == NUM_SUMS and all(
             value.shape in (parameter.shape, ()) and bool(value.isfinite().all())  # () is the number of steps
-            for parameter, values in optimizer.state.items()
+            for parameter, values in updater.optimizer.state.items()
             for value in values.values()
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):

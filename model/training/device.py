@@ -5,8 +5,9 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from ..config import ModelConfig
 
 # Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM figure if there are two).
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "GH200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 """Tokens computed at once unless the user sets a micro-batch size; padding counts."""
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
@@ -38,11 +40,28 @@ def host_memory() -> int:
     return min(limits)
 
 
-def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Return whether matrix products are in bf16 under ``auto``, ``fp32`` or ``bf16``."""
-    if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return precision == "bf16"
+def product_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """Return the number format of matrix products under ``auto``, ``fp32``, ``bf16`` or ``fp16``.
+
+    ``auto`` is bf16 on a GPU that computes in it, fp16 on one with tensor cores for that alone (V100, T4), else fp32.
+    """
+    if precision != "auto":
+        return DTYPES[precision]
+    if device.type != "cuda":
+        return torch.float32
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float16 if torch.cuda.get_device_capability(device) >= (7, 0) else torch.float32
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
+    """Compute matrix products in `dtype` within the block; fp32 changes nothing."""
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+
+
+def pin_attention() -> None:
+    """Rule out the attention of cuDNN, which rounds a dropout rate to a sixteenth without saying so."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:

@@ -1,17 +1,21 @@
 """The processes that train together, one per GPU, as torchrun starts them."""
 
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from ...pipeline.errors import UserError
 from .device import find_device
+
+BUCKET_BYTES = 25 << 20
 
 
 class Ranks(NamedTuple):
@@ -31,12 +35,24 @@ class Ranks(NamedTuple):
             dist.all_reduce(values)
         return values
 
-    def sum_all(self, values: list[torch.Tensor]) -> None:
-        """Replace each of `values`, all of one dtype, by its sum over all ranks, with a single all-reduce."""
-        if self.num_ranks > 1:
-            flat = self.sum(torch.cat([value.flatten() for value in values]))
-            for value, part in zip(values, flat.split([value.numel() for value in values]), strict=True):
-                value.copy_(part.view_as(value))
+    def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
+        """Begin to replace `values` by their sum over all ranks; return a function that waits for it."""
+        work = dist.all_reduce(values, async_op=True)
+        assert work is not None
+        return work.wait
+
+    def agree(self, facts: Mapping[str, str], advice: str) -> None:
+        """Raise `UserError` on all ranks, naming the fact and `advice`, unless `facts` are the same on all of them."""
+        if self.num_ranks == 1:
+            return
+        everyone: list[Any] = [None] * self.num_ranks
+        dist.all_gather_object(everyone, (socket.gethostname(), dict(facts)))
+        (first_host, expected), *others = everyone
+        for rank, (host, found) in enumerate(others, 1):
+            for name, value in expected.items():
+                if found[name] != value:
+                    seen = f"{value} on rank 0 ({first_host}), but {found[name]} on rank {rank} ({host})"
+                    raise UserError(f"The processes do not start alike: {name} is {seen}. {advice}")
 
     def wait(self) -> None:
         """Wait until all ranks are here."""
@@ -65,3 +81,66 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
         yield Ranks(dist.get_rank(), num_ranks, device)
     finally:
         dist.destroy_process_group()
+
+
+class GradientSum:
+    """Sums the gradients over all ranks, in buckets that are sent while the backward pass computes the next ones.
+
+    The buckets are filled from the last parameters on, whose gradients are ready first, and sent in this order on all
+    ranks. Parameters without a gradient in the first update are left out: they are unused.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], ranks: Ranks):
+        self._ranks = ranks
+        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self._buckets: list[list[nn.Parameter]] = []
+        self._bucket_of: dict[nn.Parameter, int] = {}
+        self._num_missing: list[int] = []
+        self._sent: list[tuple[torch.Tensor, Callable[[], object]]] = []
+        self._is_last = False
+        if ranks.num_ranks > 1:
+            for parameter in self._parameters:
+                parameter.register_post_accumulate_grad_hook(self._ready)
+
+    def start(self) -> None:
+        """Send the gradients of the backward pass that follows, the last one of this update."""
+        self._num_missing = [len(bucket) for bucket in self._buckets]
+        self._is_last = True
+
+    def finish(self) -> None:
+        """Wait until all gradients are the sums over all ranks."""
+        self._is_last = False
+        if self._ranks.num_ranks == 1:
+            return
+        if not self._buckets:
+            self._fill_buckets()
+        while len(self._sent) < len(self._buckets):
+            self._send()
+        for bucket, (flat, wait) in zip(self._buckets, self._sent, strict=True):
+            wait()
+            for parameter, total in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                assert parameter.grad is not None
+                parameter.grad.copy_(total.view_as(parameter))
+        self._sent.clear()
+
+    def _fill_buckets(self) -> None:
+        num_bytes = BUCKET_BYTES
+        for parameter in reversed([parameter for parameter in self._parameters if parameter.grad is not None]):
+            if num_bytes >= BUCKET_BYTES:
+                self._buckets.append([])
+                num_bytes = 0
+            self._buckets[-1].append(parameter)
+            self._bucket_of[parameter] = len(self._buckets) - 1
+            num_bytes += parameter.nbytes
+
+    def _ready(self, parameter: torch.Tensor) -> None:
+        if not self._is_last or not self._buckets:
+            return
+        self._num_missing[self._bucket_of[cast(nn.Parameter, parameter)]] -= 1
+        while len(self._sent) < len(self._buckets) and not self._num_missing[len(self._sent)]:
+            self._send()
+
+    def _send(self) -> None:
+        bucket = self._buckets[len(self._sent)]
+        flat = torch.cat([cast(torch.Tensor, parameter.grad).flatten() for parameter in bucket])
+        self._sent.append((flat, self._ranks.start_sum(flat)))

@@ -5,20 +5,25 @@ is already its share of the global batch's loss, so gradients only have to be ad
 the number of ranks changes the result, except for rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a
 checkpoint needs no random state.
 
+With matrix products in fp16 the loss is scaled up so that small gradients do not vanish (`torch.amp.GradScaler`); an
+update whose gradient overflows is skipped, and the scale halved.
+
 Shapes: S sums that the caller wants over the global batch.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import AdamW
 
 from ...pipeline.seeding import stable_hash
+from .device import autocast
 from .optim import MAX_GRADIENT_NORM, set_learning_rate
-from .ranks import Ranks
+from .ranks import GradientSum, Ranks
 
 
 class MicroBatch(Protocol):
@@ -54,23 +59,36 @@ class Update(NamedTuple):
     """Whether any rank was asked to stop; all ranks see the same."""
     seconds: float
     """What the first rank passed as `seconds`; all ranks see the same."""
+    loss_scale: float = 0.0
+    """Of fp16, now; 0 without scaling."""
 
     @property
     def is_finite(self) -> bool:
-        """Whether the global batch's sums and gradient are finite; the weights are spoiled if not."""
-        return math.isfinite(sum(self.sums)) and math.isfinite(self.gradient_norm)
+        """Whether the global batch's sums and gradient are finite; the weights are spoiled if not.
+
+        A gradient that overflows fp16 is no harm, because the update is skipped, unless no scale is small enough.
+        """
+        return math.isfinite(sum(self.sums)) and (math.isfinite(self.gradient_norm) or self.loss_scale >= 1)
 
 
 class Updater(Generic[BatchT]):
     """Updates a model's weights, and keeps each update's figures until `drain` asks for them."""
 
     def __init__(
-        self, model: nn.Module, optimizer: AdamW, ranks: Ranks, *, use_bf16: bool, dropout_seed: tuple[int | str, ...]
+        self,
+        model: nn.Module,
+        optimizer: AdamW,
+        ranks: Ranks,
+        *,
+        dropout_seed: tuple[int | str, ...],
+        dtype: torch.dtype = torch.float32,
     ):
         self.model = model
         self.optimizer = optimizer
         self._ranks = ranks
-        self._use_bf16 = use_bf16
+        self._dtype = dtype
+        self._scaler = GradScaler(ranks.device.type, enabled=dtype == torch.float16)
+        self._gradient_sum = GradientSum(model.parameters(), ranks)
         self._dropout_seed = dropout_seed
         self._pending: list[tuple[int, Tensor, Tensor]] = []
 
@@ -91,22 +109,27 @@ class Updater(Generic[BatchT]):
         sums_S: Tensor | None = None
         for index, batch in enumerate(batches):
             torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
-            with torch.autocast(device.type, torch.bfloat16, enabled=self._use_bf16):
+            with autocast(device, self._dtype):
                 loss = compute_loss(batch.to(device))
-            loss.share.backward()  # adds to the gradients of the micro-batches before
+            if index + 1 == len(batches):
+                self._gradient_sum.start()  # of each gradient, as soon as this backward pass is done with it
+            self._scaler.scale(loss.share).backward()  # adds to the gradients of the micro-batches before
             sums_S = loss.sums_S if sums_S is None else sums_S + loss.sums_S
         assert sums_S is not None, "each rank computes at least one micro-batch"
 
-        parameters = list(self.model.parameters())
-        self._ranks.sum_all([parameter.grad for parameter in parameters if parameter.grad is not None])
+        self._gradient_sum.finish()
+        self._scaler.unscale_(self.optimizer)
         # The norm is that of the whole global batch's gradient, so it is clipped only after the sum.
-        gradient_norm = nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+        gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(self.optimizer, rate)
-        self.optimizer.step()
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
         self.optimizer.zero_grad()
 
         # Signals and clocks differ between ranks; these two travel with the sums, so all ranks decide alike.
         shared = torch.tensor([stop_asked, 0.0 if rank else seconds], dtype=torch.float64)
+        if device.type == "cuda":
+            shared = shared.pin_memory()  # a copy from other memory would wait for the GPU
         sums = self._ranks.sum(torch.cat([sums_S, shared.to(device, non_blocking=True)]))
         self._pending.append((step, sums, gradient_norm))
 
@@ -116,9 +139,22 @@ class Updater(Generic[BatchT]):
         A GPU is idle from then until it gets more work, so the loops call it only every few steps (see
         `device.drain_every`). A loss that is not finite is noticed that much later, but always before a checkpoint.
         """
-        drained = []
+        drained, scale = [], self._scaler.get_scale() if self._scaler.is_enabled() else 0.0
         for step, sums, gradient_norm in self._pending:
             *values, num_stops, seconds = sums.tolist()
-            drained.append(Update(step, values, gradient_norm.item(), num_stops > 0, seconds))
+            drained.append(Update(step, values, gradient_norm.item(), num_stops > 0, seconds, scale))
         self._pending.clear()
         return drained
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the optimiser's state, and with fp16 the loss scale."""
+        state = self.optimizer.state_dict()
+        return state | {"loss_scale": self._scaler.state_dict()} if self._scaler.is_enabled() else state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned; other precisions leave the loss scale out."""
+        rest = dict(state)
+        scale = rest.pop("loss_scale", None)
+        self.optimizer.load_state_dict(rest)
+        if scale and self._scaler.is_enabled():
+            self._scaler.load_state_dict(scale)

@@ -21,21 +21,21 @@ def sequence(instances):
 def test_batches_hold_what_the_rows_hold(sequence):
     rows = sequence.rows(0, 50)
     batches = make_batches(rows, 16)
-    assert [len(batch.input_ids_BL) for batch in batches] == [16, 16, 16, 2]
+    assert [len(batch.input_ids) for batch in batches] == [16, 16, 16, 2]
     seen = []
     for batch in batches:
-        ids, mask, nsp = batch.input_ids_BL.clone(), batch.attention_mask_BL, batch.next_sentence_label_B
+        ids, mask, nsp = batch.input_ids.clone(), batch.attention_mask_BL, batch.next_sentence_label_B
         assert mask is not None and nsp is not None
         torch.testing.assert_close(batch.token_index_T, mask.reshape(-1).nonzero().squeeze(1))
         assert (ids[:, 0] == CLS).all()
         assert not ids[~mask].any()
-        assert not batch.token_type_ids_BL[~mask].any()
-        width, flat = ids.shape[1], batch.masked_index_M
-        ids.view(-1)[flat] = batch.masked_ids_M
+        assert not batch.token_type_ids[~mask].any()
+        width, flat = ids.shape[1], batch.masked_index
+        ids.view(-1)[flat] = batch.masked_ids
         for row in range(len(ids)):
             mine = flat // width == row
             positions = (flat[mine] % width).tolist()
-            start = int((batch.token_type_ids_BL[row] == 0)[mask[row]].sum())
+            start = int((batch.token_type_ids[row] == 0)[mask[row]].sum())
             label = int(nsp[row])
             seen.append((*ids[row][mask[row]].tolist(), -1, *positions, -1, label, start))
     assert sorted(seen) == sorted(as_lists(rows))
@@ -44,12 +44,12 @@ def test_batches_hold_what_the_rows_hold(sequence):
 def test_left_to_right_predicts_each_token_from_those_before(sequence):
     rows = sequence.rows(0, 6)
     (batch,) = make_batches(rows, 6, "ltr")
-    flat = batch.input_ids_BL.reshape(-1)
-    torch.testing.assert_close(flat[batch.masked_index_M + 1], batch.masked_ids_M)
-    assert len(batch.masked_ids_M) == rows.lengths.sum() - 6
+    flat = batch.input_ids.reshape(-1)
+    torch.testing.assert_close(flat[batch.masked_index + 1], batch.masked_ids)
+    assert len(batch.masked_ids) == rows.lengths.sum() - 6
     assert sorted(flat[batch.token_index_T].tolist()) == sorted(rows.unmasked_ids().tolist())
 
 
 def test_padding_to_a_multiple(sequence):
     for batch in make_batches(sequence.rows(0, 40), 10, multiple=8):
-        assert batch.input_ids_BL.shape[1] % 8 == 0
+        assert batch.input_ids.shape[1] % 8 == 0

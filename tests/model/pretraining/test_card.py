@@ -33,8 +33,8 @@ SHAPE = ModelConfig()
 TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": false}'}
 
 
-def card_of(shape: ModelConfig = SHAPE, use_bf16: bool = False, **options: Any) -> str:
-    return model_card(PretrainConfig(**options), shape, [parsed(MANIFEST)], SUMMARY, TOKENIZER, use_bf16=use_bf16)
+def card_of(shape: ModelConfig = SHAPE, products: str = "fp32", **options: Any) -> str:
+    return model_card(PretrainConfig(**options), shape, [parsed(MANIFEST)], SUMMARY, TOKENIZER, products=products)
 
 
 def lines_of(**options: Any) -> set[str]:
@@ -62,7 +62,7 @@ def test_data_are_those_of_the_training_shards():
         ({"tokens": 10**9}, "| warm-up | 200 steps |"),
         ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
         ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
-        ({"use_bf16": True}, "| matrix products | bf16 |"),
+        ({"products": "bf16"}, "| matrix products | bf16 |"),
         ({"bias_correction": True}, "| bias correction | True |"),
         ({"evaluation_rows": 2}, "| rows | 2 |"),
         ({}, "| rows | 3 |"),

@@ -314,11 +314,11 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     rows = read_split(open_instances(instances, "validation"))
     (batch,) = make_batches(rows, len(rows))
     assert batch.attention_mask_BL is not None and batch.token_index_T is not None
-    arguments = {"token_type_ids": batch.token_type_ids_BL, "attention_mask": batch.attention_mask_BL.long()}
+    arguments = {"token_type_ids": batch.token_type_ids, "attention_mask": batch.attention_mask_BL.long()}
     ours = read_model(tmp_path).eval()
     with torch.no_grad():
         logits = ours.mlm_logits(ours.bert(*batch[:4]), batch.token_index_T)
-        theirs = peer.eval()(batch.input_ids_BL, **arguments)
+        theirs = peer.eval()(batch.input_ids, **arguments)
     expected = theirs.prediction_logits.flatten(0, 1)[batch.token_index_T]
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -326,8 +326,8 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     masked = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     bare = transformers.AutoModel.from_pretrained(tmp_path).eval()
     with torch.no_grad():
-        again = masked(batch.input_ids_BL, **arguments).logits
-        hidden = bare(batch.input_ids_BL, **arguments).last_hidden_state
+        again = masked(batch.input_ids, **arguments).logits
+        hidden = bare(batch.input_ids, **arguments).last_hidden_state
         torch.testing.assert_close(ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL])
     torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
 

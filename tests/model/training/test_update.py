@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,11 +17,13 @@ from clozeworks.model.pretraining import pretrain
 from clozeworks.model.pretraining.setup import open_directories, set_up
 from clozeworks.model.tasks.ner import BertForTokenClassification
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TokenRow, make_batch, num_targets
+from clozeworks.model.training import ranks as module_of_ranks
 from clozeworks.model.training.optim import make_optimizer
-from clozeworks.model.training.ranks import Ranks
+from clozeworks.model.training.ranks import GradientSum, Ranks
 from clozeworks.model.training.update import Loss, Update, Updater
 from instances_fixture import write_instances
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 CPU = torch.device("cpu")
 SHAPE = ModelConfig.named("tiny", vocab_size=60, hidden_size=32, hidden_dropout_prob=0.0,
@@ -47,7 +50,14 @@ class ThreadRanks(Ranks):
         BARRIER.wait()
         return values
 
+    def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
+        """Add them up at once: the threads start their sums in the same order, or meet at different tensors."""
+        STARTED.append((self.rank, values.numel()))
+        self.sum(values)
+        return lambda: None
 
+
+STARTED: list[tuple[int, int]] = []
 SHARED: dict[int, torch.Tensor] = {}
 BARRIER = threading.Barrier(2, timeout=60)
 
@@ -88,7 +98,7 @@ def tagged() -> list[Feature]:
 
 
 def one_update(work: Work, ranks: Ranks, **options: Any) -> Update:
-    updater = Updater(work.model, make_optimizer(work.model), ranks, use_bf16=False, dropout_seed=(0,))
+    updater = Updater(work.model, make_optimizer(work.model), ranks, dropout_seed=(0,))
     updater.update(0, work.batches, work.loss, 1e-3, **options)
     (update,) = updater.drain()
     assert not updater.drain()
@@ -163,7 +173,7 @@ def test_dropout_depends_on_seed_step_rank_and_micro_batch_alone():
             return Loss(share, share.detach().double()[None])
 
         # A rank alone in its group, so that nothing is sent.
-        updater = Updater(weight, make_optimizer(weight), Ranks(rank, 1, CPU), use_bf16=False, dropout_seed=(seed,))
+        updater = Updater(weight, make_optimizer(weight), Ranks(rank, 1, CPU), dropout_seed=(seed,))
         updater.update(step, [Value(torch.ones(1))] * 2, loss, 0.1)
         return draws
 
@@ -181,7 +191,133 @@ def test_an_update_without_a_finite_loss_says_so():
         return Loss(share, share.detach().double()[None])
 
     batches = [Value(torch.tensor([value])) for value in (1.0, float("inf"), 2.0)]
-    updater = Updater(weight, make_optimizer(weight), Ranks(0, 1, CPU), use_bf16=False, dropout_seed=(0,))
+    updater = Updater(weight, make_optimizer(weight), Ranks(0, 1, CPU), dropout_seed=(0,))
     updater.update(7, batches, loss, 0.1)
     (update,) = updater.drain()
     assert (update.step, update.is_finite) == (7, False)
+
+
+class Waits(TorchDispatchMode):
+    """Collects the operators that read a tensor's values on the host, for which a GPU's whole queue would be waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator, and note it if it waits."""
+        name = func.overloadpacket.__name__
+        indices = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
+        by_mask = any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in indices)
+        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "is_nonzero"):
+            self.found.append(name)
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("make", [pretraining, finetuning])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_update_never_waits_for_the_device(instances, make, dtype):
+    ranks = Ranks(0, 1, CPU)
+    work = make(instances, ranks, 3)
+    updater = Updater(work.model, make_optimizer(work.model), ranks, dtype=dtype, dropout_seed=(0,))
+    with Waits() as waits:
+        for step in range(2):
+            updater.update(step, work.batches, work.loss, 1e-3)
+        assert waits.found == []
+        updater.drain()
+    assert waits.found  # reading the figures does wait
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("make", [pretraining, finetuning])
+def test_an_update_never_waits_for_a_gpu(instances, make):
+    ranks = Ranks(0, 1, torch.device("cuda"))
+    work = make(instances, ranks, 3)
+    work.model.cuda()
+    batches = [batch.pin() if hasattr(batch, "pin") else batch.map(torch.Tensor.pin_memory) for batch in work.batches]
+    updater = Updater(work.model, make_optimizer(work.model), ranks, dtype=torch.bfloat16, dropout_seed=(0,))
+    updater.update(0, batches, work.loss, 1e-3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        updater.update(1, batches, work.loss, 1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(update.is_finite for update in updater.drain())
+
+
+def linear_updater(dtype: torch.dtype) -> tuple[nn.Linear, Updater[Value], Callable[[Value], Loss]]:
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 1)
+
+    def loss(batch: Value) -> Loss:
+        share = layer(batch.value).float().square().mean()
+        return Loss(share, share.detach().double()[None])
+
+    ranks = Ranks(0, 1, CPU)
+    return layer, Updater(layer, make_optimizer(layer), ranks, dtype=dtype, dropout_seed=(0,)), loss
+
+
+def test_in_fp16_an_update_that_overflows_is_skipped_and_the_scale_halved():
+    layer, updater, loss = linear_updater(torch.float16)
+    batches = [Value(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))]
+    before = layer.weight.clone()
+    updater.update(0, [Value(torch.full((1, 4), 300.0))], loss, 0.1)  # 2**16 times its gradient is infinite in fp16
+    assert torch.equal(layer.weight, before)
+    (skipped,) = updater.drain()
+    assert skipped.is_finite and not np.isfinite(skipped.gradient_norm) and skipped.loss_scale == 2**15
+    for step in range(1, 9):
+        updater.update(step, batches, loss, 0.1)
+    norms = [update.gradient_norm for update in updater.drain()]
+    assert not torch.equal(layer.weight, before) and np.isfinite(norms[-1])
+    # A scale that was resumed decides alike which updates are skipped.
+    other, resumed, its_loss = linear_updater(torch.float16)
+    resumed.load_state_dict(deepcopy(updater.state_dict()))
+    other.load_state_dict(layer.state_dict())
+    for one, function in ((updater, loss), (resumed, its_loss)):
+        one.update(9, batches, function, 0.1)
+    assert updater.drain() == resumed.drain() and torch.equal(layer.weight, other.weight)
+
+
+def test_a_gradient_that_no_scale_makes_finite_is_reported():
+    _, updater, loss = linear_updater(torch.float16)
+    for step in range(18):
+        updater.update(step, [Value(torch.full((1, 4), torch.nan))], lambda batch: loss(batch)._replace(
+            sums_S=torch.zeros(1, dtype=torch.float64)), 0.1)  # fmt: skip
+    assert not any(update.is_finite for update in updater.drain())
+
+
+def test_gradients_are_sent_while_the_backward_pass_runs(instances, monkeypatch):
+    monkeypatch.setattr(module_of_ranks, "BUCKET_BYTES", 20_000)
+    sent_early: list[int] = []
+    finish: Any = GradientSum.finish
+    monkeypatch.setattr(GradientSum, "finish", lambda self: sent_early.append(len(self._sent)) or finish(self))
+    alone = Ranks(0, 1, CPU)
+    whole = pretraining(instances, alone, 100)
+    updates(whole, alone, 3)
+    done: dict[int, Work] = {}
+    STARTED.clear()
+
+    def run(rank: int) -> None:
+        ranks = ThreadRanks(rank, 2, CPU)
+        done[rank] = pretraining(instances, ranks, 3)
+        updates(done[rank], ranks, 3)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for work in done.values():
+        for weight, other in zip(whole.model.parameters(), work.model.parameters(), strict=True):
+            torch.testing.assert_close(weight, other, rtol=0, atol=1e-5)
+    # In the first update it is not known yet which gradients there are; later all are sent before the pass ends.
+    num_buckets = max(sent_early)
+    assert num_buckets > 3 and sorted(sent_early) == [0] * 3 + [0] * 2 + [num_buckets] * 4
+    sizes = [[size for rank, size in STARTED if rank == own] for own in range(2)]
+    assert sizes[0] == sizes[1] and len(sizes[0]) == 3 * num_buckets
+
+
+def updates(work: Work, ranks: Ranks, num_steps: int) -> None:
+    updater = Updater(work.model, make_optimizer(work.model), ranks, dropout_seed=(0,))
+    for step in range(num_steps):
+        updater.update(step, work.batches, work.loss, 1e-3)

@@ -1,0 +1,258 @@
+"""Packed rows: the same losses and gradients as padded ones, few shapes, and what a GPU alone computes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from clozeworks.model import bert
+from clozeworks.model.bert import PackedRows, initialise, segment_embeddings
+from clozeworks.model.config import ModelConfig
+from clozeworks.model.heads import IGNORED, BertForPreTraining
+from clozeworks.model.pretraining import batches, packing
+from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
+from clozeworks.model.pretraining.data import InstanceRows, open_instances
+from clozeworks.model.pretraining.evaluate import batch_sums
+from clozeworks.model.pretraining.packing import check_packing, packs_rows
+from clozeworks.model.pretraining.sequence import RowSequence
+from clozeworks.model.training.device import autocast
+from instances_fixture import write_instances
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+CPU = torch.device("cpu")
+SHAPE = ModelConfig(vocab_size=60, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
+                    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> InstanceRows:
+    path = write_instances(tmp_path_factory.mktemp("instances"), rows_per_group=80, max_length=40)
+    return RowSequence(open_instances(str(path)), seed=3).rows(0, 150)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch) -> None:
+    """Pad less, because the CPU's attention takes time and memory with the square of the tokens."""
+    monkeypatch.setattr(batches, "TOKEN_BLOCK", 128)
+
+
+@pytest.fixture
+def half_stream(monkeypatch) -> Iterator[None]:
+    """Compute on the CPU as on a GPU: hidden states in the number format of the matrix products."""
+    monkeypatch.setattr(bert, "HALF_STREAM_DEVICES", ("cpu", "cuda"))
+    yield
+
+
+def make_model(seed: int = 0, **changes: Any) -> BertForPreTraining:
+    config = replace(SHAPE, **changes)
+    model = BertForPreTraining(config)
+    initialise(model, config, torch.Generator().manual_seed(seed))
+    with torch.no_grad():  # larger than at first, so that rows differ
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    return model
+
+
+def loss_and_gradients(model: nn.Module, parts: list[PretrainBatch]) -> tuple[Tensor, list[Tensor]]:
+    """Return the sums of `batch_sums` over all parts, and the gradients of their loss."""
+    model.zero_grad()
+    totals = torch.zeros(6, dtype=torch.float64)
+    for batch in parts:
+        sums = model(*batch)
+        (sums.mlm_loss + sums.nsp_loss).backward()
+        totals += batch_sums(batch, sums)
+    return totals, [torch.zeros(0) if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm", "ltr"])
+def test_packed_rows_have_the_losses_and_gradients_of_padded_ones(rows, objective):
+    model = make_model(is_decoder=objective == "ltr")
+    padded = make_batches(rows, 32, objective)
+    packed = pack_batches(rows, 60, 40, objective)
+    assert [len(batch.row_starts) for batch in packed if batch.row_starts is not None] == [60 + 7 + 1] * 3
+    expected, found = loss_and_gradients(model, padded), loss_and_gradients(model, packed)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=1e-6)
+    for mine, other in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_packed_batch_holds_the_rows_and_padding_that_counts_nothing(rows):
+    (batch,) = pack_batches(rows, 150, 40)
+    num_tokens, starts = int(rows.lengths.sum()), batch.row_starts
+    assert starts is not None and batch.position_ids is not None and batch.next_sentence_label_B is not None
+    assert batch.input_ids.shape == (-(-num_tokens // 128), 128)
+    assert batch.masked_ids.shape[1] == 256
+    np.testing.assert_array_equal(starts[:151], rows.offsets)
+    # The padding is rows too, none of them too long for the kernel; the last ones are empty.
+    assert starts[-1] == batch.input_ids.numel() and starts.diff().min() >= 0 and starts.diff().max() <= 40
+    np.testing.assert_array_equal(batch.input_ids.flatten()[:num_tokens], rows.input_ids)
+    assert not batch.input_ids.flatten()[num_tokens:].any()
+    first_of_rows = batch.position_ids.flatten()[starts[:-1][starts[:-1] < starts[-1]].long()]
+    assert not first_of_rows.any() and batch.position_ids.max() < 40
+    np.testing.assert_array_equal(batch.next_sentence_label_B[:150], rows.next_sentence_label)
+    assert (batch.next_sentence_label_B[150:] == IGNORED).all()
+    real = batch.masked_ids.flatten() != IGNORED
+    np.testing.assert_array_equal(batch.masked_ids.flatten()[real], rows.masked_ids)
+    totals, _ = loss_and_gradients(make_model(), [batch])
+    assert totals[4:].tolist() == [rows.num_masked.sum(), 150]
+
+
+def test_the_mean_over_dropout_is_the_output_without_it():
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.randn(100, 3 * 16, generator=generator)
+    layout = PackedRows(torch.tensor([0, 30, 95, 100], dtype=torch.int32), 65, False)
+    torch.manual_seed(0)
+    mean = torch.stack([layout.attend(qkv, 2, 0.1) for _ in range(400)]).mean(0)
+    assert (mean - layout.attend(qkv, 2, 0.0)).abs().mean() < 0.01
+
+
+def test_the_operator_takes_these_arguments_forward_and_backward():
+    # A meta tensor has a shape but no values, so the operator runs without a GPU.
+    qkv = torch.empty(2048, 3 * 768, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    starts = torch.empty(40, dtype=torch.int32, device="meta")
+    context = PackedRows(starts, 128, False).attend(qkv, 12, 0.1)
+    assert (context.shape, context.dtype) == ((2048, 768), torch.bfloat16)
+    (gradient,) = torch.autograd.grad(context.float().sum(), qkv)
+    assert gradient.shape == qkv.shape
+
+
+def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
+    for is_decoder in (False, True):
+        check_packing(replace(SHAPE, is_decoder=is_decoder), CPU, torch.float32)
+    blocks: Any = bert._attend_blocks
+
+    def across_rows(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
+        return blocks(q, k, v, rate, layout._replace(row_starts=layout.row_starts[[0, -1]]))
+
+    def undefined(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
+        return blocks(q, k, v, rate, layout) * torch.nan
+
+    def unscaled(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
+        return blocks(q, k, v, rate, layout) * (1 - rate)
+
+    def without_dropout(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
+        return blocks(q, k, v, 0.0, layout)
+
+    reasons = {
+        across_rows: "gradients differ",
+        undefined: "gradients differ",
+        unscaled: "mean",
+        without_dropout: "mean",
+    }
+    for wrong, reason in reasons.items():
+        monkeypatch.setattr(bert, "_attend_blocks", wrong)
+        with pytest.raises(AssertionError, match=reason):
+            check_packing(SHAPE, CPU, torch.float32)
+
+    def missing(*_: object) -> None:
+        raise NotImplementedError("no kernel for this GPU\nand much more")
+
+    monkeypatch.setattr(packing, "check_packing", missing)
+    assert not packs_rows(SHAPE, torch.device("cuda"), torch.bfloat16)
+    notice = "Rows are padded, because attention to packed rows does not work here (no kernel for this GPU).\n"
+    assert capsys.readouterr().err == notice
+    assert not packs_rows(SHAPE, CPU, torch.bfloat16) and not packs_rows(SHAPE, torch.device("cuda"), torch.float32)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("half_stream")
+def test_between_layers_the_states_are_bf16_and_layer_norm_sees_fp32(rows):
+    model, seen = make_model(), []
+    for layer in model.bert.encoder.layer:
+        layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
+    (batch,) = pack_batches(rows, 150, 40)
+    with autocast(CPU, torch.bfloat16):
+        sums = model(*batch)
+    norms = [torch.float32] * 2
+    assert seen == [torch.float32, *[*norms, torch.bfloat16] * 3, torch.bfloat16]  # the last is the head's
+    exact = model(*batch)
+    assert sums.mlm_loss.item() == pytest.approx(exact.mlm_loss.item(), rel=0.01)
+    (sums.mlm_loss + sums.nsp_loss).backward()
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
+
+
+@pytest.mark.usefixtures("half_stream")
+def test_segment_embeddings_are_those_of_the_table():
+    types, weight = torch.tensor([0, 1, 2, 1, 0, 0]), torch.randn(3, 5, requires_grad=True)
+    found, expected = segment_embeddings(types, weight), nn.functional.embedding(types, weight)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(part.sin().sum(), weight)[0] for part in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_recomputed_layers_have_the_same_gradients_also_with_dropout(rows):
+    model = make_model(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    found = []
+    for recomputes in (False, True):
+        model.bert.recomputes_layers = recomputes
+        torch.manual_seed(5)
+        found.append(loss_and_gradients(model, make_batches(rows, 50)))
+    assert torch.equal(found[0][0], found[1][0])
+    assert all(torch.equal(one, two) for one, two in zip(found[0][1], found[1][1], strict=True))
+
+
+def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
+    torch._dynamo.reset()
+    counters.clear()
+    model = make_model(num_hidden_layers=1, hidden_size=16, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+    model.compile(dynamic=True, backend="eager", fullgraph=True)
+    made = []
+    for length, num_rows in ((128, 12), (512, 4)):
+        path = write_instances(tmp_path / str(length), max_length=length)
+        sequence = RowSequence(open_instances(str(path)), seed=0)
+        made.append([pack_batches(sequence.rows(n, n + num_rows), num_rows, length)[0] for n in range(0, 300, 12)])
+    short, long = made
+    assert len({batch.input_ids.shape for batch in short + long}) > 4
+    for batch in (short[0], long[0]):
+        loss_and_gradients(model, [batch])
+    assert counters["stats"]["unique_graphs"] == 1
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for batch in short + long:
+            loss_and_gradients(model, [batch])
+    assert len(short + long) == 50 and counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
+
+
+def test_the_operator_is_traced_once_for_all_lengths():
+    def attend(qkv: Tensor, row_starts: Tensor, max_length: int) -> Tensor:
+        return PackedRows(row_starts, max_length, False).attend(qkv, 12, 0.1)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = torch.compile(attend, backend="aot_eager", dynamic=True, fullgraph=True)
+    for num_tokens, num_rows, max_length in ((2048, 40, 128), (4096, 20, 512)):
+        qkv = torch.empty(num_tokens, 3 * 768, device="meta", dtype=torch.bfloat16, requires_grad=True)
+        compiled(qkv, torch.empty(num_rows, dtype=torch.int32, device="meta"), max_length).float().sum().backward()
+        assert qkv.grad is not None and qkv.grad.shape == qkv.shape
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+@on_gpu
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_a_gpu_computes_packed_rows(rows, size):
+    device, config = torch.device("cuda"), ModelConfig.named(size, vocab_size=60, num_hidden_layers=2)
+    check_packing(config, device, torch.bfloat16)
+    model = BertForPreTraining(config).eval()
+    initialise(model, config, torch.Generator().manual_seed(0))
+    (padded,), (packed,) = make_batches(rows, 150), pack_batches(rows, 150, 40)
+    exact, _ = loss_and_gradients(model, [padded])
+    model.to(device)
+    with autocast(device, torch.bfloat16):
+        sums = [model(*batch.to(device)) for batch in (padded, packed)]
+    for part in sums:
+        assert part.mlm_loss.item() == pytest.approx(exact[0].item(), rel=0.01)
+
+
+@on_gpu
+def test_dropout_on_a_gpu_has_the_right_mean():
+    device = torch.device("cuda")
+    qkv = torch.randn(4096, 3 * 128, device=device, dtype=torch.bfloat16)
+    layout = PackedRows(torch.arange(0, 4097, 128, dtype=torch.int32, device=device), 128, False)
+    mean = torch.stack([layout.attend(qkv, 2, 0.1).float() for _ in range(400)]).mean(0)
+    assert (mean - layout.attend(qkv, 2, 0.0)).abs().mean() < 0.02
