@@ -66,8 +66,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _baseline(summary: dict[str, Any], name: str) -> str:
-    baseline = summary["baseline"].get(name)
-    return "" if baseline is None else f" ({figure(baseline)} for a constant answer)"
+    baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
+    shown = [f"{figure(scores[name])} for {answer}" for answer, scores in baselines.items() if name in scores]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _words(metric: str) -> str:

@@ -4,7 +4,7 @@ Everything written depends on the sources alone, byte for byte. It takes
 
 - a Wikipedia dump or excerpt (``.xml.bz2``), of which the articles below `LARGEST_PAGE` characters are taken;
 - a folder of Project Gutenberg's text files, for `WHOLE_BOOKS` (copied as they are) and `STORIES` (cut out of them);
-- a folder of novels in plain text, for `AUTHORS`::
+- a folder of novels in plain text, for `NOVELS`::
 
     python examples/quickstart/make_corpus.py --dump enwiki-excerpt.xml.bz2 --gutenberg gutenberg/ --novels novels/
 """
@@ -72,7 +72,7 @@ STORIES = (
           "CHRISTIAN SCIENCE AND THE BOOK OF MRS. EDDY"),
     Story("twain-travelling-with-a-reformer", TWAIN, "TRAVELLING WITH A REFORMER", "DIPLOMATIC PAY AND CLOTHES"),
 )  # fmt: skip
-AUTHORS = {
+NOVELS = {
     "Charles Dickens": ("Dickens_Bleak_1853.txt", "Dickens_Expectations_1861.txt"),
     "Henry James": ("James_Ambassadors_1903.txt", "James_Roderick_1875.txt"),
     "Rudyard Kipling": ("Kipling_Captains_1896.txt", "Kipling_Kim_1901.txt", "Kipling_Light_1891.txt"),
@@ -81,18 +81,18 @@ AUTHORS = {
 
 
 def main() -> None:
-    """Write ``corpus/``, ``authors/`` and ``ATTRIBUTION.md`` into the output folder."""
+    """Write ``corpus/``, ``word-order/`` and ``ATTRIBUTION.md`` into the output folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dump", type=Path, required=True)
     parser.add_argument("--gutenberg", type=Path, required=True)
     parser.add_argument("--novels", type=Path, required=True)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     options = parser.parse_args()
-    for folder in ("corpus/books", "authors"):
+    for folder in ("corpus/books", "word-order"):
         (options.output / folder).mkdir(parents=True, exist_ok=True)
     write_wikipedia(options.dump, options.output)
     write_books(options.gutenberg, options.output / "corpus" / "books")
-    write_authors(options.novels, options.output / "authors")
+    write_word_order(options.novels, options.output / "word-order")
 
 
 def write_wikipedia(dump: Path, output: Path) -> None:
@@ -143,10 +143,10 @@ def cut_story(text: str, story: Story) -> str:
     return "\n".join(lines[starts[-1] : stop]).strip() + "\n"
 
 
-def write_authors(novels: Path, output: Path) -> None:
-    """Write ``train.tsv`` and ``dev.tsv`` in the form of SST-2, each author as often as the others, in random order."""
+def write_word_order(novels: Path, output: Path) -> None:
+    """Write ``train.tsv`` and ``dev.tsv`` in the form of SST-2: in every second sentence the words are shuffled."""
     examples: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
-    for author, files in AUTHORS.items():
+    for author, files in NOVELS.items():
         sentences = [novel_sentences(novels / file) for file in files]
         train = {text for novel in sentences for text in novel[: int(len(novel) * TRAIN_SHARE)]}
         dev = {text for novel in sentences for text in novel[-int(len(novel) * DEV_SHARE) :]} - train
@@ -154,8 +154,21 @@ def write_authors(novels: Path, output: Path) -> None:
         examples["dev"] += [(text, author) for text in draw(dev, DEV_PER_AUTHOR, author, "dev")]
     for split, rows in examples.items():
         rows.sort(key=lambda row: stable_hash("quickstart order", *row))
-        lines = ["sentence\tlabel\n", *(f"{text}\t{author}\n" for text, author in rows)]
+        words = [re.findall(r"[a-z'-]+", text.lower()) for text, _ in rows]
+        lines = ["sentence\tlabel\n"]
+        for index, in_order in enumerate(words):
+            lines.append(
+                f"{' '.join(shuffled(in_order))} .\tshuffled\n" if index % 2 else f"{' '.join(in_order)} .\tin order\n"
+            )
         (output / f"{split}.tsv").write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def shuffled(words: list[str]) -> list[str]:
+    """Return the words in a random order other than theirs."""
+    rng = rng_for(0, "quickstart word order", *words)
+    while (mixed := [words[index] for index in rng.permutation(len(words))]) == words:
+        pass
+    return mixed
 
 
 def draw(sentences: set[str], count: int, author: str, split: str) -> list[str]:

@@ -60,6 +60,9 @@ class FinetuneConfig:
     compile: bool = option(
         False, "Compile the model with torch.compile, which takes a minute per run.", "--compile/--no-compile"
     )
+    random_weights: bool = option(
+        False, "Leave the checkpoint's weights out and start from random ones, to see what pre-training is worth."
+    )
     features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
         None,
         "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.",

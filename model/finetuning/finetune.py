@@ -199,7 +199,7 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallbac
     record = RunRecord(
         task=task.name,
         variant=" ".join(filter(None, (task.variant, direction))),
-        checkpoint=job.checkpoint,
+        checkpoint="random weights" if job.config.random_weights else job.checkpoint,
         seed=seed,
         learning_rate=rate,
         tuned={name: value for name, value in settings.items() if value != given[name]},
@@ -269,8 +269,11 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
     generator = torch.Generator().manual_seed(int(rng_for(seed, "finetune", "head").integers(2**62)))
     for module in (model.bert.pooler, *(child for name, child in model.named_children() if name != "bert")):
         initialise(module, shape, generator)
-    # Only the encoder, so that the head of another task in the checkpoint is left there.
-    load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint, new=("bert.pooler.",))
+    if config.random_weights:
+        initialise(model.bert, shape, generator)
+    else:
+        # Only the encoder, so that the head of another task in the checkpoint is left there.
+        load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint, new=("bert.pooler.",))
     return model
 
 
@@ -288,19 +291,23 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
-    """Return the best run, the spread of all, and a baseline; a run no better than that by the first metric is
-    degenerate.
+    """Return the best run, the spread of all, and baselines; a run no better than a constant answer by the first
+    metric is degenerate.
     """
-    baseline = {
-        f"{prefix}{name}": value
-        for prefix, examples in job.data.dev.items()
-        for name, value in job.data.task.baseline(job.data.train, examples).items()
-    }
+    task, train = job.data.task, job.data.train
+    baseline, word_baseline = (
+        {
+            f"{prefix}{name}": value
+            for prefix, examples in job.data.dev.items()
+            for name, value in measure(train, examples).items()
+        }
+        for measure in (task.baseline, task.word_baseline)
+    )
     values = [_main(record["scores"]) for record in records]
     best = _best(records)
     return {
         "status": "finished",
-        "task": job.data.task.name,
+        "task": task.name,
         "metric": next(iter(baseline)),
         "best": BestRun(
             learning_rate=best["learning_rate"], seed=best["seed"], tuned=best["tuned"], scores=best["scores"]
@@ -311,7 +318,8 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "highest": max(values),
         "degenerate_runs": sum(value <= _main(baseline) for value in values),
         "baseline": baseline,
-        "train_examples": len(job.data.train),
+        "word_baseline": word_baseline,
+        "train_examples": len(train),
         "dev_examples": len(job.data.dev[""]),
         "train_examples_cut": num_cut(job.train),
         "dev_examples_cut": num_cut(job.dev[""]),

@@ -62,6 +62,7 @@ class SearchSummary(TypedDict):
     highest: float
     degenerate_runs: Count
     baseline: dict[str, int | float]
+    word_baseline: dict[str, int | float]
     train_examples: Count
     dev_examples: Count
     train_examples_cut: Count

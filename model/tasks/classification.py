@@ -16,6 +16,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
@@ -41,6 +44,7 @@ from .task import (
 )
 
 TEXT_COLUMNS = ("text", "sentence")
+WORD_BASELINE_EXAMPLES = 20_000  # more take longer than a baseline should
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -212,6 +216,17 @@ class Classification(LabelTask):
         if self.lstm_size:
             return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
         return BertForSequenceClassification(config, len(self.labels) or 1)
+
+    def word_baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
+        """Return the metrics of logistic regression on TF-IDF of words, for classes of single texts."""
+        if not self.labels or self.text_pair:
+            return {}
+        train = train[:WORD_BASELINE_EXAMPLES]
+        # Any token of letters or digits is a word; by default those of one character would be left out.
+        words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+")
+        model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
+        model.fit([example.text for example in train], [example.target for example in train])
+        return self._measure(model.predict([example.text for example in examples]), examples)
 
     def official(self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""

@@ -200,6 +200,10 @@ class Task(ABC):
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
         """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
 
+    def word_baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`; empty if the task has none."""
+        return {}
+
     @abstractmethod
     def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
         """Return the answer for each example."""

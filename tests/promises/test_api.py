@@ -95,7 +95,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()
     for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:4]:
         shutil.copy(book, tmp_path / "corpus")
-    shutil.copytree(QUICKSTART / "authors", tmp_path / "authors")
+    shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
     blocks = re.findall(r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "script.py"
     script.write_text("\n".join(code for not_run, code in blocks if not not_run))

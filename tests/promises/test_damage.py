@@ -96,6 +96,7 @@ def test_summaries_and_records(tmp_path: Path):
         "task": "sst2",
         "best": best,
         **spread,
+        "word_baseline": {},
         **dict.fromkeys(counts, 1),
         "held_out": True,
     }

@@ -23,7 +23,7 @@ COMMANDS = {
     "vocab": "vocab documents --output OUT --size 400 --workers 1",
     "build": "build documents --vocab vocab --output OUT --duplicates 2 --max-length 32 --workers 1",
     "pretrain": f"pretrain instances --output OUT {SIZE} --steps 12 --checkpoint-every 4 --evaluate-every 4",
-    "finetune": "finetune classify authors --checkpoint run --output OUT --learning-rates 1e-3,2e-3 --epochs 2"
+    "finetune": "finetune classify word-order --checkpoint run --output OUT --learning-rates 1e-3,2e-3 --epochs 2"
     " --checkpoint-every 3 --batch-size 8 --max-length 24 --device cpu",
     "features": "features run lines.txt --output OUT --batch-tokens 256 --device cpu",
     "predict": "predict task lines.txt --output OUT --device cpu",
@@ -108,12 +108,12 @@ def _write_sources(folder: Path) -> None:
 
 
 def _write_tasks(folder: Path) -> None:
-    authors = folder / "authors"
-    authors.mkdir()
-    examples = CORPUS.parent / "authors"
+    labelled = folder / "word-order"
+    labelled.mkdir()
+    examples = CORPUS.parent / "word-order"
     for name in ("train.tsv", "dev.tsv"):
         lines = (examples / name).read_text().splitlines(keepends=True)
-        (authors / name).write_text("".join(lines[:41]))
+        (labelled / name).write_text("".join(lines[:41]))
     (folder / "squad").mkdir()
     answer = {"text": "London", "answer_start": 11}
     questions = [{"id": str(i), "question": f"Where is house {i}?", "answers": [answer]} for i in range(8)]

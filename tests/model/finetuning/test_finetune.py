@@ -91,6 +91,7 @@ def test_the_best_of_all_runs_is_kept(trained, data):
     assert summary["lowest"] == min(accuracies)
     assert summary["median"] == pytest.approx(sum(sorted(accuracies)[1:3]) / 2)
     assert summary["baseline"] == {"accuracy": 0.5}
+    assert summary["word_baseline"]["accuracy"] > 0.9
     assert summary["degenerate_runs"] == sum(accuracy <= 0.5 for accuracy in accuracies)
     assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (160, 40, False)
     assert json.loads((output / "summary.json").read_text()) == summary
@@ -488,11 +489,12 @@ def test_a_mistake_in_a_test_file_is_told_before_training(checkpoint, tmp_path, 
 def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, capsys):
     options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
     main(["finetune", "sst2", str(data), "--checkpoint", str(checkpoint), "--output", str(tmp_path / "a"), *options])
-    main(["evaluate", str(tmp_path / "a"), str(data)])
     printed = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
-    assert printed["examples"] == "40"
     assert re.fullmatch(r"2 \([012] degenerate: no better than a constant answer\)", printed["runs"])
     assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", printed["dev accuracy"])
+    assert re.fullmatch(r"0\.\d{3} \(0\.500 for a constant answer, \d\.\d{3} for TF-IDF\)", printed["accuracy"])
+    main(["evaluate", str(tmp_path / "a"), str(data)])
+    assert re.search(r" examples +40 ", capsys.readouterr().out)
     assert figure(12345) == "12,345"
 
 

@@ -17,6 +17,7 @@ from clozeworks.pipeline.errors import UserError
 SUMMARY = {
     **{"status": "finished", "task": "t", "metric": "m", "median": 0.5, "lowest": 0.5, "highest": 0.5},
     **{"best": {"learning_rate": 1e-5, "seed": 0, "tuned": {}, "scores": {"m": 0.5}}, "runs": 1, "baseline": {}},
+    "word_baseline": {},
     **dict.fromkeys(("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut"), 0),
     "held_out": False,
 }

@@ -265,3 +265,14 @@ def test_batches_hold_every_row_once_an_epoch_and_little_padding():
     again = batch_rows(lengths, 16, seed=3)
     assert all(np.array_equal(rows, next(again)) for rows in epochs[0])
     assert not np.array_equal(next(batch_rows(lengths, 16, seed=4)), epochs[0][0])
+
+
+def test_random_weights_take_only_the_checkpoints_shape(checkpoint):
+    trained = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(), seed=1)
+    random = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(random_weights=True), seed=1)
+    assert torch.equal(random.classifier.weight, trained.classifier.weight)
+    weights = random.bert.state_dict()
+    for name, weight in trained.bert.encoder.state_dict().items():
+        assert weights[f"encoder.{name}"].shape == weight.shape
+        if "LayerNorm" not in name and name.endswith("weight"):
+            assert not torch.equal(weights[f"encoder.{name}"], weight)
