@@ -29,7 +29,7 @@ PIPELINE = {
     "UserError": CLASS,
     "VocabConfig": CLASS,
     "Vocabulary": CLASS,
-    "audit": "instances",
+    "audit": "instances, documents=None",
     "build": "documents, vocab, output, config, options",
     "ingest": "sources, output, config, options",
     "learn_vocabulary": "documents, output, config, options",
