@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO ?= demo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint torture format bench clean
+.PHONY: demo test lint torture format docs bench clean
 
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
@@ -25,6 +25,11 @@ format: .venv/test
 torture: .venv/test
 	$(BIN)/python -m tests.torture --share 0.01 --only mutations --only kills --only double_starts --only full_disks
 
+# The site, into site/; warnings are errors (mkdocs.yml). The variables silence advertisements about a future MkDocs 2.
+docs: .venv/test
+	$(INSTALL) '.[docs]'
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet
+
 bench: .venv/test
 	$(BIN)/python -m benchmarks
 
@@ -44,4 +49,4 @@ INSTALL = $(BIN)/pip install --quiet --constraint constraints.txt --editable
 	touch $@
 
 clean:
-	rm -rf .venv $(DEMO) build *.egg-info
+	rm -rf .venv $(DEMO) build site *.egg-info

@@ -1,0 +1,17 @@
+# Two images, with the versions of constraints.txt:
+#
+#     docker build -t clozeworks .                                 the commands, on CPUs
+#     docker run --rm -v "$PWD:/data" -w /data clozeworks ingest corpus --output documents
+#
+#     docker build --target beam -t REGISTRY/clozeworks-beam .     Beam's SDK container, for workers of Dataflow, Flink, Spark
+FROM apache/beam_python3.11_sdk:2.77.0 AS beam
+COPY . /clozeworks
+RUN pip install --no-cache-dir --constraint /clozeworks/constraints.txt '/clozeworks[data]'
+
+FROM python:3.11-slim AS commands
+# The CPU build of PyTorch first: PyPI's brings several gigabytes of CUDA.
+COPY constraints.txt /clozeworks/
+RUN pip install --no-cache-dir --constraint /clozeworks/constraints.txt --index-url https://download.pytorch.org/whl/cpu torch
+COPY . /clozeworks
+RUN pip install --no-cache-dir --constraint /clozeworks/constraints.txt '/clozeworks[data,train]'
+ENTRYPOINT ["clozeworks"]
