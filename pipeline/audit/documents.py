@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..errors import UserError
 from ..execution import storage
 from ..execution.counters import WORDS_LEFT_OUT, count_of
 from ..execution.directory import MANIFEST, digest_of, read_manifest
@@ -213,7 +215,7 @@ def documents_digest(manifest: InstancesManifest) -> str:
 
 
 def documents_beside(instances: str) -> str | None:
-    """Return the directory of documents that instances were built from, if it is local and lies beside theirs."""
+    """Return the directory of documents that instances were built from, if it is local, whole and beside theirs."""
     digest, parent = (
         documents_digest(read_manifest(instances, InstancesManifest)),
         os.path.dirname(os.path.abspath(instances)),
@@ -221,5 +223,8 @@ def documents_beside(instances: str) -> str | None:
     for name in [] if storage.is_remote(instances) else sorted(os.listdir(parent)):
         path = os.path.join(parent, name, MANIFEST)
         if os.path.isfile(path) and digest_of(storage.read_bytes(path)) == digest:
-            return os.path.join(os.path.dirname(instances.rstrip("/")), name)
+            found = os.path.join(os.path.dirname(instances.rstrip("/")), name)
+            with suppress(UserError):  # its shards may be deleted
+                read_manifest(found, DocumentsManifest)
+                return found
     return None

@@ -89,7 +89,7 @@ def test_options_are_the_fields_of_the_configuration():
     assert "--mask-split" in options["mask_split"].opts
 
 
-def test_mistakes_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     output = ("--output", str(tmp_path / "out"))
     assert "no such option" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rat", "1").lower()
     assert "--mask-rate" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rate", "0.9")
@@ -161,7 +161,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.Cap
     assert "is inside the source" in fails(capsys, "ingest", str(tmp_path), "--output", f"{tmp_path}/out", "--dry-run")
 
 
-def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_what_was_left_out_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     source = tmp_path / "texts"
     source.mkdir()
     for i in range(9):
@@ -169,8 +169,8 @@ def test_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path:
     (source / "none.txt").write_text("")
     (source / "cover.jpg").write_text("")
     main(["ingest", str(source), "--output", f"{tmp_path}/out", "--workers=1", "--max-bad=0.2"])
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    warnings = capsys.readouterr().err.splitlines()
+    assert warnings == [
         "Warning: bad input: 1 x empty file; for example empty file at texts/none.txt.",
         "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to read all.",
         "Warning: the language of 9 documents is unknown: sentences are split as in English; give --language for them.",
@@ -192,7 +192,7 @@ def some_text(folder: Path) -> tuple[str, str]:
     return "ingest", str(folder / "a.txt")
 
 
-def test_a_config_file_gives_defaults_and_its_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     config = tmp_path / "c.toml"
     arguments = ("build", "docs", "--vocab", "v", "--output", str(tmp_path / "out"), "--config", str(config))
     config.write_text("[build]\nmask-rate = 0.9\n")

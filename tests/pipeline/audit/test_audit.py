@@ -1,4 +1,4 @@
-"""The audit passes what `build_instances` makes, and names each fault that is planted."""
+"""The audit passes what `build_instances` builds, and names each planted fault."""
 
 import json
 from collections import Counter
@@ -103,7 +103,7 @@ def failed(audited: Audit) -> set[str]:
 
 @pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
 @pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
-def test_what_build_makes_passes(tmp_path, pairing, masking):
+def test_what_build_writes_passes(tmp_path, pairing, masking):
     audited = audit(tmp_path, build(tmp_path, pairing=pairing, masking=masking))
     assert failed(audited) == set()
     assert sum(map(sum, audited.lengths)) == next(check.value for check in audited.checks if check.name == "rows")
@@ -111,12 +111,12 @@ def test_what_build_makes_passes(tmp_path, pairing, masking):
 
 
 @pytest.mark.parametrize("mask_split", [(100, 0, 0), (0, 100, 0), (0, 0, 100), (60, 20, 20)])
-def test_any_split_that_was_asked_passes(tmp_path, mask_split):
+def test_any_requested_split_passes(tmp_path, mask_split):
     assert failed(audit(tmp_path, build(tmp_path, mask_split=mask_split, mask_rate=0.3))) == set()
 
 
 @pytest.mark.parametrize(("max_length", "mask_rate"), [(8, 0.15), (512, 0.4), (2048, 0.25)])
-def test_any_length_and_rate_that_was_asked_passes(tmp_path, max_length, mask_rate):
+def test_any_requested_length_and_rate_passes(tmp_path, max_length, mask_rate):
     assert failed(audit(tmp_path, build(tmp_path, max_length=max_length, mask_rate=mask_rate))) == set()
 
 
@@ -139,12 +139,12 @@ def test_tokens_of_each_source_and_frequent_masks_are_shown(tmp_path):
 
 
 @pytest.mark.parametrize("negatives", ["same-source", "any"])
-def test_an_origin_that_tells_the_label_fails(tmp_path, negatives: str):
+def test_an_origin_that_gives_away_the_label_fails(tmp_path, negatives: str):
     audited = audit(tmp_path, build(tmp_path, origins=True, negatives=negatives))
-    told = {f"AUC of {name} for the label" for name in ("language", "source", "script")}
-    assert failed(audited) == (told if negatives == "any" else set())
+    origins = {f"AUC of {name} for the label" for name in ("language", "source", "script")}
+    assert failed(audited) == (origins if negatives == "any" else set())
     counted = {f"AUC of {what} length of {segment} for the label" for what in ("document", "title") for segment in "AB"}
-    assert told | counted <= {check.name for check in audited.checks}
+    assert origins | counted <= {check.name for check in audited.checks}
 
 
 def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check:
@@ -351,7 +351,7 @@ def test_a_single_wrong_label_is_named(tmp_path):
     assert len(named & {"NotNext pairs within one document", "IsNext pairs across documents"}) == 1
 
 
-def test_rows_that_differ_in_what_is_masked_only_do_not_occur_twice(tmp_path):
+def test_rows_that_differ_only_in_what_is_masked_do_not_repeat(tmp_path):
     manifest = build(tmp_path)
 
     def repeat_but_for_the_masked(rows):
@@ -374,7 +374,7 @@ def test_labels_out_of_balance_are_named(tmp_path):
     assert "IsNext" in failed(audit(tmp_path, manifest))
 
 
-def test_a_split_other_than_asked_is_named(tmp_path):
+def test_a_split_other_than_the_requested_one_is_named(tmp_path):
     manifest = build(tmp_path, mask_split=(60, 20, 20))
     manifest["config"]["mask_split"] = [80, 10, 10]
     assert {"masked tokens that are [MASK]", "… a random token", "… kept"} <= failed(audit(tmp_path, manifest))
@@ -515,7 +515,7 @@ def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, 
     assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
 
 
-def test_a_report_that_cannot_be_written_is_told_in_a_line(tmp_path, capsys):
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     directory = write_directory(tmp_path, build(tmp_path, 20))
     with pytest.raises(SystemExit) as ended:
         main(["audit", directory, f"--report={tmp_path}"])

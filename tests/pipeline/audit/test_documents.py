@@ -15,7 +15,7 @@ from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import read_manifest
-from clozeworks.pipeline.manifests import InstancesManifest
+from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
@@ -23,9 +23,7 @@ from manifest_fixture import write_manifest
 from tokenizers import Tokenizer
 
 ONE = RunOptions(workers=1)
-LONG_SENTENCE = (
-    "The same long sentence of more than one hundred characters, such as a licence, stands in many a document."
-)
+LONG_SENTENCE = "The same long sentence of more than one hundred characters, such as a licence, is in many documents."
 
 
 def write_documents(path: Path, documents: list[tuple[str, str, list[str]]], **fields) -> str:
@@ -179,6 +177,18 @@ def test_documents_beside_are_those_of_the_manifest(tmp_path):
     (instances / shard).write_bytes(b"")
     write_manifest(instances, "build", {shard: 0}, inputs=[{"stage": "ingest", "digest": "of others"}])
     assert documents_beside(str(instances)) is None
+
+
+def test_documents_beside_without_their_shards_are_left_alone(tmp_path):
+    documents = write_documents(tmp_path / "documents", prose(9))
+    (tmp_path / "instances").mkdir()
+    shard = "train-00000-of-00001.parquet"
+    (tmp_path / "instances" / shard).write_bytes(b"")
+    inputs = [{"stage": "ingest", "digest": read_manifest(documents, DocumentsManifest).digest}]
+    write_manifest(tmp_path / "instances", "build", {shard: 0}, inputs=inputs)
+    assert documents_beside(f"{tmp_path}/instances") == documents
+    (tmp_path / "documents" / shard).unlink()
+    assert documents_beside(f"{tmp_path}/instances") is None
 
 
 def test_documents_are_no_option_for_documents(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The report: one page of well-formed HTML that loads nothing, says what failed, and shows originals over masks."""
+"""The report: one page of well-formed HTML that loads nothing, says what failed, and shows originals below masks."""
 
 import re
 from dataclasses import asdict, replace
@@ -72,7 +72,7 @@ def example(row: dict[str, Any], title_a: str = "", title_b: str = "") -> Exampl
 
 
 class Page(HTMLParser):
-    """Collect the text, and fail where tags do not close or something would be loaded or run."""
+    """Collect the text, and fail if a tag is not closed, or anything would be loaded or run."""
 
     VOID = frozenset({"meta", "br"})
 
@@ -100,7 +100,7 @@ class Page(HTMLParser):
             self.text.append(data)
 
 
-def test_the_page_stands_alone_and_escapes_tokens():
+def test_the_page_is_self_contained_and_escapes_tokens():
     html = render_instances({"new": AUDIT}, [example(ROW)])
     text = " ".join(Page(html).text)
     assert "</script>" in text
@@ -132,7 +132,7 @@ def test_a_row_without_segment_b():
     assert 'class="seg-b"' not in html
 
 
-def test_two_corpora_stand_side_by_side():
+def test_two_corpora_are_shown_side_by_side():
     other = replace(AUDIT, checks=[replace(AUDIT.checks[0], measured="777"), AUDIT.checks[3]])
     text = " ".join(Page(render_instances({"new": AUDIT, "old": other}, [example(ROW)])).text)
     assert "1,200" in text

@@ -1,4 +1,4 @@
-"""Show prints documents and instances as people read them, and tells of broken files in one line."""
+"""Show prints documents and instances as people read them, and reports broken files in one line."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == "enwiki:7  [b]Cloze[/b]  (en, 2 sentences)\n  One.\n  Two.\n\n"
 
 
-def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
     assert "no split 'test'; there is train" in error_of(capsys, directory, "--split", "test")
     assert "-n" in error_of(capsys, directory, "-n", "-1")
@@ -79,7 +79,7 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])
-def test_broken_shards_are_told(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_broken_shards_are_one_line(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     what = "documents" if stage == "ingest" else "instances"
     directory = write(tmp_path, stage, pa.table({"text": ["of another schema"]}))
     assert "it has no column" in error_of(capsys, directory)
@@ -92,6 +92,6 @@ def test_broken_shards_are_told(stage: str, tmp_path: Path, capsys: pytest.Captu
     assert f"{SHARD} cannot be read" in error_of(capsys, directory)
 
 
-def test_rows_of_another_vocabulary_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_rows_of_another_vocabulary_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
     assert f"{SHARD} cannot be read as instances" in error_of(capsys, directory)
