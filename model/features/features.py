@@ -119,7 +119,7 @@ def _opened(data: Path) -> tuple[Path, str]:
         found = open_set(str(data))
         return Path(found.address), found.digest
     if not data.is_file():
-        raise UserError(f"There is no file {data}.")
+        raise UserError(f"{data} does not exist.")
     return data, files_digest([data])
 
 

@@ -1,4 +1,4 @@
-"""What the data stages say, to the letter: each mistake is one line that says what to do."""
+"""Messages to the letter: each mistake is one line that says what to do."""
 
 from pathlib import Path
 
@@ -64,6 +64,39 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
     ],
 )
 def test_wrong_paths(line: str, message: str, capsys):
+    assert error_of(capsys, line) == f"Error: {message}\n"
+
+
+HUB = "If it is a model on the Hugging Face hub, download it: hf download"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("pretrain nothere --output run", "nothere does not exist: give a directory written by `clozeworks build`."),
+        ("pretrain empty --output run", "The folder empty is empty: give a directory written by `clozeworks build`."),
+        ("pretrain vocab --output run", "vocab was written by `clozeworks vocab`, not by `clozeworks build`."),
+        ("fill no/model [MASK]", f"no/model does not exist. {HUB} no/model --local-dir no/model"),
+        ("fill empty [MASK]", "empty is not a model directory: config.json is missing."),
+        ("fill no-model [MASK]", f"no-model does not exist. {HUB} no-model --local-dir no-model"),
+        ("fill tuned [MASK]", "tuned is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."),
+        (
+            "evaluate empty notes.md",
+            "notes.md is a file, but empty is not a fine-tuned model (it has no task.json): fine-tune it with "
+            "`clozeworks finetune`, or give a directory of instances.",
+        ),
+        ("results nothere", "nothere does not exist."),
+        ("run nothere.toml", "nothere.toml cannot be read: No such file or directory."),
+        (
+            "ingest notes.md --output d --config c.toml",
+            "--config c.toml: ingest has no option 'min-charcters'; did you mean min-characters.",
+        ),
+    ],
+)
+def test_wrong_models_and_options(line: str, message: str, capsys, folder: Path):
+    (folder / "tuned").mkdir()
+    (folder / "tuned" / "task.json").write_text("{}")
+    (folder / "c.toml").write_text("min-charcters = 3\n")
     assert error_of(capsys, line) == f"Error: {message}\n"
 
 

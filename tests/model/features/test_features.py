@@ -253,7 +253,7 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
         extract(checkpoint, texts, output, max_length=65)
     with pytest.raises(UserError, match="--text is for tables"):
         extract(checkpoint, texts, output, text="a")
-    with pytest.raises(UserError, match="There is no file"):
+    with pytest.raises(UserError, match=r" does not exist\.$"):
         extract(checkpoint, tmp_path / "none.txt", output)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="holds no texts"):
