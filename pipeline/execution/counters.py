@@ -7,6 +7,7 @@ from typing import TypedDict
 from ..errors import UserError
 
 MAX_EXAMPLES = 3
+LONGEST_EXAMPLE = 100
 WORDS_LEFT_OUT = "words_left_out_as_"
 """What the counters of words that are left out of documents begin with; the reason follows."""
 
@@ -43,6 +44,11 @@ class Counters:
     def leave_out(self, reason: str, texts: Sequence[str], kept: str = "") -> None:
         """Count the words of texts that are left out of a document, less those of the text `kept` of them."""
         self.count_left_out(reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0))
+
+    def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
+        """Count a line or sentence that is left out of a document, and its words; it is an example of the reason."""
+        self.note(reason, f"{doc_id}: {text[:LONGEST_EXAMPLE]}")
+        self.leave_out(reason, [text])
 
     def count_left_out(self, reason: str, num_words: int) -> None:
         """Add to the neutral counter of the words that are left out of documents for this reason."""

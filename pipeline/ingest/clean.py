@@ -21,8 +21,6 @@ from .layout import KeyRange, Layout
 from .repeated_lines import REPEATED, REPEATED_LINES
 from .scatter import SCATTERED, Row, is_too_short
 
-_LONGEST_EXAMPLE = 100
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned(Deduplicated):
@@ -105,8 +103,7 @@ class LineRemover:
         """Remove the sentences of some lines from a document; return whether it stays."""
         kept, removed = cut_out(row["sentences"], {(start, stop) for start, stop in spans.tolist()})
         for line in removed:
-            self.counters.note(REPEATED_LINES, f"{row['doc_id']}: {' '.join(line)[:_LONGEST_EXAMPLE]}")
-            self.counters.leave_out(REPEATED_LINES, line)
+            self.counters.leave_out_line(REPEATED_LINES, " ".join(line), row["doc_id"])
         bucket = self._layout.bucket_of(*(np.array([row[name]], np.uint64) for name in ("hash", "validation_hash")))
         before, after = (len(" ".join(sentences).encode()) for sentences in (row["sentences"], kept))
         row["sentences"] = kept
@@ -114,7 +111,7 @@ class LineRemover:
         self.bucket_bytes[bucket] += before - after if stays else before
         self.bucket_documents[bucket] += not stays
         if not stays:
-            self.counters.count("documents_too_short")
+            self.counters.note("documents_too_short", row["doc_id"])
             self.counters.leave_out("documents_too_short", kept)
         return stays
 

@@ -174,19 +174,19 @@ def ngram_shares(words: Sequence[str]) -> Iterator[tuple[int, float]]:
         yield size, float(lengths[np.cumsum(steps[:-1]) > 0].sum() / ends[-1])
 
 
-def c4_lines(lines: Sequence[str], counters: Counters) -> list[str]:
+def c4_lines(lines: Sequence[str], doc_id: str, counters: Counters) -> list[str]:
     """Return the lines that C4 keeps: with at least five words, an end of a sentence, and no notice of a website.
 
-    The words of the others are counted as left out as ``c4_short_lines``, ``c4_lines_without_end`` and ``c4_notices``.
+    The others, and their words, are counted as ``c4_short_lines``, ``c4_lines_without_end`` and ``c4_notices``.
     """
     kept = []
     for line in lines:
         if not ends_sentence(line):
-            counters.leave_out("c4_lines_without_end", [line])
+            counters.leave_out_line("c4_lines_without_end", line, doc_id)
         elif len(line.split()) < C4_MIN_LINE_WORDS and has_spaces(line):
-            counters.leave_out("c4_short_lines", [line])
+            counters.leave_out_line("c4_short_lines", line, doc_id)
         elif _C4_NOTICES.search(line):
-            counters.leave_out("c4_notices", [line])
+            counters.leave_out_line("c4_notices", line, doc_id)
         else:
             kept.append(line)
     return kept

@@ -128,23 +128,24 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
 
 def select_lines(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[list[str]]:
     """Return the lines of a document, as sentences; none (and a count) if it is too short or does not pass a filter."""
-    language = _language_of(raw, config)
-    paragraphs = c4_lines(raw.paragraphs, counters) if "c4" in (config.quality or ()) else raw.paragraphs
+    language, doc_id = _language_of(raw, config), f"{raw.source}:{raw.id}"
+    paragraphs = c4_lines(raw.paragraphs, doc_id, counters) if "c4" in (config.quality or ()) else raw.paragraphs
     found = split_lines(paragraphs, language)
     sentences = [sentence for line in found for sentence in line]
     gaps = [sentence for sentence in sentences if GAP in sentence]
-    counters.count("sentences_with_gaps", len(gaps))
+    counters.count("sentences_with_gaps", 0)  # reported even if there are none
+    for sentence in gaps:
+        counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
     if gaps:
-        counters.leave_out("sentences_with_gaps", gaps)
         found = [[sentence for sentence in line if GAP not in sentence] for line in found]
         sentences = [sentence for line in found for sentence in line]
     counters.count("documents_read")
     if is_too_short(sentences, config):
-        counters.count("documents_too_short")
+        counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
     if fault := find_fault(paragraphs, sentences, language_tag(language), config):
-        counters.note(fault.reason, f"{raw.source}:{raw.id} ({fault.found})")
+        counters.note(fault.reason, f"{doc_id} ({fault.found})")
         counters.leave_out(fault.reason, sentences)
         return []
     return [line for line in found if line]

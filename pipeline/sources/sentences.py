@@ -2,7 +2,7 @@
 
 sentencex splits constructions that are frequent in real text too eagerly, and does not know all ends of sentences. The
 tables of `sentence_rules` join and cut what it returns, and long quotations are cut between their sentences. No text is
-lost. One core splits 50 MB of English a second (sentencex alone: 95).
+lost. One core splits 40 to 50 MB of English a second (sentencex alone: 95).
 """
 
 import re

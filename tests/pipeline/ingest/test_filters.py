@@ -129,10 +129,12 @@ def test_c4_keeps_lines_that_end_a_sentence_and_are_no_notices():
     counters = Counters()
     lines = [ENGLISH[0], "Read more", "Yes, it was.", "Please enable JavaScript to read this page.",
              "This site uses cookies, as most sites do.", "“It was a dark night in the town.”"]  # fmt: skip
-    assert c4_lines(lines, counters) == [lines[0], lines[-1]]
-    left_out = {"c4_lines_without_end": 2, "c4_short_lines": 3, "c4_notices": 7 + 8}
-    assert counters.counts == {f"words_left_out_as_{reason}": words for reason, words in left_out.items()}
-    assert c4_lines(["名前はまだ無い。"], counters) == ["名前はまだ無い。"]
+    assert c4_lines(lines, "web:1", counters) == [lines[0], lines[-1]]
+    words = {"c4_lines_without_end": 2, "c4_short_lines": 3, "c4_notices": 7 + 8}
+    num_lines = {"c4_lines_without_end": 1, "c4_short_lines": 1, "c4_notices": 2}
+    assert counters.counts == {f"words_left_out_as_{reason}": count for reason, count in words.items()} | num_lines
+    assert counters.examples["c4_short_lines"] == ["web:1: Yes, it was."]
+    assert c4_lines(["名前はまだ無い。"], "web:2", counters) == ["名前はまだ無い。"]
 
 
 @pytest.mark.parametrize(
