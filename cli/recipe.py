@@ -120,7 +120,7 @@ def _named(names: str, value: Value, label: str) -> Variables:
     parts = str(value).split()
     if len(parts) != len(names.split()):
         raise UserError(f"{label}: matrix has {names!r}, but {value!r} has {len(parts)} words.")
-    return dict(zip(names.split(), parts, strict=True))
+    return dict(zip(names.split(), map(_typed, parts), strict=True))
 
 
 def _arguments(fields: Mapping[str, Value]) -> list[str]:
