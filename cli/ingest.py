@@ -99,9 +99,7 @@ def _warn(manifest: "DocumentsManifest") -> None:
     if num_files := counts.get("single_stream_files", 0):
         warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
     if num_unknown := manifest.languages.get(UNKNOWN, 0):
-        others = [language for language in manifest.languages if language != UNKNOWN][:3]
-        apart = f" and they are paired apart from documents in {', '.join(others)}" if others else ""
-        split = f"sentences are split as in English{apart}; give --language for them"
+        split = "sentences are split as in English; give --language for them"
         warn(f"the language of {count_of(num_unknown, 'document')} is unknown: {split}")
     removed = {
         "duplicate_texts": "exact duplicate",

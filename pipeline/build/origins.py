@@ -5,11 +5,13 @@ tell the label from the language alone.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from ..languages import UNKNOWN
 
 LabelCounts = dict[str, dict[str, list[int]]]
 """By measure and value, the number of rows of label 0 and of label 1."""
@@ -46,6 +48,22 @@ def origins_of(documents: pa.Table) -> Origins:
         language_names=language.dictionary.to_pylist(),
         title_length=np.minimum(title_length, LONGEST_TITLE),
     )
+
+
+def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
+    """Return origins in which a document of unknown language has the one of most other tokens of its source, if any.
+
+    Otherwise two books without a language among a hundred English ones would be too few to exchange segments, and
+    their pairs with English books would look like a change of language.
+    """
+    if UNKNOWN not in origins.language_names:
+        return origins
+    unknown, num_languages = origins.language_names.index(UNKNOWN), len(origins.language_names)
+    size = len(origins.source_names) * num_languages
+    tokens_SL = np.bincount(origins.source * num_languages + origins.language, lengths, size).reshape(-1, num_languages)
+    tokens_SL[:, unknown] = 0
+    likely_S = np.where(tokens_SL.any(axis=1), tokens_SL.argmax(axis=1), unknown)
+    return replace(origins, language=np.where(origins.language == unknown, likely_S[origins.source], origins.language))
 
 
 def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float]) -> np.ndarray:

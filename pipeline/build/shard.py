@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
@@ -24,7 +24,15 @@ from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
 from .instances import build_instances, parquet_options
-from .origins import LabelCounts, Origins, copies_in_pass, document_weights, origins_of, sum_label_counts
+from .origins import (
+    LabelCounts,
+    Origins,
+    assume_languages,
+    copies_in_pass,
+    document_weights,
+    origins_of,
+    sum_label_counts,
+)
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
 ROW_GROUP_ROWS = 1 << 14
@@ -127,6 +135,7 @@ def _parts(
     """
     origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
     of_document = document_weights(origins, weights if unit.split == "train" else {})
+    corpus = replace(corpus, origins=assume_languages(origins, lengths))
     for duplicate in range(num_passes):
         copies = copies_in_pass(of_document, lengths, duplicate, rng_for(config.seed, "copies", unit.split, unit.index))
         for repeat in range(int(copies.max(initial=0))):

@@ -175,10 +175,6 @@ def test_what_was_left_out_is_reported(capsys: pytest.CaptureFixture[str], tmp_p
         "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to read all.",
         "Warning: the language of 9 documents is unknown: sentences are split as in English; give --language for them.",
     ]
-    row = {"url": "https://lv.wikipedia.org/wiki/Alus", "text": "Alus ir viens no vecākajiem dzērieniem pasaulē. " * 20}
-    (source / "rows.jsonl").write_text(json.dumps(row))
-    main(["ingest", str(source), "--output", f"{tmp_path}/mixed", "--workers=1", "--max-bad=0.2"])
-    assert "as in English and they are paired apart from documents in lv; give" in capsys.readouterr().err
     named = f"{tmp_path}/named"
     main(["ingest", str(source), "--output", named, "--workers=1", "--max-bad=0.2", "--language=en"])
     assert "unknown:" not in capsys.readouterr().err

@@ -6,7 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.build.chunks import Corpus
-from clozeworks.pipeline.build.origins import Origins, count_labels, origins_of, partner_groups, sum_label_counts
+from clozeworks.pipeline.build.origins import (
+    Origins,
+    assume_languages,
+    count_labels,
+    origins_of,
+    partner_groups,
+    sum_label_counts,
+)
 from clozeworks.pipeline.build.pairs import IS_NEXT, NOT_NEXT, make_pairs
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.seeding import rng_for
@@ -101,6 +108,15 @@ def test_small_groups_are_widened(sources, languages, lengths, groups):
     origins = Origins(np.array(sources), np.array(languages), names, names, np.zeros(len(sources), np.int64))
     found = partner_groups(origins, np.array(lengths), "same-source", 100)
     assert np.unique(found, return_inverse=True)[1].tolist() == groups
+
+
+def test_an_unknown_language_is_that_of_most_of_its_source():
+    names = ["ko", "und", "en"]
+    origins = Origins(np.array([0, 0, 0, 0, 1]), np.array([0, 2, 2, 1, 1]), ["a", "b"], names, np.zeros(5, np.int64))
+    assert assume_languages(origins, np.array([90, 50, 50, 200, 10])).language.tolist() == [0, 2, 2, 2, 1]
+    assert assume_languages(origins, np.array([120, 50, 50, 200, 10])).language.tolist() == [0, 2, 2, 0, 1]
+    known = replace(origins, language_names=["ko", "fr", "en"])
+    assert assume_languages(known, np.ones(5)) is known
 
 
 def test_labels_are_counted_by_origin():
