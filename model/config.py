@@ -160,9 +160,12 @@ class PretrainConfig:
         1000, "Steps between evaluations on the validation split; it is also evaluated at the start and the end."
     )
     evaluation_rows: int = option(
-        10_000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
+        4000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
     )
-    checkpoint_every: int = option(1000, "Steps between checkpoints, from which an interrupted run resumes.")
+    checkpoint_minutes: float = option(
+        10.0, "Minutes between checkpoints, from which an interrupted run resumes; written while training continues."
+    )
+    checkpoint_every: int | None = option(None, "Steps between further checkpoints; by default only the minutes count.")
     archive_every: int | None = option(
         None, "Steps between models kept for later study, in archive/step-N; by default none are."
     )
@@ -191,7 +194,7 @@ class PretrainConfig:
         for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
-        for name in ("initializer_range", "learning_rate"):
+        for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
             check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")

@@ -4,6 +4,8 @@ An update takes the next `batch_size` rows of an endless sequence (see `sequence
 length; `training.update` says how a global batch is divided between micro-batches and ranks.
 """
 
+import json
+import time
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -15,6 +17,8 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
+from ...pipeline.seeding import stable_hash
+from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..mirror import mirrored, upload
@@ -31,14 +35,17 @@ from ..training.device import (
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import prefetch, stop_signals
-from ..training.ranks import join_ranks
+from ..training.ranks import Ranks, join_ranks
+from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches, pack_batches
 from .card import CARD, model_card
-from .data import select
+from .data import InstanceDirectory, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
 from .run import (
+    RUN,
+    STATE,
     SUMMARY,
     claimed_run,
     latest_checkpoint,
@@ -81,6 +88,9 @@ class PretrainRun:
     state: PretrainState
     log: RunLog | None
     """None on all ranks but the first, which alone writes."""
+    writer: SnapshotWriter
+    saved_at: float
+    """When the last checkpoint was begun, on the clock of `time.monotonic`."""
 
 
 def pretrain(
@@ -118,14 +128,43 @@ def pretrain(
         checkpoint = latest_checkpoint(folder)
         if resume and not checkpoint:
             raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
+        _agree(ranks, config, directories, folder, checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
-        with RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log:
-            run = PretrainRun(folder, setup, updater, model, state, log)
+        with (
+            RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log,
+            SnapshotWriter() as writer,
+        ):
+            run = PretrainRun(folder, setup, updater, model, state, log, writer, time.monotonic())
             return _train(run, progress or (lambda figures: None))
+
+
+def _agree(
+    ranks: Ranks,
+    config: PretrainConfig,
+    directories: list[InstanceDirectory],
+    folder: Path,
+    checkpoint: Path | None,
+) -> None:
+    """Raise `UserError` unless all ranks see the same files, which several machines without a shared disk do not."""
+    if ranks.num_ranks == 1:
+        return
+    claim = folder / RUN
+    source = checkpoint or config.checkpoint
+    files = [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")] if checkpoint else []
+    ranks.agree(
+        {
+            "the configuration and the instances": f"{stable_hash(json.dumps(identity(config, directories))):016x}",
+            "--output": files_digest([claim]) if claim.is_file() else "missing",
+            "the checkpoint to start from": f"{checkpoint.name} {files_digest(files)}" if checkpoint else "none",
+            "the model to start from": model_digest(source) if source else "none",
+        },
+        "Run the same command on all machines, on directories that all of them share.",
+    )
+    ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
 
 
 def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
@@ -136,7 +175,7 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
     if config.compile or (config.compile is None and device.type == "cuda"):
         _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
     if state.initial is None:
-        state.initial = _evaluate(run)
+        state.initial = _evaluate(run, len(setup.phases) - 1)  # on the rows of the final evaluation, to compare
     steps = count(state.step) if schedule.num_steps is None else range(state.step, schedule.num_steps)
     batches = prefetch(lambda step: _make_global_batch(setup, step), steps)
     clock = Clock((peak_flops(device) or 0) * setup.ranks.num_ranks, state.seconds)
@@ -162,8 +201,10 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
             trim_memory(device, state.step)
 
             logs, last = state.step % schedule.log_every == 0, state.step == schedule.num_steps
-            evaluates, saves = state.step % config.evaluate_every == 0, state.step % config.checkpoint_every == 0
-            archives = bool(config.archive_every) and state.step % config.archive_every == 0
+            evaluates = state.step % config.evaluate_every == 0
+            saves, archives = (
+                bool(every) and state.step % every == 0 for every in (config.checkpoint_every, config.archive_every)
+            )
             if not (last or logs or evaluates or saves or archives or state.step % drain_every(device) == 0):
                 continue
             stops, gradient_norm = _drain(run)
@@ -177,11 +218,16 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
                 state.sums = [0.0] * NUM_SUMS
                 clock.start_interval()
             if evaluates or ends:
-                _evaluate(run)
-            if archives and run.log:
-                save_archive(run.output, _model_files(run), state.step)
-            if saves or ends or stops:
-                _save(run)
+                with clock.evaluating():
+                    _evaluate(run, schedule.phase(state.step - 1)[0])
+            with clock.saving():
+                if archives and run.log:
+                    step = state.step
+                    run.writer.submit(lambda files, step=step: save_archive(run.output, files, step), _model_files(run))
+                # Only the first rank saves, so that its clock alone counts.
+                due = time.monotonic() >= run.saved_at + 60 * config.checkpoint_minutes
+                if run.log and (saves or ends or stops or due):
+                    _save(run, run.log)
             if stops and not ends:
                 return _summary(run, "interrupted")
     return _finish(run, clock)
@@ -237,30 +283,39 @@ def _refuse(setup: PretrainSetup, update: Update) -> None:
     )
 
 
-def _evaluate(run: PretrainRun) -> dict[str, float]:
-    """Evaluate on the validation split, log it, and keep the model if it is the best so far."""
+def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
+    """Evaluate on the validation rows of a phase, log it, and keep the model if it is the best of the phase so far."""
     setup, state = run.setup, run.state
     with oom_as_user_error("--micro-batch-size"):
-        sums = sum_losses(run.model, setup.validation, setup.ranks.device)
+        sums = sum_losses(run.model, setup.evaluation_batches(phase), setup.ranks.device, setup.dtype)
     values = metrics(setup.ranks.sum(sums))
     state.final = values
     if run.log:
         run.log.metrics(state.step, "validation", values)
         run.log.flush()
-        draw_curve(run.output)
-    if state.step and (state.best is None or values["loss"] < state.best["loss"]):
-        state.best = {"step": state.step, **values}
+        run.writer.submit(lambda _: draw_curve(run.output))
+    if not state.step:
+        return values
+    # Losses on the rows of different phases do not compare.
+    best = state.best if state.best and setup.schedule.phase(int(state.best["step"]) - 1)[0] == phase else None
+    if best is None or values["loss"] < best["loss"]:
+        state.best = found = {"step": state.step, **values}
         if run.log:
-            save_best(run.output, _model_files(run), state.best)
+            run.writer.submit(lambda files: save_best(run.output, files, found), _model_files(run))
     return values
 
 
-def _save(run: PretrainRun) -> None:
-    if run.log:
-        run.log.flush()
-        optimizer, keep = run.updater.state_dict(), run.setup.config.keep
-        save_checkpoint(run.output, _model_files(run), optimizer, asdict(run.state), keep)
+def _save(run: PretrainRun, log: RunLog) -> None:
+    """Write a checkpoint in the background; its lines of the log are on the disk before it is."""
+    log.flush()
+    state, keep = asdict(run.state), run.setup.config.keep
+
+    def write(copy: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        save_checkpoint(run.output, *copy, state, keep)
         upload(run.output)
+
+    run.writer.submit(write, (_model_files(run), run.updater.state_dict()))
+    run.saved_at = time.monotonic()
 
 
 def _model_files(run: PretrainRun) -> dict[str, Any]:
@@ -289,10 +344,12 @@ def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
 
 def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:
     summary = _summary(run, "finished")
+    run.writer.wait()
     if run.log:
         setup, output, seconds = run.setup, OutputDirectory(str(run.output)), clock.seconds()
         tokens_per_second = clock.num_tokens / seconds if seconds else 0.0
         timings = {"seconds": seconds, "steps": clock.num_steps, "tokens_per_second": tokens_per_second}
+        timings |= {name: getattr(clock, name) for name in ("data_wait_s", "evaluation_s", "checkpoint_s")}
         output.write_json("timings.json", timings)
         manifests = [phase.directory.manifest for phase in setup.phases]
         products = next(name for name, dtype in DTYPES.items() if dtype == setup.dtype)

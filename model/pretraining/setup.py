@@ -21,8 +21,8 @@ from ..training.device import find_device, host_memory, product_dtype, rows_per_
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks
 from ..training.update import Updater
-from .batches import PretrainBatch
-from .data import InstanceDirectory, open_instances, read_split, select
+from .batches import PretrainBatch, pack_batches
+from .data import InstanceDirectory, InstanceRows, open_instances, read_split, select
 from .evaluate import NUM_SUMS, check_fits, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
 from .run import STATE, check_metrics, read_state
@@ -39,6 +39,7 @@ FREE_OPTIONS = (
     "evaluate_every",
     "evaluation_rows",
     "checkpoint_every",
+    "checkpoint_minutes",
     "archive_every",
     "keep",
     "compile",
@@ -74,8 +75,8 @@ class PretrainSetup:
     ranks: Ranks
     schedule: Schedule
     phases: list[RowSequence]
-    validation: list[PretrainBatch]
-    """This rank's part of the rows that are evaluated."""
+    validation: list[InstanceRows]
+    """This rank's part of the rows that are evaluated, for each phase."""
     tokenizer: dict[str, bytes]
     dtype: torch.dtype = torch.float32
     """Number format of matrix products."""
@@ -90,6 +91,14 @@ class PretrainSetup:
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
         return rows_per_micro_batch(self.config.micro_batch_size, sequence.directory.max_length, self.ranks.device)
+
+    def evaluation_batches(self, phase: int) -> list[PretrainBatch]:
+        """Return this rank's part of the rows that are evaluated in a phase."""
+        rows, objective = self.validation[phase], self.config.objective
+        if self.packs and len(rows):
+            sequence = self.phases[phase]
+            return pack_batches(rows, self.rows_at_once(sequence), sequence.directory.max_length, objective)
+        return evaluation_batches(rows, objective, self.config.micro_batch_size)
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
@@ -140,18 +149,21 @@ def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> di
 
 def set_up(config: PretrainConfig, directories: list[InstanceDirectory], ranks: Ranks) -> PretrainSetup:
     """Resolve the defaults that depend on the device and the instances, and read the validation split."""
-    held_out = read_split(open_instances(directories[-1].path, "validation"))
-    part = select(held_out, np.arange(ranks.rank, min(len(held_out), config.evaluation_rows), ranks.num_ranks))
     vocabulary = read_vocabulary(directories[0].path)
     return PretrainSetup(
         config=config,
         ranks=ranks,
         schedule=make_schedule(config, [directory.mean_length for directory in directories]),
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
-        validation=evaluation_batches(part, config.objective, config.micro_batch_size),
+        validation=[_held_out(directory, config.evaluation_rows, ranks) for directory in directories],
         tokenizer=vocabulary_files(vocabulary),
         dtype=product_dtype(config.precision, ranks.device),
     )
+
+
+def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> InstanceRows:
+    rows = read_split(open_instances(directory.path, "validation"))
+    return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
 
 
 def _sequence(config: PretrainConfig, directory: InstanceDirectory, vocabulary: Vocabulary) -> RowSequence:

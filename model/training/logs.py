@@ -106,6 +106,7 @@ class Clock:
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
+        self.data_wait_s = self.evaluation_s = self.checkpoint_s = 0.0
         self.start_interval()
 
     def start_interval(self) -> None:
@@ -118,7 +119,9 @@ class Clock:
         """Count the time of the block as waiting for data."""
         started = time.perf_counter()
         yield
-        self._waited_s += time.perf_counter() - started
+        waited = time.perf_counter() - started
+        self._waited_s += waited
+        self.data_wait_s += waited
 
     def count(self, *, num_rows: int, num_tokens: int, num_padded: int = 0, flops: float = 0.0) -> None:
         """Count one update: rows, real tokens, tokens with padding, and FLOPs, over all ranks."""
@@ -129,8 +132,25 @@ class Clock:
         self._padded += num_padded
         self._flops += flops
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Count the time of the block as evaluation: neither as training time nor in the rates."""
+        started = time.perf_counter()
+        yield
+        taken = time.perf_counter() - started
+        self.evaluation_s += taken
+        self.started += taken
+        self._interval_started += taken
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Count the time of the block, which is training time, as spent on checkpoints."""
+        started = time.perf_counter()
+        yield
+        self.checkpoint_s += time.perf_counter() - started
+
     def seconds(self) -> float:
-        """Return the seconds since the start."""
+        """Return the seconds of training since the start, without evaluation."""
         return time.perf_counter() - self.started
 
     def elapsed(self) -> float:

@@ -212,31 +212,89 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monke
         pretrain(make_config(), [instances], tmp_path)
 
 
-def test_two_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch):
+def start_ranks(monkeypatch, number: int, config: str, instances: str, outputs: list[Path]) -> list[subprocess.Popen]:
+    """Start all ranks but the first, each with its output, and set this process's environment to be the first."""
+    ranks = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    others = []
+    for rank in range(1, number):
+        code = (
+            "from clozeworks.model.config import PretrainConfig\n"
+            "from clozeworks.model.pretraining.pretrain import pretrain\n"
+            f"pretrain(PretrainConfig(**{config}), [{instances!r}], {str(outputs[rank])!r})\n"
+            "from pathlib import Path\n"
+            "threads = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+            "assert not any('gloo' in name for name in threads), threads  # they could abort the exit"
+        )
+        environment = os.environ | ranks | {"RANK": str(rank)}
+        others.append(
+            subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
+        )
+    for name, value in (ranks | {"RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    return others
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch, number):
     changes = {"dropout": 0.0, "device": "cpu"}
     config = make_config(**changes)
     pretrain(config, [instances], tmp_path / "one")
-    code = (
-        "from clozeworks.model.config import PretrainConfig\n"
-        "from clozeworks.model.pretraining.pretrain import pretrain\n"
-        f"pretrain(PretrainConfig(**{SHORT | changes!r}), [{instances!r}], {str(tmp_path / 'two')!r})\n"
-        "from pathlib import Path\n"
-        "threads = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
-        "assert not any('gloo' in name for name in threads), threads  # they could abort the exit"
-    )
-    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
-    for name, value in (ranks | {"RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-    assert pretrain(config, [instances], tmp_path / "two", interrupt_at(6))["status"] == "interrupted"
-    assert second.wait(60) == 0
+    others = start_ranks(monkeypatch, number, repr(SHORT | changes), instances, [tmp_path / "all"] * number)
+    assert pretrain(config, [instances], tmp_path / "all", interrupt_at(6))["status"] == "interrupted"
+    assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [("", 0)] * (number - 1)
     monkeypatch.delenv("WORLD_SIZE")
-    assert pretrain(config, [instances], tmp_path / "two", resume=True)["status"] == "finished"
-    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-5)
-    one, two = (read_metrics(tmp_path / name) for name in ("one", "two"))
-    assert [row["step"] for row in one] == [row["step"] for row in two]
-    for mine, other in zip(one, two, strict=True):
+    assert pretrain(config, [instances], tmp_path / "all", resume=True)["status"] == "finished"
+    assert_same_weights(tmp_path / "one", tmp_path / "all", atol=1e-5)
+    one, all_ranks = (read_metrics(tmp_path / name) for name in ("one", "all"))
+    assert [row["step"] for row in one] == [row["step"] for row in all_ranks]
+    for mine, other in zip(one, all_ranks, strict=True):
         assert float(mine["mlm_loss"]) == pytest.approx(float(other["mlm_loss"]), abs=1e-4)
+
+
+def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatch):
+    changes = {"device": "cpu"}
+    outputs = [tmp_path / "one machine", tmp_path / "another"]
+    (second,) = start_ranks(monkeypatch, 2, repr(SHORT | changes), instances, outputs)
+    with pytest.raises(UserError, match=r"do not start alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"):
+        pretrain(make_config(**changes), [instances], outputs[0])
+    assert "do not start alike: --output" in second.communicate(timeout=120)[1]
+
+
+def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
+    longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5, validation_rows=9))
+    seen: list[tuple[int, int]] = []
+    original: Any = loop._evaluate
+
+    def watch(run: Any, phase: int) -> Any:
+        seen.append((run.state.step, phase))
+        return original(run, phase)
+
+    monkeypatch.setattr(loop, "_evaluate", watch)
+    config = make_config(phase_shares=(0.5, 0.5), evaluate_every=3)
+    summary = pretrain(config, [instances, longer], tmp_path / "run")
+    # The first is on the rows of the last, so that before and after compare.
+    assert seen == [(0, 1), (3, 0), (6, 0), (9, 1), (12, 1)]
+    # The best is one of the last phase, whatever the losses on other rows were.
+    losses = {int(row["step"]): float(row["mlm_loss"]) for row in read_metrics(tmp_path / "run")
+              if row["split"] == "validation"}  # fmt: skip
+    assert summary["best"]["step"] in (9, 12) and summary["best"]["mlm_loss"] == losses[summary["best"]["step"]]
+    measured = evaluate(tmp_path / "run", longer, "validation", "cpu")
+    assert measured["mlm_loss"] == pytest.approx(summary["final"]["mlm_loss"], rel=1e-5)
+
+
+def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    found = []
+
+    def minute_per_step(numbers: dict) -> None:
+        now[0] += 60
+        found.append([path.name for path in (tmp_path / "checkpoints").glob("step-*")])
+
+    config = make_config(checkpoint_every=None, checkpoint_minutes=3.5, keep=9, evaluate_every=100)
+    pretrain(config, [instances], tmp_path, minute_per_step)
+    names = {path.name for path in (tmp_path / "checkpoints").glob("step-*")}
+    assert names == {f"step-{step:07d}" for step in (4, 8, 12)}
 
 
 def free_port() -> str:

@@ -82,7 +82,7 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
         config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
         setups = [set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
-        assert [sum(len(batch.input_ids) for batch in setup.validation) for setup in setups] == sizes
+        assert [sum(len(batch.input_ids) for batch in setup.evaluation_batches(0)) for setup in setups] == sizes
 
 
 def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):

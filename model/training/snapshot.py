@@ -1,0 +1,54 @@
+"""Snapshots of a run, written by a thread while training continues."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+MOST_WAITING = 2
+"""Snapshots in memory at once: the best model, and a checkpoint of the same step."""
+
+
+class SnapshotWriter:
+    """Copies tensors, and writes the copies in a thread, one after the other in their order.
+
+    An error of a write is raised by the next call. Leaving the ``with`` block waits for all writes.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
+        self._pending: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._pool.shutdown(wait=True)
+        if kind is None:  # else the other error is the reason
+            self.wait()
+
+    def submit(self, write: Callable[[Any], None], values: Any = None) -> None:
+        """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may change at once."""
+        while self._pending and (len(self._pending) >= MOST_WAITING or self._pending[0].done()):
+            self._pending.popleft().result()
+        # From a GPU this is only queued, into pinned memory: an event says when all copies are there.
+        copy = tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", non_blocking=True, copy=True), values)
+        copied = torch.cuda.Event() if torch.cuda.is_initialized() else None
+        if copied:
+            copied.record()
+        self._pending.append(self._pool.submit(_write, write, copy, copied))
+
+    def wait(self) -> None:
+        """Wait until everything is written."""
+        while self._pending:
+            self._pending.popleft().result()
+
+
+def _write(write: Callable[[Any], None], copy: Any, copied: "torch.cuda.Event | None") -> None:
+    if copied:
+        copied.synchronize()
+    write(copy)
