@@ -116,12 +116,13 @@ def test_signs_are_counted_with_the_first_examples(tmp_path):
     for index in (3, 4, 5, 6, 7):
         documents[index][2].append(LONG_SENTENCE)
         documents[index][2][1] = f"See https://example.org/{index}."
+    documents[8][2].append(f"Only once: {LONG_SENTENCE}")
     measured = audit_documents(write_documents(tmp_path, documents))
     signs = {sign.name: sign for sign in measured.signs}
     addresses, repeated = signs["web addresses"], signs[REPEATED]
     assert (addresses.count, addresses.total) == (5, measured.total("sentences"))
     assert addresses.examples == [(f"books:{i}", f"See https://example.org/{i}.") for i in (3, 4, 5)][:MAX_EXAMPLES]
-    assert (repeated.count, repeated.total) == (4, 5)
+    assert (repeated.count, repeated.total) == (4, 6)
     assert repeated.examples == [("books:3", f"{LONG_SENTENCE[:80]} …")]
     assert measured.sentence == f"10 documents, {measured.total('sentences')} sentences, 2 signs of bad text."
 
@@ -156,7 +157,7 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
         audit(instances, others)
     manifest, vocabulary = read_manifest(instances, InstancesManifest), read_vocabulary(instances)
     titles = pq.read_table(f"{documents}/train-00000-of-00001.parquet")["title"].to_pylist()
-    for example in first_examples(instances, manifest, 5, vocabulary, documents):
+    for example in first_examples(instances, manifest, 500, vocabulary, documents):
         assert example.title_a == titles[example.row["document_a"]]
         assert example.title_b == titles[example.row["document_b"]]
     main(["audit", instances, "--report", str(tmp_path / "r.html")])
