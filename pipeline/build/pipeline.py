@@ -82,6 +82,7 @@ def estimate(documents: str, vocab: str, output: str, config: BuildConfig, optio
     """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)
+    plan_mixture(corpus, config.weight, config.language_exponent)
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
     return estimate_instances([shard.bytes for shard in corpus.shards], config, options, state)
 

@@ -143,6 +143,7 @@ def estimate(documents: str, output: str, config: VocabConfig, options: RunOptio
     """Return what `learn_vocabulary` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)
+    plan_mixture(corpus, config.weight, config.language_exponent)
     state = check_output(output, _head(corpus, config), options.overwrite)
     return estimate_vocabulary([shard.bytes for shard in corpus.shards], options, state)
 

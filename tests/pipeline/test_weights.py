@@ -9,12 +9,14 @@ import pytest
 from clozeworks.pipeline.audit.checks import audit
 from clozeworks.pipeline.build.origins import copies_in_pass
 from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.build.pipeline import estimate as estimate_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocab.pipeline import estimate as estimate_vocabulary
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,15 @@ def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
         own = table["duplicate"].to_numpy() == duplicate
         tokens = np.bincount(kinds[own], lengths[own])
         assert tokens[1] / tokens[0] == pytest.approx(2.5 * 3 / 4, rel=0.1)  # sentences have 3 tokens, and 4
+
+
+def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
+    vocab = str(tmp_path / "vocab")
+    with pytest.raises(UserError, match="--weight fr: no source"):
+        estimate_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
+    learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
+    with pytest.raises(UserError, match="--weight fr: no source"):
+        estimate_instances(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
 
 
 def test_weights_of_1_change_nothing(documents: str, tmp_path: Path):

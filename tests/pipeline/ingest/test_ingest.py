@@ -165,7 +165,7 @@ def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
         ingest([source], str(tmp_path / "strict"), CONFIG, RunOptions(workers=1, max_bad=0))
 
 
-def test_too_few_texts_that_differ_are_told(tmp_path):
+def test_too_few_texts_that_differ_are_reported(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
     with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):
         ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
