@@ -46,9 +46,13 @@ class Counters:
         self.count_left_out(reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0))
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
-        """Count a line or sentence that is left out of a document, and its words; it is an example of the reason."""
-        self.note(reason, f"{doc_id}: {text[:LONGEST_EXAMPLE]}")
+        """Count a line or sentence that is left out of a document, and its words; examples are of different texts."""
         self.leave_out(reason, [text])
+        shown = text[:LONGEST_EXAMPLE]
+        if any(example.endswith(shown) for example in self.examples.get(reason, ())):
+            self.count(reason)
+        else:
+            self.note(reason, f"{doc_id}: {shown}")
 
     def count_left_out(self, reason: str, num_words: int) -> None:
         """Add to the neutral counter of the words that are left out of documents for this reason."""

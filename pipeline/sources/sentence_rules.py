@@ -175,9 +175,9 @@ FINAL_WORDS = {
     }.items()
     for language in languages.split()
 }
-"""Verbs and particles of one syllable, which are no initials."""
+"""Verbs and particles of one syllable, which are not initials."""
 
-OWN_INITIALS = frozenset(("en", "simple", "ko", "ja", "zh"))
+OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
 """Languages in which sentencex joins initials itself ("vitamin C. The" is two sentences), or that have none."""
 
 NO_ENDS = {

@@ -259,7 +259,7 @@ class _Structures:
             return self._drop("files_and_categories", index, close, REMOVED)
         shown = shown or target.lstrip(":#")
         if ":" in shown and self._is_dropped(shown):
-            # "See also [[:Category:Towns]]." is no sentence of the article.
+            # "See also [[:Category:Towns]]." is not a sentence of the article.
             return self._drop("files_and_categories", index, close, GAP)
         return shown
 

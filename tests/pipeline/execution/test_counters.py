@@ -4,7 +4,7 @@ import re
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import CounterRecord, count_words, sum_counters
+from clozeworks.pipeline.execution.counters import CounterRecord, Counters, count_words, sum_counters
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,3 +20,11 @@ def test_too_much_bad_input_fails_the_stage():
     assert sum_counters([record], 0.2, "read").bad["torn"] == 2
     with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise --max-bad"):
         sum_counters([record], 0.1, "read")
+
+
+def test_lines_left_out_are_examples_once():
+    counters = Counters()
+    for number, text in enumerate(["Home.", "Home.", "About us.", "Home.", "Contact.", "Search."]):
+        counters.leave_out_line("menu", text, f"web:{number}")
+    assert counters.counts == {"menu": 6, "words_left_out_as_menu": 7}
+    assert counters.examples == {"menu": ["web:0: Home.", "web:2: About us.", "web:4: Contact."]}
