@@ -70,6 +70,9 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     if annotation == tuple[str, ...]:
         return click.option(*declarations, multiple=True, default=default, help=help_text)
     show_default = not (default is None or (default is False and "/" not in flags))
+    if annotation == tuple[str, str] | None:
+        kind = (str, click.Path())
+        return click.option(*declarations, type=kind, default=None, metavar="TASK DATA", help=help_text)
     kind = _parameter_type(annotation)
     if kind is bool:
         return click.option(*declarations, is_flag=True, default=default, show_default=show_default, help=help_text)

@@ -109,5 +109,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         measured.append(
             ("", "NSP is at chance (0.5), which is usual for a short run: it takes far more text than words do")
         )
+    probe = summary.get("probe", {"constant": {}})
+    for name, constant in probe["constant"].items():
+        found = f"{probe['initial'][name]:.3f} before, {probe['final'][name]:.3f} after"
+        measured.append((f"probe, {name.replace('_', ' ')}", f"{found} ({constant:.3f} for a constant answer)"))
     sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
     return [("status", summary["status"]), *sizes, *measured]

@@ -3,6 +3,7 @@
 import shlex
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,14 @@ def _command(ctx: click.Context, stage: Stage, recipe: str) -> click.Command:
 def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
     """Parse a stage's arguments and options; raise `UserError` if they are wrong.
 
-    Return the stage without the ``--no-…`` of options that are just on or off.
+    Return the stage without the ``--no-…`` of options that are just on or off, and with the two values of ``--probe``
+    as two arguments.
     """
     command = _command(ctx, stage, recipe)
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     args = [arg for arg in stage.args if arg in known or arg.replace("--no-", "--", 1) not in known]
+    pairs = {option for parameter in command.params if parameter.nargs == 2 for option in parameter.opts}
+    args = [part for before, arg in pairwise(["", *args]) for part in (arg.split(",", 1) if before in pairs else [arg])]
     try:
         values = command.make_context(stage.command, [*args]).params
         for config in getattr(command.callback, "configs", ()):

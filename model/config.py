@@ -166,6 +166,11 @@ class PretrainConfig:
         10.0, "Minutes between checkpoints, from which an interrupted run resumes; written while training continues."
     )
     checkpoint_every: int | None = option(None, "Steps between further checkpoints; by default only the minutes count.")
+    probe: tuple[str, str] | None = option(
+        None,
+        "At each evaluation, also measure how well a linear model on the frozen encoder solves a task of GLUE, or "
+        "classify, on DATA as `finetune` takes it.",
+    )
     archive_every: int | None = option(
         None, "Steps between models kept for later study, in archive/step-N; by default none are."
     )

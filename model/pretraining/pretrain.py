@@ -33,7 +33,7 @@ from ..training.device import (
     trim_memory,
     update_flops,
 )
-from ..training.logs import Clock, ProgressCallback, RunLog
+from ..training.logs import METRICS, Clock, ProgressCallback, RunLog
 from ..training.loop import prefetch, stop_signals
 from ..training.ranks import Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
@@ -43,6 +43,7 @@ from .card import CARD, model_card
 from .data import InstanceDirectory, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
+from .probe import Probe, read_probe
 from .run import (
     RUN,
     STATE,
@@ -91,6 +92,7 @@ class PretrainRun:
     writer: SnapshotWriter
     saved_at: float
     """When the last checkpoint was begun, on the clock of `time.monotonic`."""
+    probe: Probe | None = None
 
 
 def pretrain(
@@ -134,11 +136,14 @@ def pretrain(
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
+        probe = read_probe(config, directories[0].path)
+        columns = (*METRICS, *map(_probe_column, probe.constant if probe else ()))
+        first_step = state.step if checkpoint else -1
         with (
-            RunLog(folder, state.step if checkpoint else -1) if ranks.rank == 0 else nullcontext() as log,
+            RunLog(folder, first_step, columns) if ranks.rank == 0 else nullcontext() as log,
             SnapshotWriter() as writer,
         ):
-            run = PretrainRun(folder, setup, updater, model, state, log, writer, time.monotonic())
+            run = PretrainRun(folder, setup, updater, model, state, log, writer, time.monotonic(), probe)
             return _train(run, progress or (lambda figures: None))
 
 
@@ -291,7 +296,10 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
     values = metrics(setup.ranks.sum(sums))
     state.final = values
     if run.log:
-        run.log.metrics(state.step, "validation", values)
+        probed = run.probe.scores(run.model.bert) if run.probe else {}
+        if probed:
+            state.probe = {"initial": probed, **(state.probe or {}), "final": probed}
+        run.log.metrics(state.step, "validation", values | {_probe_column(name): probed[name] for name in probed})
         run.log.flush()
         run.writer.submit(lambda _: draw_curve(run.output))
     if not state.step:
@@ -303,6 +311,10 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
         if run.log:
             run.writer.submit(lambda files: save_best(run.output, files, found), _model_files(run))
     return values
+
+
+def _probe_column(name: str) -> str:
+    return f"probe_{name}"
 
 
 def _save(run: PretrainRun, log: RunLog) -> None:
@@ -337,6 +349,7 @@ def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
         "steps": steps,
         **figures,
         "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
+        **({"probe": next(iter(state.probe["final"].values()))} if run.probe and state.probe else {}),
         **clock.rates(),
         **peak_memory(run.setup.ranks.device),
     }
@@ -371,4 +384,5 @@ def _summary(run: PretrainRun, status: str) -> dict[str, Any]:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
+        **({"probe": {"constant": run.probe.constant, **state.probe}} if run.probe and state.probe else {}),
     }

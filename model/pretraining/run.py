@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import torch
 
@@ -47,6 +47,8 @@ class Summary(TypedDict):
     initial: dict[str, Finite]
     final: dict[str, Finite]
     best: dict[str, Finite] | None
+    probe: NotRequired[dict[str, dict[str, Finite]]]
+    """With ``--probe``: its metrics ``constant`` (always the most frequent answer), ``initial`` and ``final``."""
 
 
 def check_metrics(*measured: Mapping[str, float] | None) -> None:

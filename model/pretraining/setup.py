@@ -41,6 +41,7 @@ FREE_OPTIONS = (
     "checkpoint_every",
     "checkpoint_minutes",
     "archive_every",
+    "probe",
     "keep",
     "compile",
     "activation_checkpointing",
@@ -62,6 +63,8 @@ class PretrainState:
     initial: Mapping[str, int | float] | None = None
     best: Mapping[str, int | float] | None = None
     final: Mapping[str, int | float] | None = None
+    probe: Mapping[str, Mapping[str, float]] | None = None
+    """The metrics of ``--probe``: ``initial`` and ``final``."""
 
     def __post_init__(self) -> None:
         check_metrics(self.initial, self.final, self.best)
