@@ -13,6 +13,7 @@ import click
 from .audit import audit
 from .build import build
 from .evaluate import evaluate
+from .export import export
 from .failures import describe_failure
 from .features import features
 from .fill import fill
@@ -26,7 +27,22 @@ from .show import show
 from .summary import CommandSummary, is_first_rank, print_summaries
 from .vocab import vocab
 
-COMMANDS = (ingest, vocab, build, audit, show, pretrain, evaluate, fill, finetune, predict, features, results, run)
+COMMANDS = (
+    ingest,
+    vocab,
+    build,
+    audit,
+    show,
+    pretrain,
+    evaluate,
+    fill,
+    finetune,
+    predict,
+    features,
+    results,
+    export,
+    run,
+)
 RANKS_WAIT_S = 5.0
 DATA_STAGES = ("ingest", "vocab", "build")
 

@@ -5,6 +5,7 @@ makes the command line of ``clozeworks pretrain``. This module does not import t
 """
 
 import math
+import re
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -26,6 +27,13 @@ SIZES = {
 DEFAULT_STEPS = 1_000_000
 Positive = Annotated[int, Meta(ge=1)]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
+LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
+
+
+def check_license(license: str | None) -> None:
+    """Raise `UserError` unless this may be an identifier of a licence on the Hugging Face Hub."""
+    form = "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    check(license is None or LICENSE.fullmatch(license) is not None, "license", license, form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +184,10 @@ class PretrainConfig:
     )
     keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
+    license: str | None = option(
+        None,
+        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as apache-2.0 or cc-by-sa-4.0.",
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto",
         "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 with loss scaling on a V100 or "
@@ -205,6 +217,7 @@ class PretrainConfig:
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
         free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
         check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; drop the shape options")
+        check_license(self.license)
         self._check_budget()
         self._check_masking()
 

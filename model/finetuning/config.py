@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...pipeline.config import check, option
 from ...pipeline.errors import UserError
+from ..config import check_license
 
 _AT_LEAST_1 = (
     "batch_size",
@@ -86,6 +87,10 @@ class FinetuneConfig:
         "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; by default KorQuAD's for files "
         "whose version names it.",
     )
+    license: str | None = option(
+        None,
+        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as apache-2.0 or cc-by-sa-4.0.",
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, else fp32; dev and test "
@@ -109,6 +114,7 @@ class FinetuneConfig:
         )
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
         check(0 <= self.warmup_share <= 1, "warmup_share", self.warmup_share, "must lie between 0 and 1")
+        check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
 

@@ -1,8 +1,9 @@
 """Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
 
 The output is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of the task),
-``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the logs of each run, and predictions
-for the test files in ``test/``. On the CPU the same seed gives the same weights, to the last bit.
+``README.md`` (the model card), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the
+logs of each run, and predictions for the test files in ``test/``. On the CPU the same seed gives the same weights, to
+the last bit.
 """
 
 import json
@@ -25,6 +26,7 @@ from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
+from ..card import CARD, read_languages
 from ..checkpoint import CONFIG, WEIGHTS, load_weights, model_digest, read_config, save_model, write_json
 from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
@@ -32,6 +34,7 @@ from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.logs import ProgressCallback, RunLog
 from ..training.ranks import Ranks, join_ranks
+from .card import task_card
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
 from .results import LEFT_TO_RIGHT, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary, results_table
@@ -41,9 +44,9 @@ IDENTITY = "finetune.json"
 RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
-OWN_FILES = (SUMMARY, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
+OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
 # How the work is done, not what it is: these may change when it resumes.
-FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "device")
+FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "license", "device")
 # Which runs there are, not what one of them is: more may be asked for.
 GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 
@@ -52,6 +55,8 @@ GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 class Job:
     """All that the runs have in common."""
 
+    source: str
+    """Where the data come from, as the user named it."""
     data: TaskData
     train: list[Feature]
     dev: dict[str, list[Feature]]
@@ -106,7 +111,7 @@ def finetune(
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
     data_read = read_data(task_name, data, config)
     with mirrored(output) as directory:
-        job = _prepare(data_read, str(checkpoint), directory, config)
+        job = _prepare(str(data), data_read, str(checkpoint), directory, config)
         return _finetune(job, progress, overwrite)
 
 
@@ -134,7 +139,7 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
     return {**summary} if summary else {"status": "interrupted"}
 
 
-def _prepare(data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
+def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
@@ -143,7 +148,7 @@ def _prepare(data: TaskData, checkpoint: str, output: Path, config: FinetuneConf
     if not train:
         raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
     recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
-    return Job(data, train, dev, checkpoint, config, recipe, output)
+    return Job(source, data, train, dev, checkpoint, config, recipe, output)
 
 
 def _dev_split(prefix: str) -> str:
@@ -257,8 +262,24 @@ def _finish(job: Job, device: torch.device) -> None:
         for split, files in tests.items():
             for name, content in predict_files(finetuned, files, split).items():
                 job.files.write_bytes(f"test/{name}", content)
-    job.files.write_json(SUMMARY, _summary(job, job.records()))
+    summary = _summary(job, job.records())
+    job.files.write_bytes(CARD, _card(job, summary).encode())
+    job.files.write_json(SUMMARY, summary)
     job.files.remove(WORK)
+
+
+def _card(job: Job, summary: SearchSummary) -> str:
+    task, recipe = job.data.task, job.recipe
+    return task_card(
+        task,
+        job.source,
+        job.checkpoint,
+        read_languages(job.checkpoint),
+        job.config,
+        {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
+        summary,
+        in_transformers="architectures" not in task.hf_settings() and not read_config(job.output).is_decoder,
+    )
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:

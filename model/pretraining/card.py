@@ -1,7 +1,6 @@
 """The model card of a pre-training run: what it was trained on, how, and how well it predicts held-out text."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,10 +9,10 @@ from typing import Any
 
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
+from ..card import DATASET, as_code, front_matter, model_index, table
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
-CARD = "README.md"
 _USE = """
 ```python
 from transformers import pipeline
@@ -37,10 +36,7 @@ def model_card(
     products: str = "fp32",
 ) -> str:
     """Return Markdown with the front matter of the Hugging Face Hub, for a run on instances with these `manifests`."""
-    languages = sorted({language for manifest in manifests for language in manifest.languages} - {UNKNOWN})
-    named = ["language:", *(f"- {json.dumps(language)}" for language in languages)] if languages else []
-    task = [] if shape.is_decoder else ["pipeline_tag: fill-mask"]
-    front = ["---", *named, "library_name: transformers", *task, "tags:", "- bert", "---", ""]
+    front = _front_matter(config, shape, manifests, summary["final"])
     settings = json.loads(tokenizer["tokenizer_config.json"])
     casing = {name: settings[name] for name in ("do_lower_case", "strip_accents") if name in settings}
     tables = {"Model": {"parameters": summary["parameters"], **asdict(shape), **casing}}
@@ -54,18 +50,30 @@ def model_card(
         **measured,
     }
     use = "" if shape.is_decoder else _USE
-    text = "\n".join(f"\n## {title}\n\n{_table(rows)}" for title, rows in tables.items())
-    return "\n".join([*front, f"# A BERT encoder pre-trained by Clozeworks\n{use}{text}\n\n{_LICENCES}\n"])
+    licences = "" if config.license else f"\n\n{_LICENCES}"
+    text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
+    return f"{front}\n# A BERT encoder pre-trained by Clozeworks\n{use}{text}{licences}\n"
 
 
-def _table(rows: Mapping[str, Any]) -> str:
-    texts = {name.replace("_", " "): f"{value:,}" if type(value) is int else value for name, value in rows.items()}
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())])
-
-
-def _code(name: str) -> str:
-    """Return a name that a source gave itself as Markdown that shows it, whatever markup it contains."""
-    return "`" + re.sub(r"[`|\s]+", " ", name) + "`"
+def _front_matter(
+    config: PretrainConfig, shape: ModelConfig, manifests: Sequence[InstancesManifest], scores: Mapping[str, float]
+) -> str:
+    languages = {language for manifest in manifests for language in manifest.languages} - {UNKNOWN}
+    sources = sorted({source for manifest in manifests for shard in manifest.shards for source in shard.source_tokens})
+    dataset = {"type": sources[0] if sources else "instances", "name": "held-out documents", "split": "validation"}
+    ours = {"accuracy": "mlm_accuracy", "perplexity": "perplexity"}
+    known = {name: scores[our_name] for name, our_name in ours.items() if our_name in scores}
+    name, task = f"BERT, {shape.num_hidden_layers} x {shape.hidden_size}", "fill-mask"
+    fills = bool(known) and not shape.is_decoder
+    return front_matter(
+        language=sorted(languages),
+        license=config.license,
+        library_name="transformers",
+        pipeline_tag=None if shape.is_decoder else task,
+        tags=["bert"],
+        datasets=[source for source in sources if DATASET.fullmatch(source)],
+        **{"model-index": model_index(name, task, dataset, known) if fills else []},
+    )
 
 
 def _rows(manifest: InstancesManifest, split: str) -> int:
@@ -81,9 +89,9 @@ def _data(manifest: InstancesManifest) -> dict[str, Any]:
     return {
         "training rows": _rows(manifest, "train"),
         "validation rows": _rows(manifest, "validation"),
-        **{f"tokens from {_code(source)}, all passes": count for source, count in sorted(sources.items())},
+        **{f"tokens from {as_code(source)}, all passes": count for source, count in sorted(sources.items())},
         **{
-            f"documents in {'an unknown language' if name == UNKNOWN else _code(name)}": count
+            f"documents in {'an unknown language' if name == UNKNOWN else as_code(name)}": count
             for name, count in manifest.languages.items()
         },
         **asdict(manifest.config),

@@ -18,6 +18,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ...pipeline.seeding import stable_hash
+from ..card import CARD
 from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
@@ -39,7 +40,7 @@ from ..training.ranks import Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches, pack_batches
-from .card import CARD, model_card
+from .card import model_card
 from .data import InstanceDirectory, select
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows

@@ -42,6 +42,7 @@ FREE_OPTIONS = (
     "checkpoint_minutes",
     "archive_every",
     "probe",
+    "license",
     "keep",
     "compile",
     "activation_checkpointing",

@@ -28,7 +28,7 @@ def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 def test_the_surface_is_the_documented_one():
-    expected = "ingest vocab build audit show pretrain evaluate fill finetune predict features results run"
+    expected = "ingest vocab build audit show pretrain evaluate fill finetune predict features results export run"
     assert set(COMMANDS) == set(expected.split())
 
 

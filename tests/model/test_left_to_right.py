@@ -1,7 +1,6 @@
 """Encoders that read from left to right: fine-tuning keeps the constraint, and reads a row at its last token."""
 
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 from clozeworks.model.checkpoint import read_config
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
@@ -84,21 +83,8 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         torch.testing.assert_close(squad(make_batch([feature(row)]))[0], logits_L2[order], rtol=0, atol=1e-5)
 
 
-def write_sentences(folder: Path) -> Path:
-    folder.mkdir()
-    draw = random.Random(1)
-    for name, size in (("train", 160), ("dev", 40)):
-        lines = ["sentence\tlabel"]
-        for index in range(size):
-            words = [draw.choice(["the", "film", "was", "very"]) for _ in range(draw.randint(1, 9))]
-            words.insert(draw.randint(0, len(words)), ("bad", "good")[index % 2])
-            lines.append(f"{' '.join(words)}\t{index % 2}")
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
-    data, output = write_sentences(tmp_path / "data"), tmp_path / "run"
+    data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     config = FinetuneConfig(max_length=24, batch_size=8, epochs=4, learning_rates=(2e-3,), device="cpu")
     summary = finetune("sst2", data, checkpoint, output, config)
     assert summary["best"]["scores"]["accuracy"] > 0.9

@@ -80,7 +80,7 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
 
 
-def test_a_full_disk_is_told_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
+def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
     run = tmp_path / "run"
     options = (*PRETRAIN.split(), "--steps", "60", "--checkpoint-every", "20", "--evaluate-every", "100")
     stop(start("pretrain", instances, "--output", str(run), *options), signal.SIGINT, lambda: last_step(run) > 0, 0.0)
@@ -107,8 +107,8 @@ def test_logs_that_cannot_be_written_end_a_run_in_a_line(instances, tmp_path):
 
     options = (*PRETRAIN.split(), "--steps", "500", "--evaluate-every", "500", "--checkpoint-every", "500")
     full = start("pretrain", instances, "--output", str(tmp_path / "run"), *options, prepare=small_files)
-    _, told = full.communicate(timeout=TIME_LIMIT_S)
-    assert full.returncode and told.count("\n") == 1 and "File too large" in told and "it resumes" in told
+    _, reported = full.communicate(timeout=TIME_LIMIT_S)
+    assert full.returncode and reported.count("\n") == 1 and "File too large" in reported and "it resumes" in reported
     assert [path.stat().st_size for path in (tmp_path / "run" / "logs").iterdir()] == [3000]
 
 

@@ -24,6 +24,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.pipeline.errors import UserError
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from shared_data import DATA, needs_shared_data
 
@@ -96,6 +97,12 @@ def test_the_best_of_all_runs_is_kept(trained, data):
     assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (160, 40, False)
     assert json.loads((output / "summary.json").read_text()) == summary
     assert evaluate_task(output, data, "cpu") == {"examples": 40, "accuracy": max(accuracies)}
+
+
+def test_the_card_has_the_figures_of_the_best_run(trained):
+    output, summary, _ = trained
+    (result,) = ModelCard.load(output / "README.md").data.eval_results
+    assert (result.dataset_config, result.metric_value) == ("sst2", summary["best"]["scores"]["accuracy"])
 
 
 def test_progress_tells_stage_step_loss_and_speed(trained):
@@ -408,6 +415,10 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, che
     ]:
         with pytest.raises(UserError, match=message):
             evaluate_task(trained[0], file, "cpu")
+    (tmp_path / "manifest.json").write_text("{}")
+    line = f"{tmp_path} holds pre-training data, but {trained[0]} is fine-tuned for sst2: give labelled examples."
+    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+        evaluate_task(trained[0], tmp_path, "cpu")
     with pytest.raises(UserError, match=r"dev\.tsv is a file, but .*checkpoint is not a fine-tuned model"):
         evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
@@ -477,7 +488,7 @@ def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("content, message", [("", "holds no rows"), ("index\ttext\n0\ta\n", "no column sentence")])
-def test_a_mistake_in_a_test_file_is_told_before_training(checkpoint, tmp_path, content, message):
+def test_a_mistake_in_a_test_file_is_reported_before_training(checkpoint, tmp_path, content, message):
     for name in ("train", "dev"):
         write_table(tmp_path / f"{name}.tsv", sentences(8, 1))
     (tmp_path / "test.tsv").write_text(content)

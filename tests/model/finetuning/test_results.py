@@ -118,7 +118,7 @@ def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
         read_results(tmp_path)
 
 
-def test_a_damaged_summary_is_told(folder):
+def test_a_damaged_summary_is_reported(folder):
     (folder / "squad" / "summary.json").write_text("{")
     with pytest.raises(UserError, match=r"squad/summary\.json is damaged.*Delete it and rerun"):
         read_results(folder)

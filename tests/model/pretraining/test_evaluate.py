@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,8 @@ def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixt
 
 def test_fill_refuses_a_fine_tuned_model(tmp_path: Path):
     (tmp_path / "task.json").write_text("{}")
-    with pytest.raises(UserError, match="is a fine-tuned model, without the masked-LM head: use `clozeworks predict`"):
+    line = f"{tmp_path} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
+    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
         fill(tmp_path, "[MASK]")
 
 

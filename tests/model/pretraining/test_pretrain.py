@@ -395,7 +395,11 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
         make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)), [instances, instances], tmp_path
     )
     card = ModelCard.load(tmp_path / "README.md")
-    assert card.data.to_dict() == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
+    named = ("library_name", "pipeline_tag", "tags", "license", "language", "datasets")
+    metadata = {name: value for name, value in card.data.to_dict().items() if name in named}
+    assert metadata == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
+    figures = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert figures == {"accuracy": summary["final"]["mlm_accuracy"], "perplexity": summary["final"]["perplexity"]}
     lines = card.text.splitlines()
     rows = [line for line in lines if line.startswith("| training rows | ")]
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2

@@ -1,14 +1,13 @@
 """A BiLSTM on top of an encoder that is fine-tuned: shapes, padding, the order of the tokens, and learning."""
 
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint
+from checkpoint_fixture import SPECIALS, WORDS, make_checkpoint, write_reviews
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.predict import evaluate_task, load_finetuned
@@ -70,21 +69,8 @@ def test_the_task_is_restored_from_its_settings(task: Task):
     assert restore_task(settings) == task
 
 
-def write_table(folder: Path) -> Path:
-    folder.mkdir()
-    draw = random.Random(1)
-    for name, size in (("train", 160), ("dev", 40)):
-        lines = ["sentence\tlabel"]
-        for index in range(size):
-            words = [draw.choice(["the", "film", "was", "very"]) for _ in range(draw.randint(1, 9))]
-            words.insert(draw.randint(0, len(words)), ("bad", "good")[index % 2])
-            lines.append(f"{' '.join(words)}\t{index % 2}")
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
-    data, output = write_table(tmp_path / "data"), tmp_path / "run"
+    data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     config = FinetuneConfig(
         max_length=24, batch_size=8, epochs=4, learning_rates=(3e-3,), bilstm=True, lstm_size=16, device="cpu"
     )
@@ -105,7 +91,7 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
 
 
 def test_bf16_trains_a_bilstm(checkpoint, tmp_path):
-    data = write_table(tmp_path / "data")
+    data = write_reviews(tmp_path / "data")
     config = FinetuneConfig(max_length=24, epochs=0.1, bilstm=True, lstm_size=8, precision="bf16", device="cpu")
     scores = finetune("sst2", data, checkpoint, tmp_path / "run", config)["best"]["scores"]
     assert 0 <= scores["accuracy"] <= 1

@@ -140,7 +140,7 @@ def test_bad_rows_are_named(tmp_path, file, content, message):
     assert message in str(error.value)
 
 
-def test_damage_inside_a_parquet_file_is_told(tmp_path):
+def test_damage_inside_a_parquet_file_is_reported(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"sentence": ["a", "b"] * 500, "label": [0, 1] * 500}), path)
     content = path.read_bytes()
@@ -171,7 +171,7 @@ def test_texts_of_one_kind_cannot_be_held_out():
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"task": "no"}', '{"task": "sst2"}', '{"task": "squad", "a": 1}']
 )
-def test_a_damaged_task_is_told(tmp_path, content):
+def test_a_damaged_task_is_reported(tmp_path, content):
     with pytest.raises(UserError, match=r"task\.json is damaged.* Fine-tune again"):
         read_task(write(tmp_path / "task.json", content))
 
@@ -197,7 +197,7 @@ def test_scores_must_be_finite_numbers(tmp_path):
         read("stsb", path)
 
 
-def test_splits_are_told_by_the_files_names(tmp_path):
+def test_the_names_of_files_give_the_splits(tmp_path):
     for name in ("train.tsv", "dev.tsv", "dev_ids.tsv", "test.tsv", "msr_paraphrase_train.csv", "notes.md", "x.tsv"):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)

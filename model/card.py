@@ -1,0 +1,71 @@
+"""What the model cards of pre-training and of fine-tuning share: the Hub's metadata, and tables."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .mirror import local_copy
+
+CARD = "README.md"
+DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""The name of a data set on the Hub."""
+_METRICS = {
+    "matthews": "matthews_correlation",
+    "spearman": "spearmanr",
+    "pearson": "pearsonr",
+    "exact": "exact_match",
+    "macro_f1": "f1",
+    **{name: name for name in ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")},
+}
+"""Our metrics by the names that the Hub knows."""
+
+
+def front_matter(**metadata: Any) -> str:
+    """Return the metadata as the YAML that the Hub reads at the head of a card; what is empty is left out."""
+    lines = ["---"]
+    for name, value in metadata.items():
+        if isinstance(value, list):
+            lines += [f"{name}:", *(f"- {json.dumps(item, ensure_ascii=False)}" for item in value)] if value else []
+        elif value:
+            lines.append(f"{name}: {value}")
+    return "\n".join([*lines, "---", ""])
+
+
+def model_index(name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]) -> list[Any]:
+    """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on the `dataset`."""
+    metrics = [
+        {"type": _METRICS[bare], "name": metric.replace("_", " "), "value": value}
+        for metric, value in scores.items()
+        if (bare := metric.removeprefix("mismatched_")) in _METRICS
+    ]
+    return [{"name": name, "results": [{"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}]}]
+
+
+def table(rows: Mapping[str, Any]) -> str:
+    """Return a Markdown table of names and values."""
+    texts = {name.replace("_", " "): f"{value:,}" if type(value) is int else value for name, value in rows.items()}
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())])
+
+
+def as_code(name: object) -> str:
+    """Return a name that a user or a source chose as Markdown that shows it, whatever markup it contains."""
+    return "`" + re.sub(r"[`|\s]+", " ", str(name)) + "`"
+
+
+def read_languages(directory: str | Path) -> list[str]:
+    """Return the languages that the card in a model directory names; none without a card."""
+    path = local_copy(directory) / CARD
+    if not path.is_file():
+        return []
+    head = path.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
+    found = re.search(r"^language:(.*(?:\n- .*)*)", head, re.MULTILINE)
+    return re.findall(r"[\w-]*\w", found[1].replace("\n- ", " ")) if found else []
+
+
+def with_license(card: str, license: str) -> str:
+    """Return a card whose metadata name the licence."""
+    head, rest = card.split("\n---", 1)
+    lines: Sequence[str] = [line for line in head.split("\n") if not line.startswith("license:")]
+    return "\n".join([*lines, f"license: {license}"]) + "\n---" + rest

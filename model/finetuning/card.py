@@ -1,0 +1,94 @@
+"""The model card of a fine-tuned model: what it does, from which encoder and data, and how well on the dev examples."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ..card import DATASET, as_code, front_matter, model_index, table
+from ..tasks.glue import GLUE
+from ..tasks.task import Task
+from .config import FinetuneConfig
+from .results import SearchSummary
+
+_PIPELINES = {"squad": "question-answering", "ner": "token-classification", "swag": "multiple-choice"}
+"""The Hub's names of tasks; all others are text-classification."""
+_LICENCES = "The licences of the data and of the encoder are not recorded; look them up before you publish the model."
+
+
+def task_card(
+    task: Task,
+    data: str,
+    checkpoint: str,
+    languages: list[str],
+    config: FinetuneConfig,
+    recipe: Mapping[str, Any],
+    summary: SearchSummary,
+    *,
+    in_transformers: bool,
+) -> str:
+    """Return Markdown with the front matter of the Hub.
+
+    `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set; `in_transformers` says
+    whether ``transformers`` has the head.
+    """
+    pipeline, best = _PIPELINES.get(task.name, "text-classification"), summary["best"]
+    name = f"{task.name} {task.variant}".strip()
+    dataset = _dataset(task, data)
+    split = "train (a tenth held out)" if summary["held_out"] else "validation"
+    front = front_matter(
+        language=languages,
+        license=config.license,
+        library_name="transformers",
+        pipeline_tag=pipeline,
+        tags=["bert"],
+        datasets=[dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
+        **{"model-index": model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])},
+    )
+    baseline = summary["baseline"]
+    scores = {
+        metric: f"{score:.4g}" + (f" ({baseline[metric]:.4g} for a constant answer)" if metric in baseline else "")
+        for metric, score in best["scores"].items()
+    }
+    tables = {
+        "Data": {
+            "data": as_code(dataset["name"]),
+            "training examples": summary["train_examples"],
+            "dev examples": summary["dev_examples"],
+            "dev examples are": split,
+        },
+        "Training": {
+            "encoder": as_code(Path(checkpoint).name),
+            "learning rate": f"{best['learning_rate']:g}",
+            "seed": best["seed"],
+            **recipe,
+            "max_length": task.max_length,
+            "runs": f"{summary['runs']:,}, of which this is the best on dev",
+            "software": f"clozeworks {version('clozeworks')}, torch {version('torch')}",
+        },
+        "On the dev examples": scores,
+    }
+    text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
+    licences = "" if config.license else f"\n\n{_LICENCES}"
+    title = f"# A BERT encoder fine-tuned on {name} by Clozeworks"
+    return f"{front}\n{title}\n{_use(pipeline, in_transformers)}{text}{licences}\n"
+
+
+def _dataset(task: Task, data: str) -> dict[str, str]:
+    """Return the data set as the Hub's metadata name it; one that is not on the Hub by its file or folder."""
+    if task.name in GLUE:
+        return {"type": "nyu-mll/glue", "name": f"GLUE {task.name}", "config": task.name}
+    if data.startswith("hf:"):
+        address, *config = data.removeprefix("hf:").split(":")
+        return {"type": address, "name": address, **({"config": config[0]} if config else {})}
+    name = Path(data).name
+    return {"type": name, "name": name}
+
+
+def _use(pipeline: str, in_transformers: bool) -> str:
+    if pipeline == "multiple-choice" or not in_transformers:
+        return "\n```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```\n"
+    return (
+        f'\n```python\nfrom transformers import pipeline\n\nmodel = pipeline("{pipeline}", model=".")'
+        "  # this directory, or its name on the Hub\n```\n"
+    )

@@ -1,0 +1,84 @@
+"""The card of a fine-tuned model: the Hub's metadata, and what it says of the data and the recipe."""
+
+from typing import Any
+
+import pytest
+from clozeworks.model.finetuning.card import task_card
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.results import SearchSummary
+from clozeworks.model.tasks.classification import Classification
+from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.task import Task
+from huggingface_hub import EvalResult, ModelCard
+
+SUMMARY: SearchSummary = {
+    "status": "finished",
+    "task": "mrpc",
+    "metric": "f1",
+    "best": {"learning_rate": 3e-5, "seed": 2, "tuned": {}, "scores": {"f1": 0.88, "matthews": 0.5, "odd": 1.0}},
+    **dict.fromkeys(("median", "lowest", "highest"), 0.8),  # pyright: ignore[reportAssignmentType]
+    "runs": 4,
+    "degenerate_runs": 0,
+    "baseline": {"f1": 0.8122},
+    "train_examples": 3667,
+    "dev_examples": 408,
+    "train_examples_cut": 0,
+    "dev_examples_cut": 0,
+    "held_out": False,
+}
+
+
+def card_of(task: Task = GLUE["mrpc"], data: str = "glue/MRPC", **changes: Any) -> ModelCard:
+    license, summary = changes.pop("license", None), {**SUMMARY, **changes}
+    recipe = {"batch_size": 32, "epochs": "3"}
+    config = FinetuneConfig(license=license)
+    text = task_card(task, data, "run", ["en"], config, recipe, summary, in_transformers=task.name != "swag")  # pyright: ignore[reportArgumentType]
+    return ModelCard(text)
+
+
+def test_the_metadata_are_those_of_the_hub():
+    card = card_of(license="mit")
+    data = card.data.to_dict()
+    assert {name: data[name] for name in ("language", "license", "pipeline_tag", "datasets")} == {
+        "language": ["en"],
+        "license": "mit",
+        "pipeline_tag": "text-classification",
+        "datasets": ["nyu-mll/glue"],
+    }
+    results: list[EvalResult] = card.data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
+    assert [(each.metric_type, each.metric_value) for each in results] == [("f1", 0.88), ("matthews_correlation", 0.5)]
+    first = results[0]
+    assert (first.task_type, first.dataset_type, first.dataset_config) == (
+        "text-classification",
+        "nyu-mll/glue",
+        "mrpc",
+    )
+    assert first.dataset_split == "validation"
+    assert "licences of the data" not in card.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| encoder | `run` |",
+        "| training examples | 3,667 |",
+        "| learning rate | 3e-05 |",
+        "| batch size | 32 |",
+        "| max length | 128 |",
+        "| runs | 4, of which this is the best on dev |",
+        "| f1 | 0.88 (0.8122 for a constant answer) |",
+        "| odd | 1 |",
+    ],
+)
+def test_data_recipe_and_figures_are_stated(line: str):
+    assert line in card_of().text.splitlines()
+
+
+def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for():
+    task = Classification(name="classify", text=("text",), labels=("a", "b"))
+    card = card_of(task, "my data/reviews.csv", held_out=True)
+    assert card.data.get("datasets") is None
+    assert card.data.eval_results[0].dataset_name == "reviews.csv"  # pyright: ignore[reportAttributeAccessIssue, reportOptionalSubscript]
+    assert "| dev examples are | train (a tenth held out) |" in card.text
+    assert "The licences of the data and of the encoder are not recorded" in card.text
+    assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

@@ -1,0 +1,79 @@
+"""``clozeworks export``: what a model needs on the Hub, and nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+import transformers
+from checkpoint_fixture import make_checkpoint
+from clozeworks.cli.main import main
+from clozeworks.model.card import front_matter, read_languages, with_license
+from clozeworks.model.export import export
+from clozeworks.pipeline.errors import UserError
+from huggingface_hub import ModelCard
+
+CARD = front_matter(language=["en", "lt"], license="mit", tags=["bert"]) + "\n# A model\n\nlicense: as it says\n"
+FILES = ["model.safetensors", "config.json", "README.md", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a finished run, as far as `export` looks at it."""
+    run = make_checkpoint(tmp_path / "run")
+    (run / "README.md").write_text(CARD)
+    (run / "metrics.csv").write_text("step\n")
+    (run / "checkpoints" / "best").mkdir(parents=True)
+    return run
+
+
+def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["export", "run", "--output", "hub"])
+    table = " ".join(capsys.readouterr().out.split())
+    assert table.endswith("to upload it hf upload YOUR-NAME/hub hub")
+    assert sorted(path.name for path in (tmp_path / "hub").iterdir()) == sorted(FILES)
+    for name in FILES:
+        assert (tmp_path / "hub" / name).read_bytes() == (run / name).read_bytes()
+    transformers.BertForPreTraining.from_pretrained(tmp_path / "hub")
+    assert list(export(run, tmp_path / "hub")) == FILES  # again, over its own files
+    (run / "task.json").write_text("{}")
+    assert "task.json" in export(run, tmp_path / "hub")
+
+
+def test_a_licence_replaces_that_of_the_card(run, tmp_path):
+    export(run, tmp_path / "hub", "cc-by-sa-4.0")
+    card = ModelCard.load(tmp_path / "hub" / "README.md")
+    assert (card.data.get("license"), card.data.get("language")) == ("cc-by-sa-4.0", ["en", "lt"])
+    assert card.text.endswith("license: as it says\n")
+    assert (run / "README.md").read_text() == CARD
+    assert ModelCard(with_license("---\ntags:\n- bert\n---\n", "mit")).data.get("license") == "mit"
+
+
+def test_what_cannot_be_exported_is_refused(run, tmp_path):
+    def refused(line: str, *args: object) -> None:
+        with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+            export(*args)  # pyright: ignore[reportArgumentType]
+
+    other = "already contains other files (metrics.csv, …)"
+    refused(f"{run} {other}. Choose another --output.", run, run)
+    form = "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    refused(f"--license is Apache 2.0, but {form}.", run, tmp_path / "hub", "Apache 2.0")
+    (run / "README.md").unlink()
+    what_next = "README.md is missing. Rerun the command that writes it."
+    refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")
+    refused(f"There is no directory {tmp_path}/none.", tmp_path / "none", tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+
+
+@pytest.mark.parametrize(
+    ("head", "languages"),
+    [
+        ("language: en", ["en"]),
+        ('language:\n- en\n- "zh-yue"\nlicense: mit', ["en", "zh-yue"]),
+        ("license: mit\ntags:\n- en", []),
+    ],
+)
+def test_languages_are_read_from_any_card(tmp_path, head: str, languages: list[str]):
+    assert read_languages(tmp_path) == []
+    (tmp_path / "README.md").write_text(f"---\n{head}\n---\n\nlanguage: fr\n")
+    assert read_languages(tmp_path) == languages
