@@ -101,7 +101,8 @@ def test_the_best_of_all_runs_is_kept(trained, data):
 
 def test_the_card_has_the_figures_of_the_best_run(trained):
     output, summary, _ = trained
-    (result,) = ModelCard.load(output / "README.md").data.eval_results
+    data: Any = ModelCard.load(output / "README.md").data
+    (result,) = data.eval_results
     assert (result.dataset_config, result.metric_value) == ("sst2", summary["best"]["scores"]["accuracy"])
 
 

@@ -398,7 +398,8 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     named = ("library_name", "pipeline_tag", "tags", "license", "language", "datasets")
     metadata = {name: value for name, value in card.data.to_dict().items() if name in named}
     assert metadata == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
-    figures = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    data: Any = card.data
+    figures = {result.metric_type: result.metric_value for result in data.eval_results}
     assert figures == {"accuracy": summary["final"]["mlm_accuracy"], "perplexity": summary["final"]["perplexity"]}
     lines = card.text.splitlines()
     rows = [line for line in lines if line.startswith("| training rows | ")]
