@@ -61,7 +61,7 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
     (run / "README.md").unlink()
     what_next = "README.md is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")
-    refused(f"There is no directory {tmp_path}/none.", tmp_path / "none", tmp_path / "hub")
+    refused(f"{tmp_path}/none does not exist.", tmp_path / "none", tmp_path / "hub")
     assert not (tmp_path / "hub").exists()
 
 
