@@ -273,7 +273,7 @@ def _card(job: Job, summary: SearchSummary) -> str:
     return task_card(
         task,
         job.source,
-        job.checkpoint,
+        job.records()[0]["checkpoint"],
         read_languages(job.checkpoint),
         job.config,
         {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
