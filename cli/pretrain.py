@@ -48,7 +48,7 @@ def pretrain(
     At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an unfinished run.
     """
     if dry_run:
-        return _dry_run(make_config(PretrainConfig, values), instances, output)
+        return _dry_run(make_config(PretrainConfig, values), instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
     from ..model.training.curve import can_draw
 
@@ -70,12 +70,12 @@ def pretrain(
     return result
 
 
-def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str) -> CommandSummary:
+def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool) -> CommandSummary:
     from ..model.pretraining.estimate import estimate
 
-    found = estimate(config, list(instances), output)
+    found = estimate(config, list(instances), output, overwrite=overwrite)
     title = "pretrain --dry-run"
-    if found.state == "finished":
+    if found is None:
         return CommandSummary(title, output, [("state", "already finished, nothing to do")])
     return CommandSummary(title, output, _estimated(found, config, instances))
 
@@ -83,7 +83,7 @@ def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str) ->
 def _estimated(found: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]) -> list[tuple[str, str]]:
     epochs = zip(found.epochs, instances, strict=True)
     return [
-        ("state", "unfinished, would resume" if found.state == "begun" else "new"),
+        ("state", "unfinished, would resume" if found.resumes else "new"),
         ("parameters", f"{found.parameters:,}"),
         ("steps", f"{found.steps:,}, {config.batch_size:,} rows each"),
         ("epochs", ", then ".join(f"{number:.3g} of {path}" for number, path in epochs)),

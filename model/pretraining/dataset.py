@@ -14,11 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
+from ..heads import IGNORED
 from .data import InstanceRows, open_instances, select
 from .sequence import RowSequence
-
-IGNORED = -100
-"""Label of a token that is not to be predicted, as in `torch.nn.functional.cross_entropy`."""
 
 
 class InstanceRow(TypedDict):

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
+from ...pipeline.execution.directory import changed_fields, other_settings
+from ...pipeline.parsing import parse_json
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
@@ -28,7 +30,7 @@ from .pretrain import pretrain
 from .run import RUN, SUMMARY
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
-from .setup import new_model, open_directories
+from .setup import identity, new_model, open_directories
 
 TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
@@ -41,7 +43,8 @@ EVALUATION_SHARE = 1 / 3
 class PretrainEstimate:
     """What a run will do and need: sizes in bytes, times in seconds."""
 
-    state: Literal["new", "begun", "finished"]
+    resumes: bool
+    """Whether there is a run to resume; the figures are those from its start."""
     parameters: int
     steps: int
     tokens: int
@@ -81,14 +84,19 @@ class _Timer:
         return self._seconds() / (self.reports[-1][1] - self.reports[0][1])
 
 
-def estimate(config: PretrainConfig, instances: list[str], output: str) -> PretrainEstimate:
-    """Return what `pretrain` would take into `output`, where nothing is written; raises `UserError` as it would.
+def estimate(
+    config: PretrainConfig, instances: list[str], output: str, *, overwrite: bool = False
+) -> PretrainEstimate | None:
+    """Return what `pretrain` would take into `output`, where nothing is written; None if it is finished already.
 
-    Time includes evaluation, but not the writing of checkpoints.
+    Time includes evaluation, but not the writing of checkpoints. Raises `UserError` as `pretrain` would.
     """
     if "RANK" in os.environ:
         raise UserError("--dry-run times a single process; run it without torchrun.")
     directories = open_directories(config, instances)
+    resumes = not overwrite and _resumes(output, identity(config, directories))
+    if resumes and storage.exists(storage.join(output, SUMMARY)):
+        return None
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     timed = [_time(config, path, directory) for path, directory in zip(instances, directories, strict=True)]
     step_s = [config.batch_size * row_s for row_s, _ in timed]
@@ -103,7 +111,7 @@ def estimate(config: PretrainConfig, instances: list[str], output: str) -> Pretr
     num_models = 1 + (sum(steps) // config.archive_every if config.archive_every else 0)
     device = find_device(config.device)
     return PretrainEstimate(
-        state=_state(output),
+        resumes=resumes,
         parameters=num_parameters,
         steps=sum(steps),
         tokens=tokens,
@@ -157,7 +165,13 @@ def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]
         return sum(parameter.numel() for parameter in BertForPreTraining(shape).parameters())
 
 
-def _state(output: str) -> Literal["new", "begun", "finished"]:
-    if storage.exists(storage.join(output, SUMMARY)):
-        return "finished"
-    return "begun" if storage.exists(storage.join(output, RUN)) else "new"
+def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:
+    """Return whether `output` holds the run of this identity; raises `UserError` if it holds the work of another."""
+    path = storage.join(output, RUN)
+    if not storage.exists(path):
+        return False
+    changes = changed_fields(parse_json(storage.read_bytes(path), dict[str, Any], path), wanted)
+    has_work = any(storage.find_files(storage.join(output, name)) for name in (SUMMARY, "checkpoints"))
+    if changes and has_work:
+        raise other_settings(output, changes)
+    return not changes

@@ -20,11 +20,9 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
+from ..heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .tables import print_notice
-
-IGNORED = -100
-"""Class of a token without a target; the default ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
 
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""

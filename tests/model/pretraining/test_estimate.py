@@ -1,5 +1,6 @@
 """``pretrain --dry-run``: what it says of a run is what the run then does, and it writes nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     found = estimate(config, [instances], str(tmp_path / "run"))
     assert list(tmp_path.iterdir()) == []
     summary = pretrain(config, [instances], tmp_path / "run")
-    assert (found.state, found.steps, found.parameters) == ("new", 9, summary["parameters"])
+    assert found and (found.resumes, found.steps, found.parameters) == (False, 9, summary["parameters"])
     assert found.tokens == pytest.approx(summary["tokens"], rel=0.1)
     assert found.epochs == (9 * 8 / 82,)  # the rows of the training split
     checkpoint = tmp_path / "run" / "checkpoints"
@@ -49,19 +50,26 @@ def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     assert found.seconds == pytest.approx(9 + num_evaluated_rows / 8 / 3)
     assert found.tokens_per_second == pytest.approx(found.tokens / 9)
     assert found.device_bytes > 10e6
-    assert estimate(config, [instances], str(tmp_path / "run")).state == "finished"
+    assert estimate(config, [instances], str(tmp_path / "run")) is None
+    with pytest.raises(UserError, match=r"run was written with other settings \(steps was 9, now 8\)\. Choose another"):
+        estimate(replace(config, steps=8), [instances], str(tmp_path / "run"))
+    again = estimate(replace(config, steps=8), [instances], str(tmp_path / "run"), overwrite=True)
+    assert again and not again.resumes
+    (tmp_path / "run" / "summary.json").unlink()
+    begun = estimate(config, [instances], str(tmp_path / "run"))
+    assert begun and begun.resumes
 
 
 def test_phases_are_timed_and_counted_apart(instances, tmp_path):
     short = str(write_instances(tmp_path / "short", max_length=12, seed=1))
     found = estimate(PretrainConfig(**SHAPE, steps=100), [short, instances], str(tmp_path / "run"))
-    assert found.steps == 100
+    assert found and found.steps == 100
     assert found.epochs == (90 * 8 / 82, 10 * 8 / 82)
 
 
 def test_a_budget_of_hours_gives_the_steps(instances, tmp_path):
     found = estimate(PretrainConfig(**SHAPE, hours=2), [instances], str(tmp_path / "run"))
-    assert (found.seconds, found.steps) == (7200, 7200)
+    assert found and (found.seconds, found.steps) == (7200, 7200)
 
 
 def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
