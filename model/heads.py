@@ -13,7 +13,7 @@ from .bert import BertModel, DenseGelu
 from .config import ModelConfig
 
 IGNORED = -100
-"""Label of what is not predicted, or only pads a batch; the default ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
+"""Label of what is not predicted or only pads a batch; the ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
 
 
 class PretrainSums(NamedTuple):
