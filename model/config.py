@@ -124,6 +124,11 @@ class PretrainConfig:
         "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, onto which its "
         "embeddings are moved (a new token is the mean of its old pieces).",
     )
+    extend_positions: bool = option(
+        False,
+        "Let a model that starts from --checkpoint read rows longer than it has positions: further ones begin as "
+        "copies of its first ones, in their order.",
+    )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
         "mlm+nsp", "Training objective: masked tokens and next sentences, masked tokens only, or left to right."
     )
@@ -196,6 +201,11 @@ class PretrainConfig:
     compile: bool | None = option(
         None, "Compile the model with torch.compile; by default only on a GPU.", "--compile/--no-compile"
     )
+    wandb: bool | None = option(
+        None,
+        "Log to Weights & Biases too, if its package is installed; by default if the environment sets WANDB_PROJECT.",
+        "--wandb/--no-wandb",
+    )
     activation_checkpointing: bool = option(
         False,
         "Keep only each layer's input for the backward pass and compute the layer again: a third more computation, but "
@@ -207,6 +217,8 @@ class PretrainConfig:
         shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
         moves = self.vocabulary_from == "instances"
         check(not moves or self.checkpoint is not None, "vocabulary_from", self.vocabulary_from, "needs --checkpoint")
+        extends = self.extend_positions
+        check(not extends or self.checkpoint is not None, "extend_positions", extends, "needs --checkpoint")
         batches = ("batch_size", "micro_batch_size", "duplicates_per_epoch", "evaluate_every", "evaluation_rows")
         for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
             value = getattr(self, name)

@@ -38,12 +38,14 @@ def evaluate(
         return metrics(sum_losses(read_model(run).to(target), batches, target))
 
 
-def check_fits(model: str | Path, directory: InstanceDirectory, *, own_vocabulary: bool = True) -> None:
-    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of instances; only the
-    positions without `own_vocabulary`.
+def check_fits(
+    model: str | Path, directory: InstanceDirectory, *, own_vocabulary: bool = True, own_positions: bool = True
+) -> None:
+    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of instances, of both
+    only what it keeps as its own.
     """
     num_positions = read_config(model).max_position_embeddings
-    if directory.max_length > num_positions:
+    if own_positions and directory.max_length > num_positions:
         limit = f"the model in {model} has {num_positions} positions"
         raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
     if own_vocabulary and read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens:

@@ -34,7 +34,7 @@ from ..training.device import (
     trim_memory,
     update_flops,
 )
-from ..training.logs import METRICS, Clock, ProgressCallback, RunLog
+from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import prefetch, stop_signals
 from ..training.ranks import Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
@@ -141,11 +141,15 @@ def pretrain(
         columns = (*METRICS, *map(_probe_column, probe.constant if probe else ()))
         first_step = state.step if checkpoint else -1
         with (
-            RunLog(folder, first_step, columns) if ranks.rank == 0 else nullcontext() as log,
+            _open_log(folder, config, first_step, columns) if ranks.rank == 0 else nullcontext() as log,
             SnapshotWriter() as writer,
         ):
             run = PretrainRun(folder, setup, updater, model, state, log, writer, time.monotonic(), probe)
             return _train(run, progress or (lambda figures: None))
+
+
+def _open_log(folder: Path, config: PretrainConfig, first_step: int, columns: tuple[str, ...]) -> RunLog:
+    return RunLog(folder, first_step, columns, wandb=open_wandb(folder, config.wandb, asdict(config)))
 
 
 def _agree(

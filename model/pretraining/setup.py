@@ -33,6 +33,8 @@ from .sequence import RowSequence
 BATCHES_IN_MEMORY = 6
 BYTES_PER_TOKEN = 30
 
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+
 # These decide how the work is done, not its result, so they may change when a run is resumed.
 FREE_OPTIONS = (
     "micro_batch_size",
@@ -46,6 +48,8 @@ FREE_OPTIONS = (
     "keep",
     "compile",
     "activation_checkpointing",
+    "extend_positions",
+    "wandb",
     "device",
 )
 
@@ -128,7 +132,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
             reason = "built with --pairing none: it has no next sentences"
             raise UserError(f"{directory.path} was {reason}; use --objective mlm.")
         if config.checkpoint:
-            check_fits(config.checkpoint, directory, own_vocabulary=config.vocabulary_from == "checkpoint")
+            own_vocabulary, own_positions = config.vocabulary_from == "checkpoint", not config.extend_positions
+            check_fits(config.checkpoint, directory, own_vocabulary=own_vocabulary, own_positions=own_positions)
     return directories
 
 
@@ -189,6 +194,8 @@ def start(
         model = _read_encoder(config.checkpoint, config)
         if config.vocabulary_from == "instances":
             model = _moved(model, setup)
+        if config.extend_positions:
+            model = extended(model, max(phase.directory.max_length for phase in setup.phases))
     else:
         model = new_model(config, [phase.directory for phase in setup.phases])
     model.to(setup.ranks.device).train()
@@ -211,6 +218,23 @@ def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining
     if new := [name for prefix, name in names.items() if any(key.startswith(prefix) for key in missing)]:
         print_notice(f"{checkpoint} has no {' and no '.join(new)}: training starts with new ones.")
     return model
+
+
+def extended(model: BertForPreTraining, num_positions: int) -> BertForPreTraining:
+    """Return `model` with at least `num_positions`: further ones are copies of its first ones, in their order.
+
+    So Longformer starts from a shorter model (arXiv 2004.05150, section 5): attention to near tokens works at once.
+    """
+    before = model.config.max_position_embeddings
+    if num_positions <= before:
+        return model
+    weights = model.state_dict()
+    table = weights[POSITIONS]
+    weights[POSITIONS] = table[torch.arange(num_positions) % before]
+    longer = BertForPreTraining(replace(model.config, max_position_embeddings=num_positions))
+    longer.load_state_dict(weights)
+    print_notice(f"Extended the model from {before} to {num_positions} positions.")
+    return longer
 
 
 def _moved(model: BertForPreTraining, setup: PretrainSetup) -> BertForPreTraining:

@@ -1,9 +1,12 @@
 """The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and its clock."""
 
 import csv
+import importlib
+import importlib.util
 import math
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +31,14 @@ class RunLog:
     """
 
     def __init__(
-        self, directory: Path, first_step: int, metrics: tuple[str, ...] = METRICS, speed: tuple[str, ...] = SPEED
+        self,
+        directory: Path,
+        first_step: int,
+        metrics: tuple[str, ...] = METRICS,
+        speed: tuple[str, ...] = SPEED,
+        wandb: Any = None,
     ):
+        self._wandb = wandb
         self._files = []
         self._metrics = self._open(directory / "metrics.csv", metrics, first_step)
         self._speed = self._open(directory / "speed.csv", speed, first_step)
@@ -60,6 +69,9 @@ class RunLog:
         for name, value in known.items():
             self._board.add_scalar(f"{group}/{name}", float(value), key["step"])
         self._board.flush()
+        if self._wandb:
+            numbers = {f"{group}/{name}": float(value) for name, value in known.items()}
+            self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
         """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it must be there."""
@@ -72,10 +84,34 @@ class RunLog:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._wandb:
+            self._wandb.finish()
         self.flush()
         self._board.close()
         for file in self._files:
             file.close()
+
+
+def open_wandb(directory: Path, asked: bool | None, config: Mapping[str, Any]) -> Any:
+    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one; None if not `asked`.
+
+    None asks for one if the environment sets ``WANDB_PROJECT`` and the package is installed. Raises `UserError` if the
+    package is asked for and missing.
+    """
+    installed = importlib.util.find_spec("wandb") is not None
+    if asked is False or (asked is None and not (installed and os.environ.get("WANDB_PROJECT"))):
+        return None
+    if not installed:
+        raise UserError("--wandb needs the package wandb; run `pip install wandb`, or leave the option out.")
+    path = directory / "logs" / "wandb-run"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(uuid.uuid4().hex)
+    project = os.environ.get("WANDB_PROJECT", "clozeworks")
+    wandb: Any = importlib.import_module("wandb")
+    return wandb.init(
+        project=project, name=directory.name, id=path.read_text(), resume="allow", config=dict(config), dir=path.parent
+    )
 
 
 def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:

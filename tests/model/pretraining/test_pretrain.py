@@ -451,6 +451,20 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         PretrainConfig(**config, num_layers=3)
 
 
+def test_positions_are_extended_on_request(instances, tmp_path):
+    pretrain(make_config(steps=2), [instances], tmp_path / "short")
+    longer = str(write_instances(tmp_path / "longer", max_length=600))
+    options: dict[str, Any] = {"steps": 1, "batch_size": 4, "warmup_steps": 1, "checkpoint": str(tmp_path / "short")}
+    with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
+        pretrain(PretrainConfig(**options), [longer], tmp_path / "long")
+    pretrain(PretrainConfig(**options, extend_positions=True), [longer], tmp_path / "long")
+    before, after = weights(tmp_path / "short"), weights(tmp_path / "long")  # the first learning rate is 0
+    name = "bert.embeddings.position_embeddings.weight"
+    assert torch.equal(after[name], torch.cat([before[name], before[name][:88]]))
+    assert all(torch.equal(before[other], after[other]) for other in before if other != name)
+    assert json.loads((tmp_path / "long" / "config.json").read_text())["max_position_embeddings"] == 600
+
+
 def test_a_run_does_not_continue_from_itself(instances, tmp_path):
     pretrain(make_config(steps=1), [instances], tmp_path)
     for checkpoint in (tmp_path, tmp_path / "checkpoints" / "best"):

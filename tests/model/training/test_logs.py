@@ -1,6 +1,12 @@
 """The logs of a run: what a resumed run keeps of them."""
 
-from clozeworks.model.training.logs import RunLog
+import importlib.util
+import sys
+from typing import Any
+
+import pytest
+from clozeworks.model.training.logs import RunLog, open_wandb
+from clozeworks.pipeline.errors import UserError
 
 
 def test_a_resumed_run_keeps_the_lines_up_to_its_checkpoint(tmp_path):
@@ -17,3 +23,45 @@ def test_columns_may_be_added_and_dropped(tmp_path):
         with RunLog(tmp_path, 1, columns) as log:
             log.metrics(1, "train", {"loss": 0.5, "accuracy": 0.25})
     assert (tmp_path / "metrics.csv").read_text().splitlines() == ["step,split,loss", *["1,train,0.5"] * 3]
+
+
+class FakeWandb:
+    """Weights & Biases as far as it is used."""
+
+    def __init__(self) -> None:
+        self.started: list[dict[str, Any]] = []
+        self.logged: list[tuple[int, dict[str, float]]] = []
+        self.finished = 0
+
+    def init(self, **options: Any) -> "FakeWandb":
+        """Start a run."""
+        self.started.append(options)
+        return self
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        """Log numbers."""
+        self.logged.append((step, numbers))
+
+    def finish(self) -> None:
+        """End the run."""
+        self.finished += 1
+
+
+def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch):
+    fake, found = FakeWandb(), importlib.util.find_spec
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else found(name))
+    assert open_wandb(tmp_path, None, {}) is None
+    with pytest.raises(UserError, match="pip install wandb"):
+        open_wandb(tmp_path, True, {})
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert open_wandb(tmp_path, None, {}) is None  # nobody asked
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    assert open_wandb(tmp_path, False, {}) is None
+    for asked in (None, True):
+        with RunLog(tmp_path, 1, wandb=open_wandb(tmp_path, asked, {"steps": 3})) as log:
+            log.metrics(1, "train", {"mlm_loss": 0.5})
+    first, second = fake.started
+    assert first == second and (first["project"], first["resume"], first["config"]) == ("mine", "allow", {"steps": 3})
+    assert fake.logged == [(1, {"train/mlm_loss": 0.5})] * 2 and fake.finished == 2
