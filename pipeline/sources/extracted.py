@@ -20,6 +20,8 @@ _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _MARKUP_STARTS = tuple("|!{}<#*=")
 _LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
+# What is left of {{as of}}.
+_UPDATE = re.compile(r"\s?\[\s?\[update\]\]")
 _PAGE_OF_FOOTNOTE = re.compile(r":(?<=[.,;!?)\"”’]:)\d{1,4}(?:[–,-] ?\d{1,4})*+(?=\s|$)")
 _PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
 _HOLLOW = re.compile(r"[(（;,；，、](?:\s*+]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
@@ -145,6 +147,8 @@ def repair_line(line: str) -> str:
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
     if "[" in line and "[[" in line:
         line = _LINK.sub(r"\1", line)
+    if "[update]" in line:
+        line = _UPDATE.sub("", line)
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
     if _may_be_hollow(line):

@@ -67,6 +67,7 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("'코스모스'()등이", "'코스모스'등이"),
         ('《닥터 후》("") 이후', "《닥터 후》 이후"),
         ("make a<br>bed of <dfn id=>slate</dfn><ref name=x>y</ref>.", "make a bed of slate."),
+        ("as of 2009[ [update]], of 23.91 km2", "as of 2009, of 23.91 km2"),
         # What the authors wrote stays.
         ("앨범 <Ocean Avenue>의 인기", "앨범 <Ocean Avenue>의 인기"),
         ("the man he looked for, and from whom, it was.", "the man he looked for, and from whom, it was."),
