@@ -102,14 +102,10 @@ def _command(ctx: click.Context, stage: Stage, recipe: str) -> click.Command:
 def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
     """Parse a stage's arguments and options; raise `UserError` if they are wrong.
 
-    Return the stage without the ``--no-…`` of options that are just on or off, and with the two values of ``--probe``
-    as two arguments.
+    Return the stage with its arguments as one would type them (see `_as_typed`).
     """
     command = _command(ctx, stage, recipe)
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    args = [arg for arg in stage.args if arg in known or arg.replace("--no-", "--", 1) not in known]
-    pairs = {option for parameter in command.params if parameter.nargs == 2 for option in parameter.opts}
-    args = [part for before, arg in pairwise(["", *args]) for part in (arg.split(",", 1) if before in pairs else [arg])]
+    args = _as_typed(stage.args, command)
     try:
         values = command.make_context(stage.command, [*args]).params
         for config in getattr(command.callback, "configs", ()):
@@ -118,6 +114,25 @@ def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise UserError(f"{recipe}: stage {stage.title!r}: {message}") from None
     return replace(stage, args=args)
+
+
+def _as_typed(args: list[str], command: click.Command) -> list[str]:
+    """Return a stage's arguments without the ``--no-…`` of options that are just on or off, and with a list's items as
+    the values of one option that takes several, or each behind an option of its own.
+    """
+    options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    args = [arg for arg in args if arg in options or arg.replace("--no-", "--", 1) not in options]
+    typed: list[str] = []
+    for before, arg in pairwise(["", *args]):
+        option = options.get(before)
+        if isinstance(option, click.Option) and option.multiple:
+            first, *others = arg.split(",")
+            typed += [first, *(part for value in others for part in (before, value))]
+        elif option and option.nargs > 1:
+            typed += arg.split(",", option.nargs - 1)
+        else:
+            typed.append(arg)
+    return typed
 
 
 def _run(ctx: click.Context, stage: Stage) -> CommandSummary:

@@ -168,3 +168,10 @@ def test_keep_going_runs_the_rest_and_lists_what_failed(
     with pytest.raises(SystemExit):
         main(["run", str(path)])
     assert capfd.readouterr().out.count("clozeworks vocab") == 1
+
+
+def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "r.toml"
+    path.write_text('[[stage]]\ncommand = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\nsize = 300\n')
+    main(["run", str(path), "--dry-run"])
+    assert capsys.readouterr().out == "[1/1] clozeworks vocab d --output v --compare a --compare b --size 300\n"
