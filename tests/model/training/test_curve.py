@@ -42,7 +42,7 @@ def test_nothing_is_drawn_before_the_first_step_or_without_matplotlib(tmp_path, 
 
 def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
     instances = write_instances(tmp_path / "instances")
-    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2"
+    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2 --dropout 0 --learning-rate 1e-2"
     drawn = []
     for run, can_draw in (("with", True), ("without", False)):
         monkeypatch.setattr(curve, "can_draw", lambda can_draw=can_draw: can_draw)
