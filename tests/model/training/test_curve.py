@@ -42,11 +42,12 @@ def test_nothing_is_drawn_before_the_first_step_or_without_matplotlib(tmp_path, 
 
 def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
     instances = write_instances(tmp_path / "instances")
-    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu --steps 2 --batch-size 2 --dropout 0 --learning-rate 1e-2"
+    shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu"
+    options = f"{shape} --steps 10 --warmup-steps 0 --batch-size 10 --dropout 0 --learning-rate 1e-2"
     drawn = []
     for run, can_draw in (("with", True), ("without", False)):
         monkeypatch.setattr(curve, "can_draw", lambda can_draw=can_draw: can_draw)
-        arguments = [str(instances), "--output", str(tmp_path / run), *shape.split()]
+        arguments = [str(instances), "--output", str(tmp_path / run), *options.split()]
         made = CliRunner().invoke(pretrain, arguments, standalone_mode=False).return_value
         drawn.append(((tmp_path / run / curve.CURVE).exists(), dict(made.rows).get("loss curve")))
     note = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"
