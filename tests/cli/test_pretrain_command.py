@@ -8,13 +8,12 @@ from clozeworks.cli.main import main
 CHANCE = "NSP is at chance (0.5), which is usual for a short run: it takes far more text than words do"
 
 
-def summary(loss: float, nsp_accuracy: float) -> dict[str, Any]:
-    measured = {"mlm_loss": 5.0, "mlm_accuracy": 0.1}
+def summary(mlm_loss: float, nsp_accuracy: float) -> dict[str, Any]:
     return {
         "status": "finished",
         **dict.fromkeys(("parameters", "step", "rows", "tokens"), 9),
-        "initial": {"loss": 7.0, "nsp_accuracy": 0.5, **measured},
-        "final": {"loss": loss, "nsp_accuracy": nsp_accuracy, **measured},
+        "initial": {"mlm_loss": 7.0, "mlm_accuracy": 0.1, "nsp_accuracy": 0.5},
+        "final": {"mlm_loss": mlm_loss, "mlm_accuracy": 0.1, "nsp_accuracy": nsp_accuracy},
     }
 
 
@@ -22,8 +21,8 @@ def summary(loss: float, nsp_accuracy: float) -> dict[str, Any]:
 def end(monkeypatch, capsys):
     """Return a function that ends a run with these figures, and returns what is printed and the exit code."""
 
-    def end(loss: float, nsp_accuracy: float) -> tuple[str, str, object]:
-        result = summary(loss, nsp_accuracy)
+    def end(mlm_loss: float, nsp_accuracy: float) -> tuple[str, str, object]:
+        result = summary(mlm_loss, nsp_accuracy)
         monkeypatch.setattr("clozeworks.model.pretraining.pretrain.pretrain", lambda *args, **kwargs: result)
         try:
             main(["pretrain", "instances", "--output", "run"])
@@ -38,7 +37,7 @@ def end(monkeypatch, capsys):
 
 def test_a_loss_that_rose_is_a_warning_and_exit_code_1(end):
     out, err, code = end(7.25, 0.9)
-    line = "Warning: the held-out loss rose from 7.000 to 7.250; lower --learning-rate or train longer.\n"
+    line = "Warning: the held-out masked-LM loss rose from 7.000 to 7.250; lower --learning-rate or train longer.\n"
     assert (err, code) == (line, 1)
     assert "status finished" in out
     assert end(7.0, 0.9)[1:] == ("", None)
