@@ -219,11 +219,11 @@ class Classification(LabelTask):
 
     def word_baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
         """Return the metrics of logistic regression on TF-IDF of words, for classes of single texts."""
-        if not self.labels or self.text_pair:
-            return {}
         train = train[:WORD_BASELINE_EXAMPLES]
-        # Any token of letters or digits is a word; by default those of one character would be left out.
-        words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+")
+        if not self.labels or self.text_pair or len({example.target for example in train}) < 2:
+            return {}
+        # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is left out by default.
+        words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
         model.fit([example.text for example in train], [example.target for example in train])
         return self._measure(model.predict([example.text for example in examples]), examples)

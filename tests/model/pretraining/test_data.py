@@ -24,7 +24,7 @@ def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"no manifest.json"):
+    with pytest.raises(UserError, match=r"is empty: give a directory written by `clozeworks build`"):
         data.open_instances(str(tmp_path))
     path = write_instances(tmp_path / "cut")
     with pytest.raises(UserError, match="no test rows"):
