@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ def table(rows: Mapping[str, Any]) -> str:
     """Return a Markdown table of names and values."""
     texts = {name.replace("_", " "): f"{value:,}" if type(value) is int else value for name, value in rows.items()}
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())])
+
+
+def software() -> str:
+    """Return the versions of Clozeworks and PyTorch."""
+    try:
+        own = version("clozeworks")
+    except PackageNotFoundError:  # run from a checkout
+        own = "(not installed)"
+    return f"clozeworks {own}, torch {version('torch')}"
 
 
 def as_code(name: object) -> str:

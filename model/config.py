@@ -1,19 +1,16 @@
 """The shape of the encoder, and the configuration of pre-training: one documented field per option.
 
 `ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``. `PretrainConfig`
-makes the command line of ``clozeworks pretrain``. This module does not import torch, to keep ``--help`` fast.
+makes the command line of ``clozeworks pretrain``. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, Self
-
-from msgspec import Meta
+from typing import Any, Literal, Self
 
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
-from ..pipeline.parsing import Count, Fraction, convert
 
 # Layers, hidden size, heads; the feed-forward part is four times as wide as the hidden size.
 SIZES = {
@@ -24,8 +21,22 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
+SIZE_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+RANGES = {
+    **dict.fromkeys(SIZE_FIELDS, (1, math.inf)),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), (0, 1)),
+    **dict.fromkeys(("layer_norm_eps", "initializer_range", "pad_token_id"), (0, math.inf)),
+}
+"""The least and the most that a field of `ModelConfig` may be."""
 DEFAULT_STEPS = 1_000_000
-Positive = Annotated[int, Meta(ge=1)]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
 
@@ -40,24 +51,29 @@ def check_license(license: str | None) -> None:
 class ModelConfig:
     """The encoder's shape, with the names and the defaults of ``transformers.BertConfig`` (BERT-base, uncased)."""
 
-    vocab_size: Positive = 30522
-    hidden_size: Positive = 768
-    num_hidden_layers: Positive = 12
-    num_attention_heads: Positive = 12
-    intermediate_size: Positive = 3072
-    max_position_embeddings: Positive = 512
-    type_vocab_size: Positive = 2
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
     hidden_act: str = "gelu"
     """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation."""
-    hidden_dropout_prob: Fraction = 0.1
-    attention_probs_dropout_prob: Fraction = 0.1
-    layer_norm_eps: Annotated[float, Meta(ge=0)] = 1e-12
-    initializer_range: Annotated[float, Meta(ge=0)] = 0.02
-    pad_token_id: Count = 0
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
     is_decoder: bool = False
     """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                raise UserError(f"{name} is {value}, but must be {limits}.")
         if self.hidden_size % self.num_attention_heads:
             heads = f"{self.num_attention_heads} attention heads"
             raise UserError(f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple.")
@@ -95,6 +111,8 @@ class ModelConfig:
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
             raise UserError(f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read.")
+        from ..pipeline.parsing import convert  # imported here so that a new model does not need msgspec
+
         return convert(values, cls, path, "Use another checkpoint.")
 
     def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:

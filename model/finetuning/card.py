@@ -1,11 +1,10 @@
 """The model card of a fine-tuned model: what it does, from which encoder and data, and how well on the dev examples."""
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..card import DATASET, as_code, front_matter, model_index, table
+from ..card import DATASET, as_code, front_matter, model_index, software, table
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
@@ -64,7 +63,7 @@ def task_card(
             **recipe,
             "max_length": task.max_length,
             "runs": f"{summary['runs']:,}, of which this is the best on dev",
-            "software": f"clozeworks {version('clozeworks')}, torch {version('torch')}",
+            "software": software(),
         },
         "On the dev examples": scores,
     }

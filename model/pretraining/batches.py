@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..heads import IGNORED
-from .data import InstanceRows, select
+from .rows import InstanceRows, select
 
 TOKEN_BLOCK = 1024
 PREDICTION_BLOCK = 256

@@ -4,12 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Any
 
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
-from ..card import DATASET, as_code, front_matter, model_index, table
+from ..card import DATASET, as_code, front_matter, model_index, software, table
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
@@ -113,5 +112,5 @@ def _training(config: PretrainConfig, summary: Mapping[str, Any], products: str,
         "after the warm-up": "learning rate linear to 0",
         "optimiser": f"Adam, betas {BETAS}, epsilon {EPS:g}, gradients clipped at {MAX_GRADIENT_NORM}",
         "matrix products": products,
-        "software": f"clozeworks {version('clozeworks')}, torch {version('torch')}",
+        "software": software(),
     }

@@ -15,7 +15,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ...pipeline.errors import UserError
 from ..heads import IGNORED
-from .data import InstanceRows, open_instances, select
+from .data import open_instances
+from .rows import InstanceRows, select
 from .sequence import RowSequence
 
 

@@ -13,7 +13,8 @@ from ..checkpoint import read_config, read_model
 from ..heads import IGNORED, BertForPreTraining, PretrainSums
 from ..training.device import autocast, find_device, oom_as_user_error, trim_memory
 from .batches import PretrainBatch, make_batches
-from .data import InstanceDirectory, InstanceRows, open_instances, read_split
+from .data import InstanceDirectory, open_instances, read_split
+from .rows import InstanceRows
 
 TOKENS_PER_BATCH = 4096
 NUM_SUMS = 6

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..bert import PackedRows, PaddedRows, real_tokens
 from ..config import ModelConfig
-from ..tasks.tables import print_notice
+from ..training.ranks import print_notice
 
 LENGTHS = (64, 3, 17, 1, 40)
 TOLERANCE = 0.03

@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,10 +41,10 @@ from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches, pack_batches
 from .card import model_card
-from .data import InstanceDirectory, select
+from .data import InstanceDirectory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
-from .probe import Probe, read_probe
+from .rows import select
 from .run import (
     RUN,
     STATE,
@@ -58,6 +58,9 @@ from .run import (
     save_checkpoint,
 )
 from .setup import PretrainSetup, PretrainState, identity, open_directories, set_up, start
+
+if TYPE_CHECKING:
+    from .probe import Probe
 
 
 class GlobalBatch(NamedTuple):
@@ -93,7 +96,7 @@ class PretrainRun:
     writer: SnapshotWriter
     saved_at: float
     """When the last checkpoint was begun, on the clock of `time.monotonic`."""
-    probe: Probe | None = None
+    probe: "Probe | None" = None
 
 
 def pretrain(
@@ -137,7 +140,7 @@ def pretrain(
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
-        probe = read_probe(config, directories[0].path)
+        probe = _read_probe(config, directories[0].path)
         columns = (*METRICS, *map(_probe_column, probe.constant if probe else ()))
         first_step = state.step if checkpoint else -1
         with (
@@ -316,6 +319,14 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
         if run.log:
             run.writer.submit(lambda files: save_best(run.output, files, found), _model_files(run))
     return values
+
+
+def _read_probe(config: PretrainConfig, vocabulary: str) -> "Probe | None":
+    if config.probe is None:
+        return None
+    from .probe import read_probe  # imported here because the tasks and scikit-learn take three seconds
+
+    return read_probe(config, vocabulary)
 
 
 def _probe_column(name: str) -> str:

@@ -72,14 +72,13 @@ class Probe:
         return self.task.scores(list(predicted_NK), self.dev, self.dev_examples)
 
 
-def read_probe(config: PretrainConfig, vocabulary: str) -> Probe | None:
+def read_probe(config: PretrainConfig, vocabulary: str) -> Probe:
     """Return the probe that ``--probe`` names, encoded with the vocabulary in the directory `vocabulary`.
 
     At most `MAX_TRAIN` and `MAX_DEV` examples are used, the same for each run. Raises `UserError` for other tasks than
     GLUE's and classify, and for bad data.
     """
-    if config.probe is None:
-        return None
+    assert config.probe is not None
     name, path = config.probe
     positions = read_config(config.checkpoint).max_position_embeddings if config.checkpoint else MAX_LENGTH
     options = FinetuneConfig(max_length=min(MAX_LENGTH, positions))

@@ -20,7 +20,8 @@ from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocab.vocabulary import Vocabulary
-from .data import InstanceDirectory, InstanceRows, RowGroup, concatenate, mask_anew, read_group, select
+from .data import InstanceDirectory, RowGroup, mask_anew, read_group
+from .rows import InstanceRows, concatenate, select
 
 BLOCK_ROWS = 65_536
 NUM_READERS = 8  # requests under way at once, as an object store answers each after tens of milliseconds

@@ -16,15 +16,15 @@ from ..bert import initialise
 from ..checkpoint import load_weights, read_config, read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
-from ..tasks.tables import print_notice
 from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
 from ..training.optim import make_optimizer
-from ..training.ranks import Ranks
+from ..training.ranks import Ranks, print_notice
 from ..training.update import Updater
 from .batches import PretrainBatch, pack_batches
-from .data import InstanceDirectory, InstanceRows, open_instances, read_split, select
+from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, check_fits, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
+from .rows import InstanceRows, select
 from .run import STATE, check_metrics, read_state
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence

@@ -21,6 +21,7 @@ from ..bert import BertModel, dropout
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
+from ..training.ranks import print_notice
 from .bilstm import bilstm_size, make_lstm, run_lstm
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
@@ -34,7 +35,6 @@ from .squad_windows import (
     window_spans,
     window_target,
 )
-from .tables import print_notice
 from .task import Answer, Feature, Outputs, Recipe, Scores, Size, Task, TaskBatch, TaskModel, TokenRow, hf_encoder_alone
 
 

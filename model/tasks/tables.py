@@ -1,8 +1,6 @@
 """Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face hub."""
 
 import csv
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -13,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import describe_fault
+from ..training.ranks import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 Headerless = Callable[[list[str]], Sequence[str] | None]
@@ -94,12 +93,6 @@ def check_file(path: Path) -> None:
         raise UserError(f"{path} is a folder; give one of the files in it.")
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
-
-
-def print_notice(line: str) -> None:
-    """Write a line about the data to standard error; under torchrun, only on the first rank."""
-    if os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr)
 
 
 def shown(value: object) -> str:

@@ -22,7 +22,7 @@ from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
 from ..heads import IGNORED
 from ..tokenizer import TextTokenizer
-from .tables import print_notice
+from ..training.ranks import print_notice
 
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -81,6 +82,12 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
         yield Ranks(dist.get_rank(), num_ranks, device)
     finally:
         dist.destroy_process_group()
+
+
+def print_notice(line: str) -> None:
+    """Write a line to standard error; under torchrun, only on the first rank."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr)
 
 
 class GradientSum:

@@ -162,6 +162,24 @@ def test_shapes_that_cannot_be_built_are_refused():
         ModelConfig.from_hf({"model_type": "roberta"})
 
 
+@pytest.mark.parametrize(
+    "field, value, limits",
+    [
+        ("vocab_size", 0, "at least 1"),
+        ("type_vocab_size", -2, "at least 1"),
+        ("pad_token_id", -1, "at least 0"),
+        ("layer_norm_eps", -1e-12, "at least 0"),
+        ("attention_probs_dropout_prob", 1.5, "from 0 to 1"),
+    ],
+)
+def test_a_number_out_of_range_is_refused(field, value, limits):
+    wrong = f"{field} is {value}, but must be {limits}"
+    with pytest.raises(UserError, match=rf"^{wrong}\.$"):
+        ModelConfig(**{field: value})
+    with pytest.raises(UserError, match=rf"^config\.json is damaged .*{wrong}\)\. Use another checkpoint\.$"):
+        ModelConfig.from_hf({field: value})
+
+
 def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
     generator = torch.Generator().manual_seed(3)
     shapes = [(5, 8), (97, 8), (97,)]

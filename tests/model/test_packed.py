@@ -13,9 +13,10 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import IGNORED, BertForPreTraining
 from clozeworks.model.pretraining import batches, packing
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches, pack_batches
-from clozeworks.model.pretraining.data import InstanceRows, open_instances
+from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.evaluate import batch_sums
 from clozeworks.model.pretraining.packing import check_packing, packs_rows
+from clozeworks.model.pretraining.rows import InstanceRows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import autocast
 from instances_fixture import write_instances

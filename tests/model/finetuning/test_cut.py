@@ -14,9 +14,9 @@ from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad
-from clozeworks.model.tasks.tables import print_notice
 from clozeworks.model.tasks.task import num_cut, report_cut
 from clozeworks.model.tokenizer import TextTokenizer
+from clozeworks.model.training.ranks import print_notice
 
 MORE = "fine-tune with a higher one to keep more."
 

@@ -1,9 +1,11 @@
 """The model card: what it takes from the manifests, and from the configuration."""
 
 import json
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
+from clozeworks.model import card
 from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.pretraining.card import model_card
 from huggingface_hub import ModelCard
@@ -39,6 +41,16 @@ def card_of(shape: ModelConfig = SHAPE, products: str = "fp32", **options: Any) 
 
 def lines_of(**options: Any) -> set[str]:
     return set(card_of(**options).splitlines())
+
+
+def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
+    def version(name: str) -> str:
+        if name == "clozeworks":
+            raise PackageNotFoundError(name)
+        return "2.11.0"
+
+    monkeypatch.setattr(card, "version", version)
+    assert "| software | clozeworks (not installed), torch 2.11.0 |" in lines_of()
 
 
 def test_markup_in_the_name_of_a_source_does_nothing():

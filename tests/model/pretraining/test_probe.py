@@ -40,9 +40,7 @@ def reviews(tmp_path_factory) -> str:
 
 
 def make_probe(data: str, instances: str, task: str = "classify") -> Probe:
-    probe = read_probe(PretrainConfig(**SHAPE, probe=(task, data)), instances)
-    assert probe
-    return probe
+    return read_probe(PretrainConfig(**SHAPE, probe=(task, data)), instances)
 
 
 def encoder() -> BertModel:

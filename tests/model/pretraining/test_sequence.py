@@ -11,6 +11,7 @@ import pytest
 import torch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining import sequence as order
+from clozeworks.model.pretraining.rows import concatenate, select
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.build.masking import num_to_mask
@@ -141,13 +142,13 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
     sequence = RowSequence(data.open_instances(str(path)), 5, masks=make_masks(path))
     whole = sequence.rows(first, first + batch_size)
     on_ranks = [
-        data.select(
+        select(
             RowSequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
             Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size),
         )
         for rank in range(num_ranks)
     ]
-    joined = data.concatenate(on_ranks)
+    joined = concatenate(on_ranks)
     assert as_lists(joined) == as_lists(whole)
     assert joined.input_ids.tolist() == whole.input_ids.tolist()
 
@@ -184,7 +185,7 @@ def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instanc
         changed = rows.input_ids != rows.unmasked_ids()
         assert (rows.input_ids[changed] >= MASK).all()
         again = RowSequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
-        assert again.input_ids.tolist() == data.select(rows, np.arange(13, 50)).input_ids.tolist()
+        assert again.input_ids.tolist() == select(rows, np.arange(13, 50)).input_ids.tolist()
     assert as_lists(fresh.rows(0, 66)) != as_lists(RowSequence(directory, 8, masks=masks).rows(0, 66))
     epochs = [sorted(as_lists(fresh.rows(66 * epoch, 66 * (epoch + 1)))) for epoch in range(3)]
     assert epochs[0] != epochs[1] != epochs[2]

@@ -20,7 +20,7 @@ def test_a_snapshot_holds_the_values_of_its_time():
         for step in range(2):
             writer.submit(write, {"step": step, "nested": [weight]})
             weight += 1
-        assert not seen  # training goes on while nothing is written
+        assert not seen  # training continues while nothing is written
         may_write.set()
     assert seen == [(0, [0.0] * 3), (1, [1.0] * 3)]
 
