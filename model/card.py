@@ -1,6 +1,7 @@
 """What the model cards of pre-training and of fine-tuning share: the Hub's metadata, and tables."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,8 @@ from .mirror import local_copy
 CARD = "README.md"
 DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
+_IN_CACHE = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
+"""A model's path in the cache of ``huggingface_hub``."""
 _METRICS = {
     "matthews": "matthews_correlation",
     "spearman": "spearmanr",
@@ -62,6 +65,19 @@ def software() -> str:
 def as_code(name: object) -> str:
     """Return a name that a user or a source chose as Markdown that shows it, whatever markup it contains."""
     return "`" + re.sub(r"[`|\s]+", " ", str(name)) + "`"
+
+
+def model_name(checkpoint: str) -> str:
+    """Return what a card calls a model: its name on the Hub if it lies in the Hub's cache, else that of its folder.
+
+    A card is public, so it shows no path of this machine.
+
+    >>> model_name("/home/me/hub/models--google-bert--bert-base-cased/snapshots/cd5ef92"), model_name("runs/base/")
+    ('google-bert/bert-base-cased', 'base')
+    """
+    path = os.path.abspath(checkpoint)
+    found = _IN_CACHE.search(path)
+    return found[1].replace("--", "/", 1) if found else os.path.basename(path)
 
 
 def read_languages(directory: str | Path) -> list[str]:

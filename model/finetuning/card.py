@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..card import DATASET, as_code, front_matter, model_index, software, table
+from ..card import DATASET, as_code, front_matter, model_index, model_name, software, table
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
@@ -57,7 +57,7 @@ def task_card(
             "dev examples are": split,
         },
         "Training": {
-            "encoder": as_code(Path(checkpoint).name),
+            "encoder": as_code(model_name(checkpoint)),
             "learning rate": f"{best['learning_rate']:g}",
             "seed": best["seed"],
             **recipe,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
-from ..card import DATASET, as_code, front_matter, model_index, software, table
+from ..card import DATASET, as_code, front_matter, model_index, model_name, software, table
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
@@ -20,8 +20,8 @@ fill = pipeline("fill-mask", model=".")  # this directory, or its name on the Hu
 fill("The capital of France is [MASK].")
 ```
 """
-_LICENCES = "Under which licences these texts stand is not recorded; look it up before you publish the model."
-_OPTIONS = ("checkpoint", "objective", "batch_size", "learning_rate", "hours", "weight_decay", "bias_correction")
+_LICENCES = "The licences of these texts are not recorded; look them up before you publish the model."
+_OPTIONS = ("objective", "batch_size", "learning_rate", "hours", "weight_decay", "bias_correction")
 _OPTIONS += ("dropout", "seed", "duplicates_per_epoch", "dynamic_masking")
 
 
@@ -107,6 +107,7 @@ def _training(config: PretrainConfig, summary: Mapping[str, Any], products: str,
         "steps": summary["step"],
         "rows seen": summary["rows"],
         "tokens seen": summary["tokens"],
+        **({"initial weights": as_code(model_name(config.checkpoint))} if config.checkpoint else {}),
         **{name: getattr(config, name) for name in options if getattr(config, name) is not None},
         "warm-up": f"{warmup_steps:,} steps" if config.hours is None else f"a tenth of {config.hours:g} hours",
         "after the warm-up": "learning rate linear to 0",
