@@ -21,6 +21,8 @@ Counts = dict[str, Count]
 SCHEMA_VERSION = 1
 """Of manifests, and of the footers of Parquet files. It grows when older versions would misread what is written; files
 without one are from before it was recorded, and are read as version 1."""
+VERSION_KEY = b"clozeworks.schema_version"
+"""Its name in the footers of Parquet files."""
 
 
 class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=True):

@@ -8,8 +8,8 @@ word       string   the word, or the token in a column ``token`` (not with ``--p
 layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a layer; 0 are the embeddings. With
            ``--combine`` there is one column ``vector`` instead
 
-The file's footer holds under ``clozeworks`` what it was made from. Texts are computed part after part; finished parts
-lie in ``FILE.work`` until the end, and an interrupted command resumes after them.
+The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts are computed part after
+part; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them.
 
 Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D hidden size.
 """
@@ -38,6 +38,7 @@ from ...pipeline.execution.directory import (
     other_settings,
     unwritable_as_user_error,
 )
+from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from ...pipeline.parsing import parse_json
 from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
@@ -90,7 +91,8 @@ def extract_features(
         work = local.with_name(f"{local.name}.work")
         if not _is_finished(local, identity, overwrite):
             extractor = make_extractor(checkpoint, config)
-            schema = extractor.schema.with_metadata({METADATA: json.dumps(identity).encode()})
+            footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
+            schema = extractor.schema.with_metadata(footer)
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
                 report = _reporter(progress, num_texts)
                 with oom_as_user_error("--batch-tokens"):

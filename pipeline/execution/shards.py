@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UserError
-from ..manifests import SCHEMA_VERSION, DocumentsManifest, check_schema_version
+from ..manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest, check_schema_version
 from ..schemas import DOCUMENTS
 from . import storage
 from .directory import StageDirectory
@@ -19,7 +19,6 @@ SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
 BATCH_ROWS = 64
 BUFFER_BYTES = 1 << 20
-VERSION_KEY = b"clozeworks.schema_version"
 
 
 @dataclass

@@ -228,8 +228,9 @@ def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, tex
 def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     output = tmp_path / "a.parquet"
     extract(checkpoint, texts, output)
-    stored = json.loads((pq.read_schema(output).metadata or {})[b"clozeworks"])
-    assert stored["layers"] == [-1]
+    footer = pq.read_schema(output).metadata or {}
+    assert json.loads(footer[b"clozeworks"])["layers"] == [-1]
+    assert footer[b"clozeworks.schema_version"] == b"1"
     with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another --output"):
         extract(checkpoint, texts, output, per="text")
     extract_features(checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True)

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.directory import StageDirectory
-from clozeworks.pipeline.execution.shards import VERSION_KEY, read_documents, write_parquet
-from clozeworks.pipeline.manifests import SCHEMA_VERSION
+from clozeworks.pipeline.execution.shards import read_documents, write_parquet
+from clozeworks.pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from clozeworks.pipeline.schemas import DOCUMENTS
 
 NAME = "train-00000-of-00001.parquet"
