@@ -86,12 +86,15 @@ def unwritable_as_user_error(path: object, errors: frozenset[int] = NOT_WRITABLE
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock of a directory, created if need be; raise `UserError` if another process holds it."""
+def locked(path: str, output: str | None = None) -> Iterator[None]:
+    """Hold the lock of a directory, created if need be; raise `UserError` if another process holds it.
+
+    Errors name `output`, what the user asked for, if it is not the directory itself.
+    """
     if os.path.abspath(path) in _locks:
         yield
         return
-    lock(path)
+    lock(path, output)
     try:
         yield
     finally:
@@ -102,28 +105,28 @@ _locks: dict[str, int] = {}
 """The directories that this process has locked, with the descriptor that holds each lock."""
 
 
-def lock(path: str) -> None:
+def lock(path: str, output: str | None = None) -> None:
     """Lock a local directory until `unlock`, or until this process ends; see `locked`."""
     key = os.path.abspath(path)
     if storage.is_remote(path) or key in _locks:
         return
     if os.path.isfile(path):
         raise UserError(f"{path} is a file, but --output must be a directory.")
-    with unwritable_as_user_error(path):
+    with unwritable_as_user_error(output or path):
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UserError(f"Another process is writing {path}; wait until it ends.") from None
+        raise UserError(f"Another process is writing {output or path}; wait until it ends.") from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         return
     _locks[key] = descriptor
     if not _is_at(path, descriptor):  # its owner removed it between our open and our lock
         unlock(path)
-        lock(path)
+        lock(path, output)
 
 
 def _is_at(path: str, descriptor: int) -> bool:
@@ -145,7 +148,7 @@ def write_file(path: str) -> Iterator[BinaryIO]:
     if not storage.is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path} is not a regular file; choose another path.")
     work = f"{path}.work"
-    with locked(work), unwritable_as_user_error(path):
+    with locked(work, path), unwritable_as_user_error(path):
         try:
             with storage.write_atomically(path, work) as file:
                 yield file

@@ -166,7 +166,14 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
-def test_a_manifest_of_another_stage_is_told(tmp_path: Path):
+def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path):
+    (tmp_path / "book").write_text("")  # no folder can be made below it, whoever runs the tests
+    page = str(tmp_path / "book" / "page.html")
+    with pytest.raises(UserError, match=r"^Cannot write to \S*book/page\.html: "), write_file(page):
+        pass
+
+
+def test_a_manifest_of_another_stage_is_refused(tmp_path: Path):
     write_manifest(tmp_path, "vocab")
     with pytest.raises(UserError, match="clozeworks vocab"):
         read_manifest(str(tmp_path), DocumentsManifest)
