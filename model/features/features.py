@@ -8,8 +8,8 @@ word       string   the word, or the token in a column ``token`` (not with ``--p
 layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a layer; 0 are the embeddings. With
            ``--combine`` there is one column ``vector`` instead
 
-The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts are computed part after
-part; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them.
+The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts are computed in
+parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them.
 
 Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D hidden size.
 """

@@ -18,7 +18,7 @@ from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputS
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
-from ..manifests import DocumentsManifest, InstancesManifest
+from ..manifests import DocumentsManifest, InstancesManifest, MixtureGroup
 from ..mixture import plan_mixture, weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from .origins import sum_label_counts
@@ -82,17 +82,30 @@ def estimate(documents: str, vocab: str, output: str, config: BuildConfig, optio
     """Return what `build` would do and take, without doing it; raises `UserError` as it would."""
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)
-    plan_mixture(corpus, config.weight, config.language_exponent)
+    mixture = plan_mixture(corpus, config.weight, config.language_exponent)
     state = check_output(output, _head(corpus, read_vocabulary(vocab), config), options.overwrite)
-    return estimate_instances([shard.bytes for shard in corpus.shards], config, options, state)
+    shard_bytes = [shard.bytes for shard in corpus.shards]
+    return estimate_instances(shard_bytes, _times_read(corpus, mixture, config.duplicates), options, state)
+
+
+def _times_read(corpus: DocumentsManifest, mixture: Sequence[MixtureGroup], duplicates: int) -> float:
+    """Return how often the passes read a document, averaged over the text; those of validation are read once."""
+    weights = {(group.source, group.language): group.weight for group in mixture}
+    characters = read = 0.0
+    for shard in corpus.shards:
+        for group in shard.groups:
+            passes = duplicates * weights[group.source, group.language] if shard.split == "train" else 1
+            characters += group.characters
+            read += group.characters * passes
+    return read / characters if characters else duplicates
 
 
 def estimate_instances(
-    shard_bytes: Sequence[int], config: BuildConfig, options: RunOptions, state: OutputState
+    shard_bytes: Sequence[int], times_read: float, options: RunOptions, state: OutputState
 ) -> Estimate:
-    """Return what `build` takes for shards of documents of these sizes on disk."""
+    """Return what `build` takes for shards of documents of these sizes on disk, each read so often on average."""
     text = sum(shard_bytes) / STORED_SHARE
-    tokens = config.duplicates * text / TEXT_BYTES_PER_TOKEN
+    tokens = times_read * text / TEXT_BYTES_PER_TOKEN
     workers = num_workers(options, len(shard_bytes))
     work_s = text / TOKENISE_BYTES_PER_S + tokens / WRITE_TOKENS_PER_S
     return Estimate(

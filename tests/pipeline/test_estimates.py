@@ -2,7 +2,7 @@
 
 import pytest
 from clozeworks.pipeline.build.pipeline import estimate_instances
-from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions
+from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.ingest.pipeline import estimate_documents
 from clozeworks.pipeline.sources.formats import Input
 from clozeworks.pipeline.vocab.pipeline import estimate_vocabulary
@@ -23,9 +23,9 @@ def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_th
 
 
 def test_a_second_worker_halves_the_time_but_not_the_start_up():
-    one, two = (estimate_instances([20 * MEGABYTE] * 40, BuildConfig(), options, "new") for options in (ONE, TWO))
+    one, two = (estimate_instances([20 * MEGABYTE] * 40, 5, options, "new") for options in (ONE, TWO))
     assert one.seconds / 2 < two.seconds < one.seconds / 1.9
-    assert estimate_instances([20 * MEGABYTE], BuildConfig(), TWO, "new").workers == 1
+    assert estimate_instances([20 * MEGABYTE], 5, TWO, "new").workers == 1
 
 
 def test_estimates_match_the_run_they_were_fitted_to():
@@ -33,7 +33,7 @@ def test_estimates_match_the_run_they_were_fitted_to():
     table = Input("enwiki.parquet", "enwiki.parquet", "parquet", 27_100_000)
     documents = estimate_documents([table], 1, IngestConfig(), ONE, "new")
     vocabulary = estimate_vocabulary([36_900_000], ONE, "new")
-    instances = estimate_instances([36_900_000], BuildConfig(duplicates=1), ONE, "new")
+    instances = estimate_instances([36_900_000], 1, ONE, "new")
     assert documents.output_bytes == pytest.approx(36_900_000, rel=0.1)
     assert instances.output_bytes == pytest.approx(34_300_000, rel=0.1)
     for estimate, seconds in ((documents, 12), (vocabulary, 16), (instances, 6)):

@@ -81,6 +81,20 @@ def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
         estimate_instances(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
 
 
+def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
+    vocab, output = str(tmp_path / "vocab"), str(tmp_path / "out")
+    learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
+
+    def estimated_bytes(**options) -> float:
+        return estimate_instances(documents, vocab, output, BuildConfig(duplicates=4, **options), ONE).output_bytes
+
+    # Each group has as many characters in the validation split as in training; that is read once.
+    sizes = [len(text) for _, _, text in GROUPS]
+    for weight, weights in (((), (1, 1, 1)), (("books=2.5", "ko=0.5"), (1, 2.5, 0.5))):
+        read = 4 * np.dot(sizes, weights) + sum(sizes)
+        assert estimated_bytes(weight=weight) / estimated_bytes() == pytest.approx(read / (5 * sum(sizes)), rel=1e-3)
+
+
 def test_weights_of_1_change_nothing(documents: str, tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
