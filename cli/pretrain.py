@@ -108,9 +108,8 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
     ]
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
-        measured.append(
-            ("", "NSP is at chance (0.5), which is usual for a short run: it takes far more text than words do")
-        )
+        chance = "NSP is at chance (0.5), as usual in a short run: it takes far more text to learn than masked words"
+        measured.append(("", chance))
     probe = summary.get("probe", {"constant": {}})
     for name, constant in probe["constant"].items():
         found = f"{probe['initial'][name]:.3f} before, {probe['final'][name]:.3f} after"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from clozeworks.cli.main import main
 
-CHANCE = "NSP is at chance (0.5), which is usual for a short run: it takes far more text than words do"
+CHANCE = "NSP is at chance (0.5), as usual in a short run: it takes far more text to learn than masked words"
 
 
 def summary(mlm_loss: float, nsp_accuracy: float) -> dict[str, Any]:
