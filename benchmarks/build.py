@@ -148,8 +148,8 @@ def reshard(documents: str, folder: Path, num_shards: int) -> Path:
     manifest["shards"] = []
     for index in range(num_shards):
         name = f"train-{index:05d}-of-{num_shards:05d}.parquet"
-        places = pa.array([place % len(table) for place in range(index * rows, (index + 1) * rows)])
-        pq.write_table(table.take(places), folder / name, compression="zstd", row_group_size=1000)
+        rows_of_shard = pa.array([row % len(table) for row in range(index * rows, (index + 1) * rows)])
+        pq.write_table(table.take(rows_of_shard), folder / name, compression="zstd", row_group_size=1000)
         size = (folder / name).stat().st_size
         shard = {"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name}
         manifest["shards"].append({**shard, "counts": {}, "groups": [{**group, "documents": rows}]})

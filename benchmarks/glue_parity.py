@@ -131,11 +131,11 @@ def collate(features: list[Feature]) -> dict[str, Tensor]:
     longest = max(len(row.input_ids) for row in rows)
     shape = (len(rows), longest)
     batch = {name: torch.zeros(shape, dtype=torch.long) for name in ("input_ids", "token_type_ids", "attention_mask")}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         length = len(row.input_ids)
-        batch["input_ids"][place, :length] = torch.from_numpy(row.input_ids)
-        batch["token_type_ids"][place, row.segment_b_start : length] = 1
-        batch["attention_mask"][place, :length] = 1
+        batch["input_ids"][index, :length] = torch.from_numpy(row.input_ids)
+        batch["token_type_ids"][index, row.segment_b_start : length] = 1
+        batch["attention_mask"][index, :length] = 1
     return {**batch, "labels": torch.tensor([int(np.asarray(feature.target)) for feature in features])}
 
 

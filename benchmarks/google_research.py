@@ -80,10 +80,10 @@ def _random_segment(documents: Sequence[Document], index: int, target: int, rng:
 
 
 def _mask(tokens: list[str], vocabulary: Sequence[str], rng: random.Random) -> tuple[list[int], list[str]]:
-    places = [i for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
-    rng.shuffle(places)
+    candidates = [i for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
+    rng.shuffle(candidates)
     wanted = min(MAX_PREDICTIONS, max(1, round(len(tokens) * MASK_RATE)))
-    positions = sorted(places[:wanted])
+    positions = sorted(candidates[:wanted])
     originals = [tokens[position] for position in positions]
     for position in positions:
         if rng.random() < 0.8:

@@ -59,24 +59,24 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=300)
     arguments = parser.parse_args()
     runs: list[Run] = []
-    said: list[str] = []
+    lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         sizes = (arguments.megabytes / 10, arguments.megabytes)
         if arguments.dump:
             path = work / "dump.xml.bz2"
             pair = [ingest(path, repeat_dump(arguments.dump, path, size), work) for size in sizes]
-            said += [compare_with_peer(arguments.dump, pair[1]), compare_sizes(*pair)]
+            lines += [compare_with_peer(arguments.dump, pair[1]), compare_sizes(*pair)]
             runs += [*pair, ingest(path, pair[1].mb_in, work, workers=2)]
-            said.append(f"two workers are {pair[1].usage.wall_s / runs[-1].usage.wall_s:.2f} times as fast as one")
+            lines.append(f"two workers are {pair[1].usage.wall_s / runs[-1].usage.wall_s:.2f} times as fast as one")
         if arguments.table:
             path = work / "table.parquet"
             pair = [ingest(path, repeat_table(arguments.table, path, size), work) for size in sizes]
-            said.append(compare_sizes(*pair))
+            lines.append(compare_sizes(*pair))
             runs += pair
         runs += [ingest(source, None, work) for source in arguments.sources]
     print_runs(runs)
-    print("\n".join(said))
+    print("\n".join(lines))
 
 
 def ingest(source: Path, mb_in: float | None, work: Path, *, workers: int = 1) -> Run:

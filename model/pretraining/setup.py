@@ -207,7 +207,7 @@ def start(
 
 
 def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining:
-    """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, which is said."""
+    """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and reported."""
     model = _initialised(replace(read_config(checkpoint), **_overrides(config)), config.seed)
     missing = load_weights(model, checkpoint, new=("cls.", "bert.pooler."))
     names = {

@@ -85,11 +85,11 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
 
     Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``, so that ids that
     repeat in several parts of one data set stay apart. `counters` gets the bad input ``no_text`` and
-    ``text_is_no_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
+    ``text_is_not_a_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
     """
     text = row.get(table.text_column)
     if not isinstance(text, str) or not text:
-        counters.skip("text_is_no_string" if text else "no_text", table.location(number))
+        counters.skip("text_is_not_a_string" if text else "no_text", table.location(number))
         return None
     fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
     row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
@@ -124,7 +124,7 @@ def _joined_documents(
     for number, row in chain(rows, [(0, {})]):
         text = row.get(table.text_column)
         if text is not None and not isinstance(text, str):
-            counters.skip("text_is_no_string", table.location(number))
+            counters.skip("text_is_not_a_string", table.location(number))
             continue
         if text and text.strip():
             first = first if lines else number

@@ -1,4 +1,4 @@
-"""What is said of a run under way where there is no terminal, and by which process."""
+"""Progress of a run: the lines without a terminal, the live line with one, and which process prints them."""
 
 import pytest
 from clozeworks.cli import training_progress as module
@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, capsys: pytest.CaptureFixture[str]):
     with module.training_progress() as report:
-        for step in range(100, 351, 10):  # it goes on from step 100
+        for step in range(100, 351, 10):  # resumed at step 100
             report({"stage": "run 1 of 2 (seed 0)", "step": step, "steps": 350, "loss": 0.51234, "data_wait": 0.001})
             clock.now += 7
     lines = capsys.readouterr().err.splitlines()
@@ -48,8 +48,8 @@ def test_pre_training_names_both_of_its_losses(clock: Clock, capsys: pytest.Capt
     with module.training_progress() as report:
         clock.now += 60
         report({"step": 1, "steps": 2, **losses})
-    said = "MLM loss 6.332, NSP loss 0.693, MLM accuracy 12.3%, NSP accuracy 50.4%"
-    assert capsys.readouterr().err == f"training: 1 of 2, {said}\n"
+    expected = "MLM loss 6.332, NSP loss 0.693, MLM accuracy 12.3%, NSP accuracy 50.4%"
+    assert capsys.readouterr().err == f"training: 1 of 2, {expected}\n"
 
 
 def test_short_work_and_all_processes_but_the_first_are_silent(
@@ -70,5 +70,4 @@ def test_a_terminal_has_a_live_line(clock: Clock, capsys: pytest.CaptureFixture[
     monkeypatch.setenv("FORCE_COLOR", "1")
     with module.training_progress() as report:
         report({"step": 5, "steps": 8, "loss": 0.5})
-    said = capsys.readouterr().err
-    assert "training: 5 of 8, loss 0.500" in said
+    assert "training: 5 of 8, loss 0.500" in capsys.readouterr().err

@@ -87,9 +87,9 @@ def test_left_to_right_equals_a_transformers_decoder_and_sees_no_future():
     batch = make_batch([5, 12, 9], 97)
     args = (batch["input_ids"], batch["token_type_ids"], batch["mask"])
     theirs = peer(batch["input_ids"], token_type_ids=batch["token_type_ids"], attention_mask=batch["mask"].long())
-    places = real_tokens(batch["mask"])
-    expected = theirs.prediction_logits.reshape(-1, 97)[places]
-    torch.testing.assert_close(ours.mlm_logits(ours.bert(*args), places), expected, rtol=0, atol=1e-5)
+    positions = real_tokens(batch["mask"])
+    expected = theirs.prediction_logits.reshape(-1, 97)[positions]
+    torch.testing.assert_close(ours.mlm_logits(ours.bert(*args), positions), expected, rtol=0, atol=1e-5)
     changed = batch["input_ids"].clone()
     changed[:, -1] = 7
     torch.testing.assert_close(ours.bert(changed, *args[1:])[:, :-1], ours.bert(*args)[:, :-1])

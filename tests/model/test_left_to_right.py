@@ -47,12 +47,12 @@ def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_ro
     model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
     row = make_row(9, 1)
     before = model.states(make_batch([feature(row)]))[0]
-    for place in range(9):
+    for position in range(9):
         changed = row.copy()
-        changed[place] = row[place] + 1
+        changed[position] = row[position] + 1
         moved = (model.states(make_batch([feature(changed)]))[0] - before).abs().amax(1) > 1e-6
-        # [CLS] itself stands last.
-        assert moved.tolist() == [True, *(other >= place for other in range(1, 8)), place == 0]
+        # [CLS] itself comes last.
+        assert moved.tolist() == [True, *(other >= position for other in range(1, 8)), position == 0]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

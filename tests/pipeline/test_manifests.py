@@ -109,8 +109,8 @@ def test_every_command_reports_it_in_a_line(stage: str, command: str, tmp_path: 
     lacking = make_manifest(stage)
     del lacking["shards"]
     (tmp_path / "dir" / "manifest.json").write_text(json.dumps(lacking))
-    places = {"DIR": "dir", "OUT": "out", "WHOLE": "whole"}
-    arguments = [str(tmp_path / places[word]) if word in places else word for word in command.split()]
+    paths = {"DIR": "dir", "OUT": "out", "WHOLE": "whole"}
+    arguments = [str(tmp_path / paths[word]) if word in paths else word for word in command.split()]
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     reported = capsys.readouterr().err

@@ -164,7 +164,7 @@ def write_texts(folder: Path, number: int) -> str:
     return str(folder)
 
 
-def test_too_few_documents_for_the_shards_are_told(tmp_path: Path):
+def test_too_few_documents_for_the_shards_are_reported(tmp_path: Path):
     texts, documents = write_texts(tmp_path / "texts", 6), str(tmp_path / "documents")
     with pytest.raises(UserError, match="lower --shards"):
         ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))

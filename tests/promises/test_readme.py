@@ -1,4 +1,4 @@
-"""README's commands run as they stand, on the quickstart's corpus; only sizes are made small."""
+"""README's commands run as written, on the quickstart's corpus; only sizes are made small."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Real processes killed with SIGKILL at random steps go on to the same bits; an interrupted one says so in a line."""
+"""Processes killed with SIGKILL at random steps resume to the same bits; an interrupted one says so in one line."""
 
 import json
 import random

@@ -192,7 +192,7 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
 
 
-def test_an_interrupted_command_goes_on_and_gives_the_same_bytes(checkpoint, texts, tmp_path, monkeypatch):
+def test_an_interrupted_command_resumes_and_gives_the_same_bytes(checkpoint, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PART_CHARACTERS", 60)
     config = FeaturesConfig(device="cpu", per="word", layers=(-1, -2))
     live: list[dict[str, Any]] = []

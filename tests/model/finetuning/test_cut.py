@@ -1,4 +1,4 @@
-"""Nothing is cut in silence: how many examples did not fit is said, a line a file, with the option to raise."""
+"""No silent truncation: how many examples did not fit is reported, one line per file, with the option to raise."""
 
 import io
 import json
@@ -72,13 +72,13 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
 
 
-@pytest.mark.parametrize("rank, said", [(None, "so\n"), ("0", "so\n"), ("1", "")])
-def test_of_several_processes_the_first_alone_speaks(rank, said, monkeypatch, capsys):
+@pytest.mark.parametrize("rank, expected", [(None, "so\n"), ("0", "so\n"), ("1", "")])
+def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
     monkeypatch.delenv("RANK", raising=False)
     if rank:
         monkeypatch.setenv("RANK", rank)
     print_notice("so")
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == expected
 
 
 def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, capsys, monkeypatch):

@@ -106,7 +106,7 @@ def test_the_card_has_the_figures_of_the_best_run(trained):
     assert (result.dataset_config, result.metric_value) == ("sst2", summary["best"]["scores"]["accuracy"])
 
 
-def test_progress_tells_stage_step_loss_and_speed(trained):
+def test_progress_reports_stage_step_loss_and_speed(trained):
     _, _, live = trained
     assert {numbers["stage"] for numbers in live} == {
         f"run {index} of 4 (learning rate {rate}, seed {seed})"
@@ -216,7 +216,7 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(checkpoint, sma
 def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     checkpoint, small_data, tmp_path, monkeypatch, file, time
 ):
-    config = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and takes the place of the first
+    config = quick(learning_rates=(1e-7, 2e-3))  # the second is better, and replaces the first
     finetune("sst2", small_data, checkpoint, tmp_path / "whole", config)
     output, replace, times = tmp_path / "killed", os.replace, []
     finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
@@ -231,7 +231,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
         patched.setattr(os, "replace", killed)
         finetune("sst2", small_data, checkpoint, output, config)
     assert not (output / "summary.json").exists()
-    # What the best model of before said of the test file goes with it.
+    # The predictions of the former best model are removed with it.
     assert (output / "test" / "SST-2.tsv").exists() == ("run.json" in file or file == "summary.json")
     if file in ("model.safetensors", "task.json"):
         # The files of two models are never read together.

@@ -138,7 +138,7 @@ finetune("sst2", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options
 """
 
 
-def test_killed_runs_go_on_to_the_same_bits(checkpoint, tmp_path):
+def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
     data = write_data(tmp_path)
     options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "learning_rates": (1e-3, 2e-3), "device": "cpu",
                                "checkpoint_every": 4, "max_length": 24}  # fmt: skip

@@ -96,7 +96,7 @@ DRAWN: dict[str, Any] = {"dynamic_masking": "whole-word", "mask_rate": 0.2, "dup
 
 
 @pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
-def test_a_killed_run_goes_on_to_the_same_bits(instances, tmp_path, step, changes):
+def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, changes):
     config = make_config(**changes)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     expected = pretrain(config, [instances], whole)
@@ -481,7 +481,7 @@ def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_a_continued_run_goes_on_without_the_model_it_began_from(instances, tmp_path):
+def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config = PretrainConfig(
         **{name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")},

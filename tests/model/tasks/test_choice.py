@@ -140,7 +140,7 @@ def test_each_choice_is_a_row_as_transformers_makes_it(checkpoint):
                 continue
             expected = theirs(example.text, ending, truncation=True, max_length=16)
             assert row.input_ids.tolist() == expected["input_ids"]
-            types = [int(place >= row.segment_b_start) for place in range(len(row.input_ids))]
+            types = [int(position >= row.segment_b_start) for position in range(len(row.input_ids))]
             assert types == expected["token_type_ids"]
 
 

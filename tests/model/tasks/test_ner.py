@@ -239,7 +239,7 @@ def test_words_of_any_kind_are_read_once_at_their_first_token(checkpoint):
         assert row.row.input_ids[row.word_positions].tolist() == [firsts[word][0] for word in row.words]
 
 
-def test_targets_stand_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
+def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
     task = EntityRecognition(types=("loc", "per"), max_length=16)
     sentence = Sentence(("the", "films", "book", "b", "c"), ("O", "I-per", "B-per", "S-loc", "E-loc"))
     (feature,) = task.encode([SentenceExample([sentence], 0)], TextTokenizer(checkpoint))
@@ -384,7 +384,7 @@ def test_transformers_loads_the_model_and_gives_the_same_probabilities(trained, 
     with torch.inference_mode():
         theirs = model(**tokenizer("the d was films", return_tensors="pt")).logits[0].softmax(-1)
     (answer,) = answers_to(trained, ["the d was films"], tmp_path)
-    assert answer["tags"] == [model.config.id2label[int(place)] for place in theirs[1:5].argmax(-1)]
+    assert answer["tags"] == [model.config.id2label[int(label)] for label in theirs[1:5].argmax(-1)]
     assert answer["entities"][0]["probability"] == pytest.approx(float(theirs[2].max()), abs=1e-5)
 
 
@@ -414,7 +414,7 @@ def test_long_sentences_and_documents_are_predicted_as_a_whole(trained, tmp_path
     assert "b c" in [entity["text"] for entity in answer["entities"]]
 
 
-def test_an_answer_of_broken_tags_is_mended():
+def test_broken_tags_in_an_answer_are_repaired():
     task = EntityRecognition(types=("loc", "per"), max_length=16)
     example = task.parse_line("a b c", "")
     logits = np.full((5, 5), -5, dtype=np.float32)
@@ -441,7 +441,7 @@ def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, dat
     assert all(torch.equal(weight, kept[name]) for name, weight in load_frozen(checkpoint).items())
 
 
-def test_training_on_frozen_features_goes_on_to_the_same_bytes(checkpoint, data, tmp_path):
+def test_training_on_frozen_features_resumes_to_the_same_bytes(checkpoint, data, tmp_path):
     config = quick(features="weighted-sum-all", lstm_size=8, epochs=2, learning_rates=(1e-2,), checkpoint_every=7)
     whole = finetune("ner", data, checkpoint, tmp_path / "whole", config)
 

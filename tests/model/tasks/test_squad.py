@@ -195,7 +195,7 @@ def write(path: Path, content: Any) -> Path:
 IMPOSSIBLE = {"id": "9", "question": "who?", "answers": [], "is_impossible": True}
 
 
-def test_questions_come_with_passage_answers_and_place(tmp_path):
+def test_questions_come_with_passage_answers_and_location(tmp_path):
     path = write(tmp_path / "a.json", squad_json(qa(), qa(2, "good", 13), version="1.1"))
     version, (first, second), _ = read_questions(path, labelled=True)
     assert version == "1.1"
@@ -284,7 +284,7 @@ QA = "data[0].paragraphs[0].qas[0]"
         (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but the training file is SQuAD 1.1"),
     ],
 )
-def test_bad_files_are_refused_with_their_place(tmp_path, content, message):
+def test_bad_files_are_refused_with_their_location(tmp_path, content, message):
     path = write(tmp_path / "a.json", content)
     with pytest.raises(UserError) as error:
         list(Squad(version="1.1").read(path, labelled=True))
@@ -309,7 +309,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
         read_data("squad", empty, FinetuneConfig())
 
 
-def test_whole_articles_are_held_out_or_passages_where_there_are_few(tmp_path):
+def test_whole_articles_are_held_out_or_passages_if_there_are_few(tmp_path):
     def content(num_articles: int) -> dict[str, Any]:
         numbers = iter(range(1000))
         paragraphs = [
@@ -344,13 +344,13 @@ def google_windows(num_tokens: int, room: int, stride: int) -> list[tuple[int, i
     return spans
 
 
-def google_most_context(spans: list[tuple[int, int]], place: int) -> int:
+def google_most_context(spans: list[tuple[int, int]], position: int) -> int:
     # google-research/bert, run_squad.py, _check_is_max_context
     best, owner = None, -1
     for index, (start, end) in enumerate(spans):
-        if not start <= place < end:
+        if not start <= position < end:
             continue
-        score = min(place - start, end - 1 - place) + 0.01 * (end - start)
+        score = min(position - start, end - 1 - position) + 0.01 * (end - start)
         if best is None or score > best:
             best, owner = score, index
     return owner
@@ -360,7 +360,7 @@ def google_most_context(spans: list[tuple[int, int]], place: int) -> int:
 def test_windows_and_their_context_are_those_of_the_release(num_tokens, room, stride):
     spans = window_spans(num_tokens, room, stride)
     assert spans == google_windows(num_tokens, room, stride)
-    expected = [google_most_context(spans, place) for place in range(num_tokens)]
+    expected = [google_most_context(spans, position) for position in range(num_tokens)]
     assert most_context(num_tokens, room, stride).tolist() == expected
 
 
@@ -369,7 +369,7 @@ def test_an_empty_passage_has_one_empty_window():
     assert most_context(0, 10, 5).shape == (0,)
 
 
-def test_an_answer_is_labelled_where_all_of_it_stands():
+def test_an_answer_is_labelled_only_in_windows_that_contain_all_of_it():
     offsets = np.array([[0, 3], [4, 8], [9, 12], [13, 17], [18, 20]])
     assert token_span(offsets, 4, 12) == (1, 2)
     # A part of a word is answered by the whole word.
@@ -498,7 +498,7 @@ def test_the_best_spans_are_those_of_a_plain_search(length, max_tokens, seed):
 
 def window(first: int, counts: list[int], row_start: int = 2) -> PassageWindow:
     # Words of one letter with a space between them.
-    offsets = np.array([[2 * place, 2 * place + 1] for place in range(first, first + len(counts))])
+    offsets = np.array([[2 * index, 2 * index + 1] for index in range(first, first + len(counts))])
     return PassageWindow(first, row_start, offsets, np.array(counts, dtype=bool))
 
 
@@ -506,7 +506,7 @@ def logits_of(*rows: tuple[float, float]) -> np.ndarray:
     return np.array(rows, dtype=np.float32)
 
 
-def test_a_token_is_an_answers_start_only_where_it_has_most_context():
+def test_a_token_is_an_answers_start_only_in_the_window_with_most_context():
     first = window(0, [1, 1, 0]), logits_of((3, 1), (9, 9), (0, 0), (1, 0), (8, 8), (9, 9))
     second = window(1, [0, 1, 1]), logits_of((1, 1), (9, 9), (9, 9), (1, 2), (0, 0), (9, 9))
     prediction = predict_answer([first, second], "p q r s", 3)
@@ -518,7 +518,7 @@ def test_a_token_is_an_answers_start_only_where_it_has_most_context():
     assert prediction.null_odds == 2.0 - 9.0
 
 
-def test_the_same_text_in_two_places_counts_once():
+def test_the_same_text_at_two_positions_counts_once():
     rows = [(0, 0), (0, 0), (5, 5), (0, 0), (6, 6), (0, 0)]
     prediction = predict_answer([(window(0, [1, 1, 1]), logits_of(*rows))], "p q p", 1)
     assert [(span.text, span.start, span.score) for span in prediction.spans] == [("p", 4, 12.0), ("q", 2, 0.0)]
@@ -560,7 +560,7 @@ def test_tau_is_tuned_on_dev_kept_and_used():
     assert Squad(version="1.1").tuned(outputs, features, examples).tau == 0
 
 
-def test_where_answering_never_pays_tau_answers_nothing():
+def test_if_answering_never_pays_tau_answers_nothing():
     features, examples, outputs = two_questions()
     wrong = [examples[0]._replace(answers=(GoldAnswer("z", 0),)), examples[1]]
     task = Squad(version="2.0").tuned(outputs, features, wrong)
@@ -652,9 +652,9 @@ def stories(num: int, seed: int, version: str) -> dict[str, Any]:
         words = draw.choices(STORY_WORDS, k=draw.randint(6, 60))
         answers = []
         if version == "1.1" or number % 3:
-            place, letter = draw.randrange(len(words)), draw.choice("bcde")
-            words.insert(place, letter)
-            answers = [{"text": letter, "answer_start": len(" ".join([*words[:place], ""]))}]
+            index, letter = draw.randrange(len(words)), draw.choice("bcde")
+            words.insert(index, letter)
+            answers = [{"text": letter, "answer_start": len(" ".join([*words[:index], ""]))}]
         record = {"id": f"q{number}", "question": "the film is?", "answers": answers}
         if version == "2.0":
             record["is_impossible"] = not answers

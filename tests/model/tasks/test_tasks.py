@@ -158,7 +158,7 @@ def test_long_values_do_not_fill_the_screen(tmp_path):
         assert len(str(error.value)) < len(str(tmp_path)) + 300
 
 
-def test_a_folder_where_a_file_is_needed(tmp_path):
+def test_a_folder_instead_of_a_file(tmp_path):
     with pytest.raises(UserError, match="is a folder; give one of the files in it"):
         read("sst2", tmp_path)
 
@@ -176,14 +176,14 @@ def test_a_damaged_task_is_reported(tmp_path, content):
         read_task(write(tmp_path / "task.json", content))
 
 
-def test_a_few_short_lines_of_qqp_are_left_out_and_said(tmp_path, capsys):
+def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
     lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000))]
     lines[7] = "6\t1\t2\tonly one"
     path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
     assert [example.target for example in read("qqp", path)] == [i % 2 for i in range(2000) if i != 6]
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
-    assert said == f"{found}; these lines are left out.\n"
+    assert printed == f"{found}; these lines are left out.\n"
     with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
         read("qqp", path, labelled=False)
     write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
@@ -269,7 +269,7 @@ def test_rows_equal_those_of_transformers(checkpoint):
         ids, segment_b_start, _ = ours.row(ours.token_ids([text])[0], tokens_b, 40)
         expected = theirs(text, pair)
         assert ids.tolist() == expected["input_ids"]
-        types = [int(place >= segment_b_start) for place in range(len(ids))]
+        types = [int(position >= segment_b_start) for position in range(len(ids))]
         assert types == expected["token_type_ids"]
     assert ours.row(list(range(50)), None, 10)[0].tolist() == [2, *range(8), 3]
     assert len(ours.row(list(range(50)), list(range(50)), 11)[0]) == 11

@@ -40,7 +40,7 @@ def test_nothing_is_drawn_before_the_first_step_or_without_matplotlib(tmp_path, 
     assert not (tmp_path / curve.CURVE).exists()
 
 
-def test_the_closing_table_says_so_where_none_is_drawn(tmp_path, monkeypatch):
+def test_the_closing_table_says_so_if_none_is_drawn(tmp_path, monkeypatch):
     instances = write_instances(tmp_path / "instances")
     shape = "--model tiny --num-layers 1 --hidden-size 8 --num-heads 1 --device cpu"
     options = f"{shape} --steps 10 --warmup-steps 0 --batch-size 10 --dropout 0 --learning-rate 1e-2"

@@ -55,11 +55,11 @@ def test_bias_correction_is_that_of_pytorch():
         torch.testing.assert_close(mine, other)
 
 
-def test_state_goes_on_exactly():
+def test_state_resumes_exactly():
     one, two = make_model(), make_model()
     optimizers = [make_optimizer(model) for model in (one, two)]
     for step in range(6):
-        if step == 3:  # the second goes on in a new optimiser from the saved state
+        if step == 3:  # the second resumes in a new optimiser from the saved state
             state = optimizers[1].state_dict()
             optimizers[1] = make_optimizer(two)
             optimizers[1].load_state_dict(state)

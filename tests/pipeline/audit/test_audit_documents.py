@@ -192,7 +192,7 @@ def test_documents_beside_without_their_shards_are_left_alone(tmp_path):
     assert documents_beside(f"{tmp_path}/instances") is None
 
 
-def test_documents_are_no_option_for_documents(tmp_path, capsys):
+def test_the_option_documents_is_for_instances(tmp_path, capsys):
     path = write_documents(tmp_path / "documents", prose(9))
     with pytest.raises(SystemExit):
         main(["audit", path, "--documents", path])

@@ -188,7 +188,7 @@ def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
     assert [shard.split for shard in manifest.shards] == ["train"]
 
 
-def test_vocabularies_that_cannot_be_used_are_told_by_their_own_names(documents: str, vocab: str, tmp_path: Path):
+def test_vocabularies_that_cannot_be_used_are_named_in_the_error(documents: str, vocab: str, tmp_path: Path):
     lines = (Path(vocab) / "vocab.txt").read_text().splitlines()
     path = tmp_path / "words.txt"
     path.write_text("\n".join(line for line in lines if line != "[MASK]"))

@@ -1,4 +1,4 @@
-"""Instances: the rows say exactly what the documents said, in the schema's columns, and come back from Parquet."""
+"""Instances: the rows hold exactly the text of the documents, in the schema's columns, and come back from Parquet."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -75,9 +75,9 @@ def test_all_tokens_are_there_once():
     assert built.counts["tokens_used"] + built.counts["tokens_cut"] == len(corpus.token_ids)
     assert built.counts["rows"] == built.table.num_rows
     times_written = np.bincount(text, minlength=len(VOCABULARY))
-    times_said = np.bincount(corpus.token_ids, minlength=len(VOCABULARY))
-    assert (times_said - times_written).min() >= 0
-    assert (times_said - times_written).sum() == built.counts["tokens_cut"]
+    times_in_documents = np.bincount(corpus.token_ids, minlength=len(VOCABULARY))
+    assert (times_in_documents - times_written).min() >= 0
+    assert (times_in_documents - times_written).sum() == built.counts["tokens_cut"]
 
 
 def test_same_generators_same_table_and_others_another():

@@ -180,7 +180,7 @@ def test_a_document_that_is_most_of_the_shard_is_reported():
     assert "one document holds 96%" in (pairs.warning() or "")
 
 
-def test_a_document_of_less_than_two_thirds_is_no_obstacle():
+def test_a_document_of_less_than_two_thirds_can_be_balanced():
     corpus = corpus_of([[20] * 1200] + [[20] * 10] * 80)
     pairs = pairs_of(corpus)
     check_balanced(corpus, pairs, 125)

@@ -59,7 +59,7 @@ def test_finished_work_is_left_alone_and_other_work_refused(tmp_path: Path):
         open_stage(str(tmp_path), head_of(inputs=("a", "b", "c")), InstancesManifest, False)
 
 
-def test_a_shard_that_is_gone_or_cut_off_is_told(tmp_path: Path):
+def test_a_shard_that_is_missing_or_cut_off_is_reported(tmp_path: Path):
     directory, _ = open_build(tmp_path)
     directory.write_bytes("shard", b"whole")
     shard = {"name": "shard", "split": "train", "rows": 1, "bytes": 5}
@@ -100,7 +100,7 @@ def test_overwrite_throws_away_only_a_stages_own_directory(tmp_path: Path):
     assert (tmp_path / "foreign" / "thesis.tex").exists()
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_path_that_cannot_be_written_to_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="Not a directory"):
         open_build(tmp_path / "file" / "out")
@@ -192,7 +192,7 @@ def test_documents_of_before_the_column_language_are_refused_in_one_line(tmp_pat
         read_manifest(str(tmp_path), DocumentsManifest)
 
 
-def test_a_manifest_without_training_shards_is_told(tmp_path: Path):
+def test_a_manifest_without_training_shards_is_refused(tmp_path: Path):
     write_manifest(tmp_path, "ingest")
     with pytest.raises(UserError, match=r"manifest.json lists no training shard: recreate it with `clozeworks ingest"):
         read_manifest(str(tmp_path), DocumentsManifest)

@@ -114,7 +114,7 @@ def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     assert time.monotonic() - begun < 60  # the others take 120 s
 
 
-def test_a_message_that_a_killed_run_left_is_not_told_again(tmp_path: Path):
+def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
     directory = StageDirectory(str(tmp_path), "f")
     directory.write_bytes(".work/errors/squares-3.txt", b"an old story")
     assert len(run_one(directory, square, RunOptions(workers=1))) == 5
@@ -195,7 +195,7 @@ def test_an_error_is_reported_by_its_cause_alone():
     assert _last_line(ValueError()) == "ValueError"
 
 
-def test_beam_is_imported_only_where_its_options_are_given(tmp_path: Path):
+def test_beam_is_imported_only_if_its_options_are_given(tmp_path: Path):
     run = "run_one(StageDirectory(sys.argv[1], 'f'), square, RunOptions(workers=1))"
     script = f"import sys; from test_runner import *; {run}; sys.exit('apache_beam' in sys.modules)"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)

@@ -76,12 +76,12 @@ def end_by(item: int) -> None:
         (3, "ended with exit status 3"),
     ],
 )
-def test_a_death_is_told_by_its_cause(item: int, message: str):
+def test_a_death_is_reported_by_its_cause(item: int, message: str):
     with started(2) as processes, pytest.raises(DeadWorkerError, match=f"^A worker process {message};"):
         do_all([item], end_by, processes)
 
 
-def test_a_worker_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", "import sys; sys.exit(7)"))
     with started(2) as processes, pytest.raises(DeadWorkerError, match="exit status 7"):
         do_all([1, 2, 3], end_by, processes)

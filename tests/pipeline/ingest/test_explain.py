@@ -42,7 +42,7 @@ def test_a_page_of_a_dump() -> None:
     assert {document.id for document in read_documents(DUMP)} > {"620"}
 
 
-def test_pages_that_are_no_articles() -> None:
+def test_pages_that_are_not_articles() -> None:
     redirect = explain([DUMP], "AccessibleComputing", IngestConfig())
     assert not redirect.sentences and texts_of(redirect, "redirects")[0].startswith(
         "#REDIRECT [[Computer accessibility]]"

@@ -125,7 +125,7 @@ def test_scripts_without_spaces_are_recognised():
     assert not has_spaces("ประเทศไทยเป็นประเทศในเอเชียตะวันออกเฉียงใต้")
 
 
-def test_c4_keeps_lines_that_end_a_sentence_and_are_no_notices():
+def test_c4_keeps_lines_that_end_a_sentence_and_are_not_notices():
     counters = Counters()
     lines = [ENGLISH[0], "Read more", "Yes, it was.", "Please enable JavaScript to read this page.",
              "This site uses cookies, as most sites do.", "“It was a dark night in the town.”"]  # fmt: skip

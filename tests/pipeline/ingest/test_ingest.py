@@ -137,7 +137,7 @@ def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many
     assert manifest.counts["duplicate_texts"] == len(copies)
 
 
-def test_an_id_that_repeats_is_no_duplicate(tmp_path):
+def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     rows = "".join(f'{{"id": "{i % 12}", "text": "{text_of(i % 12)}"}}\n' for i in range(15))
     (tmp_path / "rows.jsonl").write_text(rows)
     manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)

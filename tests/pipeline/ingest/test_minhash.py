@@ -82,7 +82,7 @@ def test_bands_find_what_is_at_the_threshold(share: float):
 def test_bands_agree_where_their_hashes_do():
     signatures = np.random.default_rng(0).integers(0, 2**32, (2, NUM_HASHES), dtype=np.uint32)
     signatures[1, 7:14] = signatures[0, 7:14]
-    signatures[1, 21:28] = signatures[0, 0:7]  # in another place it is no agreement
+    signatures[1, 21:28] = signatures[0, 0:7]  # at another offset this is no match
     bands = hash_bands(signatures, 18, 7)
     assert np.flatnonzero(bands[0] == bands[1]).tolist() == [1]
     assert len(np.unique(bands)) == 35

@@ -49,8 +49,8 @@ def words(rng: random.Random, number: int, alphabet: str = "") -> list[str]:
 def changed(rng: random.Random, text: list[str], number: int, alphabet: str = "") -> list[str]:
     """Return the words of a text with some of them replaced."""
     text = list(text)
-    for place in rng.sample(range(len(text)), number):
-        text[place] = words(rng, 1, alphabet)[0]
+    for index in rng.sample(range(len(text)), number):
+        text[index] = words(rng, 1, alphabet)[0]
     return text
 
 
@@ -131,6 +131,6 @@ def test_workers_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(ids_in(tmp_path / "out-1")) == 30
 
 
-def test_a_share_that_is_no_share_is_refused():
+def test_a_share_out_of_range_is_refused():
     with pytest.raises(UserError, match=r"--near-duplicates is 80.*between 0\.3 and 1"):
         IngestConfig(near_duplicates=80)

@@ -389,7 +389,7 @@ def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
         "Entered, according to Act of Congress, in the year 1857, by A. Writer.",
     ],
 )
-def test_imprints_are_no_prose(text: str) -> None:
+def test_imprints_are_not_prose(text: str) -> None:
     counters = Counters()
     (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", counters)
     assert document.paragraphs == [PROSE[0], "The copyright was hers, and all rights reserved to her."]

@@ -1,4 +1,4 @@
-"""Extracted articles: which lines are prose, and how holes in them are mended."""
+"""Extracted articles: which lines are prose, and how holes in them are closed."""
 
 import pytest
 from clozeworks.pipeline.execution.counters import Counters
@@ -81,7 +81,7 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("the operators (+, -, *)", "the operators (+, -, *)"),
     ],
 )
-def test_holes_are_mended(line: str, expected: str):
+def test_holes_are_closed(line: str, expected: str):
     assert repair_line(line) == expected
 
 
@@ -118,7 +118,7 @@ def test_a_gap_marks_missing_words(line: str):
 
 
 @given(st.text(alphabet="ab ()（);,；.&'\"\n–"))
-def test_mending_takes_no_words_away(line: str):
+def test_closing_holes_removes_no_words(line: str):
     assert [char for char in repair_line(line) if char.isalnum()] == [char for char in line if char.isalnum()]
 
 

@@ -62,7 +62,7 @@ def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path
         (b"[" * 100_000, "not_json"),
         (b'{"text": 1' + b"0" * 5000 + b"}", "not_json"),
         (b'{"body": "x"}', "no_text_column"),
-        (b'{"text": 12}', "text_is_no_string"),
+        (b'{"text": 12}', "text_is_not_a_string"),
         (b'{"text": null}', "no_text"),
         (b'{"text": "cut off', "not_json"),
     ]
@@ -95,7 +95,7 @@ def test_rows_of_one_sentence_are_joined_on_request(tmp_path: Path):
     found = read(path, counters, documents="blank-line")
     assert [document.paragraphs for document in found] == [texts[:2], texts[3:4], texts[6:]]
     assert found[0].id == "part#0" and len({document.id for document in found}) == 3
-    assert counters.bad == {"text_is_no_string": 1}
+    assert counters.bad == {"text_is_not_a_string": 1}
     assert len(read(path, Counters())) == 4
 
 

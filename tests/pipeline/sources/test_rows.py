@@ -54,7 +54,7 @@ def test_hard_wrapped_text_is_read_as_a_book():
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(None, "no_text"), ("", "no_text"), (7, "text_is_no_string"), (["a"], "text_is_no_string"), ([], "no_text")],
+    [(None, "no_text"), ("", "no_text"), (7, "text_is_not_a_string"), (["a"], "text_is_not_a_string"), ([], "no_text")],
 )
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
     counters = Counters()

@@ -297,7 +297,7 @@ def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkey
     assert ids(documents) == [1, 2] and set(counters.bad) == {"oversized_page"}
 
 
-def test_pages_without_text_are_no_bad_input() -> None:
+def test_pages_without_text_are_not_bad_input() -> None:
     pages = [page(1), "<page></page>", "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>"]
     pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
@@ -341,8 +341,8 @@ def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
     (source / "xwiki-4.xml").write_bytes((HEAD + pages[30] + pages[31][:-30]).encode())
     (source / "xwiki-5.xml").write_bytes((HEAD + pages[40]).encode().replace(b"enough", b"\xe9nough"))
     main(["ingest", f"{source}/xwiki-*", f"--output={tmp_path / 'out'}", "--workers=1", "--max-bad=0.5"])
-    said = capsys.readouterr()
-    warnings = said.err.splitlines()
+    captured = capsys.readouterr()
+    warnings = captured.err.splitlines()
     assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
     assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
     assert warnings[1].startswith(

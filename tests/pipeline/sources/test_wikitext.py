@@ -212,7 +212,7 @@ def test_wiki_namespaces_come_from_the_dump() -> None:
     assert wikitext_to_paragraphs("[[Pildid:a|b]] Tekst.", "xx", ["pildid"]) == ["Tekst."]
 
 
-def test_labels_are_no_passages() -> None:
+def test_labels_are_not_passages() -> None:
     assert wikitext_to_paragraphs("Novels:\n* One\n\nConnecticut\n\nIt is one. ") == ["It is one."]
 
 
