@@ -24,16 +24,15 @@ device_option = click.option(
 """For commands without a config; elsewhere it is a field."""
 
 
-class Numbers(click.ParamType):
-    """Comma-separated numbers, such as ``80,10,10``, or words."""
-
-    name = "numbers"
+class CommaSeparated(click.ParamType):
+    """Numbers such as ``80,10,10``, or names."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
+        self.name = "names" if kind is str else "numbers"  # what --help shows
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        """Return the numbers as a tuple."""
+        """Return the parts as a tuple."""
         parts = value if isinstance(value, list | tuple) else str(value).split(",")
         try:
             return tuple(self.kind(part) for part in parts)
@@ -86,7 +85,7 @@ def _parameter_type(annotation: Any) -> Any:
         return _parameter_type(next(part for part in parts if part is not type(None)))
     if origin is Literal:
         return click.Choice(parts)
-    return Numbers(parts[0]) if origin is tuple else annotation
+    return CommaSeparated(parts[0]) if origin is tuple else annotation
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:

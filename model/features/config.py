@@ -37,7 +37,8 @@ class FeaturesConfig:
     batch_tokens: int = option(4096, "Tokens per batch, including padding.")
     dtype: Literal["float32", "float16"] = option("float32", "Number format of the vectors in the file.")
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "fp32", "Number format of matrix products; auto is bf16 on a GPU that supports it, else fp32."
+        "fp32",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 or T4, else fp32.",
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to compute on; auto uses a GPU if there is one.")
 

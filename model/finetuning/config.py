@@ -93,8 +93,8 @@ class FinetuneConfig:
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, else fp32; dev and test "
-        "examples are always computed with auto.",
+        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, fp16 on a V100 "
+        "or T4, else fp32; dev and test examples are always computed with auto.",
     )
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
 

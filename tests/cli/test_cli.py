@@ -80,6 +80,11 @@ def test_every_option_is_explained_by_a_sentence(name: str):
             assert parameter.help[0].isupper() or parameter.help[0] in "[{", parameter.name
 
 
+def test_help_distinguishes_lists_of_names_and_of_numbers():
+    shown = {option.opts[0]: option.type.name for name in ("ingest", "build") for option in COMMANDS[name].params}
+    assert (shown["--quality"], shown["--keep-language"], shown["--mask-split"]) == ("names", "names", "numbers")
+
+
 def test_options_are_the_fields_of_the_configuration():
     options = {parameter.name: parameter for parameter in COMMANDS["build"].params}
     for field in dataclasses.fields(BuildConfig):
