@@ -65,7 +65,10 @@ _MODULES = {
 
 
 class _Package(ModuleType):
-    """This package, in which `ingest`, `build` and `audit` are functions although subpackages have the same names."""
+    """This package, in which `ingest`, `build` and `audit` are functions although subpackages have the same names.
+
+    Import what lies in those with ``from``: ``import clozeworks.pipeline.audit.signs as signs`` finds the function.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Importing a subpackage binds it to its parent, which would hide the function from `__getattr__`.
