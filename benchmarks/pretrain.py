@@ -24,6 +24,7 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import PretrainBatch, make_batches
+from clozeworks.model.pretraining.rows import InstanceRows
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
@@ -31,7 +32,9 @@ from datasets import IterableDataset, load_dataset
 from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
-from transformers import AutoTokenizer, BertConfig, DataCollatorForLanguageModeling
+from transformers import AutoTokenizer, DataCollatorForLanguageModeling
+
+from .peer import make_peer, peer_loss
 
 LOADER_ROWS = 100_000
 PEER_LOADER_ROWS = 2_000
@@ -43,7 +46,7 @@ ON_GPU = DEVICE.type == "cuda"
 class Work(NamedTuple):
     """The rows of one global batch, and their micro-batches on the device."""
 
-    rows: data.InstanceRows
+    rows: InstanceRows
     batches: list[PretrainBatch]
 
     @property
@@ -137,23 +140,8 @@ def ours(config: ModelConfig) -> Trainer:
 
 
 def peer(config: ModelConfig) -> Trainer:
-    values: dict[str, Any] = config.to_hf()
-    model: Any = transformers.BertForPreTraining(BertConfig(**values))
-
-    def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
-        labels = torch.full_like(batch.input_ids, -100)
-        labels.view(-1)[batch.masked_index] = batch.masked_ids
-        mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
-        output = model(
-            input_ids=batch.input_ids,
-            token_type_ids=batch.token_type_ids,
-            attention_mask=mask,
-            labels=labels,
-            next_sentence_label=batch.next_sentence_label_B,
-        )
-        return output.loss / len(work.batches)
-
-    return make_trainer(model, loss)
+    model = make_peer(config)
+    return make_trainer(model, lambda batch, work: peer_loss(model, batch) / len(work.batches))
 
 
 def make_trainer(model: nn.Module, loss: Callable[[PretrainBatch, Work], torch.Tensor]) -> Trainer:
