@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from clozeworks.model.bert import dropout, initialise, real_tokens
 from clozeworks.model.config import SIZES, ModelConfig
@@ -95,7 +96,7 @@ def test_left_to_right_equals_a_transformers_decoder_and_sees_no_future():
     torch.testing.assert_close(ours.bert(changed, *args[1:])[:, :-1], ours.bert(*args)[:, :-1])
 
 
-def test_training_mode_attends_the_same_by_hand_as_by_sdpa(monkeypatch):
+def test_dropout_on_the_cpu_attends_by_products_as_the_fused_kernel_does(monkeypatch):
     # A tiny dropout rate takes the training path on the CPU, and drops nothing.
     for is_decoder in (False, True):
         ours, _ = make_models(SMALL, attention_probs_dropout_prob=1e-9, hidden_dropout_prob=0.0, is_decoder=is_decoder)
@@ -103,6 +104,29 @@ def test_training_mode_attends_the_same_by_hand_as_by_sdpa(monkeypatch):
         expected, _ = run_ours(ours, batch, packed=True)
         actual, _ = run_ours(ours.train(), batch, packed=True)
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
+
+
+def test_short_rows_in_bf16_train_by_products_close_to_the_fused_kernel(monkeypatch):
+    ours, _ = make_models(SMALL)
+    batch = make_batch([3, 24, 11], 97)
+    fused = F.scaled_dot_product_attention
+    calls: list[torch.dtype] = []
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda q, *args, **kw: calls.append(q.dtype) or fused(q, *args, **kw)
+    )
+
+    def gradients(dtype: torch.dtype) -> list[torch.Tensor]:
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            loss, _ = run_ours(ours, batch, packed=True)
+        return list(torch.autograd.grad(loss, [p for p in ours.parameters() if p.ndim > 1]))
+
+    expected = gradients(torch.float32)
+    assert calls == [torch.float32] * 3  # a layer each
+    for in_fp32, in_bf16 in zip(expected, gradients(torch.bfloat16), strict=True):
+        assert (in_bf16 - in_fp32).norm() <= 0.02 * in_fp32.norm()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        run_ours(ours, batch, packed=True)
+    assert calls[3:] == [torch.bfloat16] * 3  # nothing to gain in the forward pass alone
 
 
 def test_hidden_states_of_all_layers_equal_transformers():
