@@ -12,9 +12,15 @@ split, measured by `clozeworks evaluate` for both; ours should be within the spr
 
 instead runs 60 steps of one seed without dropout. Both then compute the same, and the losses of each step must agree
 within 1e-4; otherwise their recipes differ.
+
+    python -m benchmarks.learning INSTANCES --theirs OUTPUT --tokens 105000000 --model mini [--precision bf16]
+
+trains `transformers` alone, seed 0, into a directory for `clozeworks finetune --checkpoint`. A checkpoint every
+`SAVE_EVERY` steps lets the same command resume.
 """
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -44,6 +50,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import BertConfig
 
 CHECKED_STEPS = 60
+SAVE_EVERY = 500
 MEASURED = ("mlm_loss", "mlm_accuracy", "nsp_accuracy")
 
 
@@ -57,16 +64,27 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     # So narrow an encoder hardly learns more than word frequencies in this time from BERT's 0.02.
     parser.add_argument("--initializer-range", type=float, default=0.08)
+    parser.add_argument("--warmup-steps", type=int)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--duplicates-per-epoch", type=int)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--own-weights", action="store_true", help="let transformers draw its own initial weights")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--theirs", metavar="OUTPUT")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if arguments.check:
         check(arguments)
         return
-    rows = RowSequence(data.open_instances(arguments.instances), 0).rows(0, 20_000)
-    steps = round(arguments.tokens / (rows.lengths.mean() * arguments.batch_size))
+    directory = data.open_instances(arguments.instances)
+    steps = round(arguments.tokens / (directory.mean_length * arguments.batch_size))
+    if arguments.theirs:
+        Path(arguments.theirs).mkdir(parents=True, exist_ok=True)
+        train_theirs(make_config(arguments, 0, steps), arguments.instances, arguments.theirs, arguments.own_weights)
+        print(evaluate(arguments.theirs, arguments.instances, device="cpu"))
+        return
     table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
     losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
     trainers = {"clozeworks": train_ours, "transformers": partial(train_theirs, own_weights=arguments.own_weights)}
@@ -111,9 +129,13 @@ def make_config(arguments: argparse.Namespace, seed: int, steps: int, **changes:
         batch_size=arguments.batch_size,
         learning_rate=arguments.learning_rate,
         initializer_range=arguments.initializer_range,
+        warmup_steps=arguments.warmup_steps,
+        precision=arguments.precision,
+        duplicates_per_epoch=arguments.duplicates_per_epoch,
+        compile=arguments.compile,
         seed=seed,
         device="cpu",
-        **changes,
+        **{"dropout": arguments.dropout, **changes},
     )
 
 
@@ -132,6 +154,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
         initializer_range=config.initializer_range,
     ).to_hf()
     torch.manual_seed(config.seed)
+    shape["attn_implementation"] = "eager"  # faster than the fused one in training on short rows on the CPU
     model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
     if not own_weights:
         model.load_state_dict(new_model(config, [directory]).state_dict(), strict=False)  # less the copies of tied ones
@@ -139,16 +162,33 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
     losses = []
     # PyTorch's AdamW without bias correction, as BERT's; tests/test_optim.py holds it against the formula.
     optimizer = make_optimizer(model, config.weight_decay)
-    sequence, steps = RowSequence(directory, config.seed), config.steps or 0
-    for step in range(steps):
+    sequence, steps = RowSequence(directory, config.seed, config.duplicates_per_epoch), config.steps or 0
+    warmup = default_warmup(steps) if config.warmup_steps is None else config.warmup_steps
+    saved, losses = Path(folder, "checkpoint.pt"), []
+    if saved.exists():
+        checkpoint = torch.load(saved)
+        model.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        losses = checkpoint["losses"]
+    if config.compile:
+        model.compile(dynamic=True)
+    for step in range(len(losses), steps):
         rows = sequence.rows(step * config.batch_size, (step + 1) * config.batch_size)
-        loss = model(**peer_batch(rows)).loss
+        with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+            loss = model(**peer_batch(rows)).loss
         loss.backward()
         losses.append(loss.item())
         clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
-        set_learning_rate(optimizer, learning_rate(step, config.learning_rate, default_warmup(steps), steps))
+        set_learning_rate(optimizer, learning_rate(step, config.learning_rate, warmup, steps))
         optimizer.step()
         optimizer.zero_grad()
+        if len(losses) % SAVE_EVERY == 0:
+            print(
+                f"{time.strftime('%H:%M')} step {len(losses):,}, loss {statistics.mean(losses[-100:]):.3f}", flush=True
+            )
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
+            torch.save(state, f"{saved}.partial")
+            os.replace(f"{saved}.partial", saved)
     model.save_pretrained(folder)
     for name, content in tokenizer_files(instances).items():
         (Path(folder) / name).write_bytes(content)

@@ -26,8 +26,9 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.option(
     "--table",
-    type=click.Choice(["1", "5", "6", "7", "8", "figure5"]),
-    help="Print this table of the paper, or the figures of its figure 5, from the runs of a recipe in examples/paper.",
+    type=click.Choice(["1", "5", "6", "7", "8", "figure5", "starts"]),
+    help="Print this table of the paper, or the figures of its figure 5, from the runs of a recipe in examples/paper, "
+    "or the starts of examples/compare.",
 )
 @click.option(
     "--output", type=click.Path(), metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too."

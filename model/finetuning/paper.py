@@ -1,4 +1,5 @@
-"""The tables of the BERT paper (arXiv 1810.04805) that ``examples/paper`` repeats, as data; all figures are in percent.
+"""The tables of the BERT paper (arXiv 1810.04805) that ``examples/paper`` repeats, as data, and that of
+``examples/compare``; all figures are in percent.
 
 A row and a column are named as the folders in which the recipes leave the results: ``ROW/.../COLUMN/results.csv``.
 """
@@ -28,7 +29,7 @@ class PaperTable(NamedTuple):
     columns: dict[str, Column]
     rows: dict[str, Row]
     note: str
-    """What the paper's figures are."""
+    """What the paper's figures are; empty if it has none."""
 
     def value(self, row: str, column: str) -> float | None:
         """Return the paper's figure; None if it has none."""
@@ -116,5 +117,21 @@ TABLES = {
         {},
         {"masked-lm": Row("masked LM"), "left-to-right": Row("left to right")},
         "a curve without numbers, in which the masked LM is ahead almost from the start",
+    ),
+    "starts": PaperTable(
+        "Starts of fine-tuning",
+        {
+            "cola": Column("CoLA", "matthews"),
+            "sst2": _SST2,
+            "mrpc": _MRPC,
+            "stsb": Column("STS-B", "spearman"),
+            "mnli": _MNLI,
+            "qnli": _QNLI,
+            "rte": Column("RTE", "accuracy"),
+            "ner": _NER,
+            "squad": Column("SQuAD F1", "f1"),
+        },
+        {"pre-trained": Row("pre-trained"), "random": Row("random weights")},
+        "",
     ),
 }

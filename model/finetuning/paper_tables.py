@@ -54,9 +54,7 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
             value = scores[metric] * (1 if run.task in IN_PERCENT else 100)
             found.setdefault((parts[0], parts[-2], metric), {}).setdefault(run.learning_rate, []).append(value)
     if not found:
-        raise UserError(
-            f"{folder} holds no ROW/COLUMN/{RESULTS}; run examples/paper/{_recipe(name)} --output {folder}."
-        )
+        raise UserError(f"{folder} holds no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
     cells = [_cell(*key, max(rates.values(), key=statistics.median), table) for key, rates in found.items()]
     if PERPLEXITY in table.columns:
         rows = dict.fromkeys(row for row, _, _ in found)
@@ -67,7 +65,8 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
 
 
 def _recipe(name: str) -> str:
-    return {"1": "glue.toml", "figure5": "figure5.toml"}.get(name, f"table{name}.toml")
+    names = {"1": "paper/glue", "figure5": "paper/figure5", "starts": "compare/recipe"}
+    return f"examples/{names.get(name, f'paper/table{name}')}.toml"
 
 
 def _perplexities(row: Path) -> list[float]:
@@ -93,6 +92,8 @@ def markdown(cells: Sequence[Cell], name: str) -> str:
     table, rows, columns = TABLES[name], _rows(cells, name), _columns(cells, name)
     by_name = {(cell.row, cell.column): cell for cell in cells}
     has_paper = any(row.values for row in table.rows.values())
+    if not has_paper:
+        columns = {name: column for name, column in columns.items() if any(cell.column == name for cell in cells)}
     head = [text for column in columns.values() for text in (column.label, *(["paper"] if has_paper else []))]
     lines = [["", *head], ["---", *("---:" for _ in head)]]
     for row, row_label in rows.items():
@@ -105,7 +106,9 @@ def markdown(cells: Sequence[Cell], name: str) -> str:
     runs = sorted({cell.runs for cell in cells})
     counted = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     count = f"{counted} run{'s' if counted != '1' else ''}"
-    note = f"Median [lowest, highest] of {count}, in percent. The paper's figures: {table.note}."
+    note = f"Median [lowest, highest] of {count}, in percent."
+    if table.note:
+        note += f" The paper's figures: {table.note}."
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"# {table.title}\n\n{body}\n\n{note}\n"
 
@@ -174,7 +177,8 @@ def draw(cells: Sequence[Cell], name: str) -> bytes | None:
             medians, ranges = _medians(own)
             axes.errorbar(medians, [heights[cell.row] for cell in own], xerr=ranges, fmt="o", label="here", capsize=3)
             paper = {row: value for row in rows if (value := TABLES[name].value(row, column)) is not None}
-            axes.plot(list(paper.values()), [heights[row] for row in paper], "D", fillstyle="none", label="paper")
+            if paper:
+                axes.plot(list(paper.values()), [heights[row] for row in paper], "D", fillstyle="none", label="paper")
             axes.set(title=measured[column], yticks=list(heights.values()), yticklabels=list(rows.values()))
             axes.grid(axis="x", alpha=0.3)
         figure.axes[0].legend()

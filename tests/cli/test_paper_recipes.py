@@ -1,4 +1,4 @@
-"""The recipes of examples/paper: they parse at every scale, and run at a scale of seconds on small data."""
+"""The recipes of examples/paper and examples/compare parse at every scale, and run on small data in seconds."""
 
 import csv
 import json
@@ -130,3 +130,11 @@ def test_table_7_and_glue_with_one_encoder(data, corpus, tmp_path, capsys):
     assert {cell.column: cell.paper for cell in cells} == {"mnli": 84.6, "rte": 66.4}
     write_server_zip(output, str(tmp_path / "again.zip"))
     assert (tmp_path / "again.zip").read_bytes() == (output / "glue.zip").read_bytes()
+    output, recipe = tmp_path / "compared", PAPER.parent / "compare" / "recipe.toml"
+    settings = {"data": data, "checkpoint": encoder, "tasks": "rte RTE", "epochs": 0.2, "rates": "1e-3", "seeds": 1}
+    settings |= {"squad-length": 32, "squad-stride": 8, "ner-length": 16, "squad-epochs": 1}
+    main(["run", str(recipe), "--output", str(output), *(f"--set={key}={value}" for key, value in settings.items())])
+    cells = read_cells(output, "starts")
+    starts, tasks = ("pre-trained", "random"), ("rte", "ner", "squad")
+    assert {(cell.row, cell.column) for cell in cells} == {(start, task) for start in starts for task in tasks}
+    assert "pre-trained" in (output / "starts.md").read_text()

@@ -47,6 +47,23 @@ def test_perplexities_are_those_of_the_encoders_of_a_row(tmp_path: Path):
     assert "of 1 to 3 runs" in markdown(cells, "6")
 
 
+def test_starts_have_columns_of_their_own_tasks_and_no_figures_of_the_paper(tmp_path: Path):
+    for row, score in (("random", 0.1), ("other", 0.7), ("pre-trained", 0.6)):
+        write_runs(tmp_path / row / "0/stsb", "stsb", "pearson,spearman", f"1e-4,0.9,{score}")
+    lines = markdown(read_cells(tmp_path, "starts"), "starts").splitlines()
+    assert lines[2:] == [
+        "|  | STS-B |",
+        "| --- | ---: |",
+        "| pre-trained | 60.0 |",
+        "| random weights | 10.0 |",
+        "| other | 70.0 |",
+        "",
+        "Median [lowest, highest] of 1 run, in percent.",
+    ]
+    with pytest.raises(UserError, match=r"run examples/compare/recipe\.toml"):
+        read_cells(tmp_path / "random" / "0", "starts")
+
+
 def test_the_forms_hold_the_same_cells(tmp_path: Path):
     write_runs(tmp_path / "80-10-10/0/ner", "ner", "f1", "5e-5,0.5", "5e-5,0.6")
     cells = read_cells(tmp_path, "8")
