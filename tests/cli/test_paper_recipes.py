@@ -138,3 +138,6 @@ def test_table_7_and_glue_with_one_encoder(data, corpus, tmp_path, capsys):
     starts, tasks = ("pre-trained", "random"), ("rte", "ner", "squad")
     assert {(cell.row, cell.column) for cell in cells} == {(start, task) for start in starts for task in tasks}
     assert "pre-trained" in (output / "starts.md").read_text()
+    for task in tasks:
+        with (output / "random" / "0" / task / "results.csv").open(newline="") as file:
+            assert next(csv.DictReader(file))["checkpoint"] == "random weights"
