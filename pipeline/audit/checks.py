@@ -168,7 +168,7 @@ def _by_share(histogram: np.ndarray) -> np.ndarray:
 
 
 def _is_next_check(measures: Measures) -> Check:
-    """Judge the share of label 0 overall and in each pass over each shard; show the overall share."""
+    """Judge the share of label 0 in all rows and in each pass over each shard; show first what is wrong."""
     rows, is_next = measures.counts["rows"], measures.counts["rows"] - measures.counts["not_next"]
     deviating = [
         f"{(num_rows - not_next) / num_rows:.1%} in pass {duplicate} of {shard}"
@@ -182,9 +182,13 @@ def _is_next_check(measures: Measures) -> Check:
     name = "pairs in order" if pairing == "sop" else "IsNext"
     if reason := _not_promised(pairing) if pairing == "bert" else _too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1))):
         return Check(name, measured, reason, "unjudged", share, (low, high))
-    if deviating:
-        measured += f"; {deviating[0]}" + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
+    if deviating:
+        passes = deviating[0] + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
+        if _is_half(is_next, rows):
+            measured, asked = f"{passes}; {measured} in all", "50% in each pass over a shard"
+        else:
+            measured += f"; {passes}"
     return Check(name, measured, asked, _verdict(not deviating and _is_half(is_next, rows)), share, (low, high))
 
 

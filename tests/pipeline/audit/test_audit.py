@@ -1,6 +1,7 @@
 """The audit passes what `build_instances` builds, and names each planted fault."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -372,6 +373,22 @@ def test_labels_out_of_balance_are_named(tmp_path):
 
     spoil(tmp_path, manifest, leave_out)
     assert "IsNext" in failed(audit(tmp_path, manifest))
+
+
+def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(tmp_path):
+    manifest = build(tmp_path, duplicates=2)
+
+    def trade_labels(rows):
+        for label, duplicate in ((0, 0), (1, 1)):
+            traded = [row for row in rows if (row["next_sentence_label"], row["duplicate"]) == (label, duplicate)]
+            for row in traded[:150]:
+                row["next_sentence_label"] = 1 - label
+
+    spoil(tmp_path, manifest, trade_labels)
+    check = next(check for check in audit(tmp_path, manifest).checks if check.name == "IsNext")
+    assert (check.verdict, check.asked) == ("bad", "50% in each pass over a shard")
+    assert re.fullmatch(r"\d\d\.\d% in pass 0 of \S+ and 1 more", check.figure)
+    assert re.search(r"; (49|50)\.\d+% \(.*\) in all$", check.measured)
 
 
 def test_a_split_other_than_the_requested_one_is_named(tmp_path):
