@@ -14,7 +14,7 @@ PAPER = Path(__file__).resolve().parents[2] / "examples" / "paper"
 RECIPES = ["table5", "table6", "table7", "table8", "figure5", "glue"]
 SMALL = {
     **{"vocab-size": 300, "max-length": 32, "steps": 2, "batch-size": 4, "epochs": 0.2, "seeds": 2, "rates": "1e-3"},
-    **{"feature-epochs": 0.2, "lstm-size": 4, "ner-length": 16, "squad-length": 96, "model": "tiny"},
+    **{"feature-epochs": 0.2, "lstm-size": 4, "squad-stride": 8, "squad-epochs": 0.2, "model": "tiny"},
 }
 SENTENCES = ["The old miller went to the sea .", "Nobody in Berlin saw the ship .", "It was late , and Anna slept ."]
 
@@ -23,7 +23,7 @@ SENTENCES = ["The old miller went to the sea .", "Nobody in Berlin saw the ship 
 def data(tmp_path_factory) -> Path:
     """Write a corpus and tasks of a few rows."""
     folder = tmp_path_factory.mktemp("data")
-    for name in ("text", "ner", "squad", "glue/RTE", "glue/MNLI", "glue/diagnostic"):
+    for name in ("text", "ner", "squad", "glue/RTE", "glue/MNLI", "glue/STS-B", "glue/diagnostic"):
         (folder / name).mkdir(parents=True)
     documents = [" ".join(SENTENCES[(first + step) % 3] for step in range(8)) for first in range(40)]
     rows = ({"id": str(index), "text": f"{index} times. {text}"} for index, text in enumerate(documents))
@@ -33,7 +33,9 @@ def data(tmp_path_factory) -> Path:
     mnli = "".join(
         f"{pair}{('entailment', 'neutral', 'contradiction')[index % 3]}\n" for index, pair in enumerate(pairs)
     )
+    stsb = "".join(f"{pair}{index % 6}.0\n" for index, pair in enumerate(pairs))
     for split in ("train", "dev"):
+        (folder / "glue" / "STS-B" / f"{split}.tsv").write_text(f"index\tsentence1\tsentence2\tscore\n{stsb}")
         (folder / "glue" / "RTE" / f"{split}.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{rte}")
     for split in ("train", "dev_matched", "test_matched"):
         (folder / "glue" / "MNLI" / f"{split}.tsv").write_text(f"index\tsentence1\tsentence2\tgold_label\n{mnli}")
@@ -104,7 +106,7 @@ def test_table_6(data, corpus, tmp_path):
 def test_table_8(data, corpus, tmp_path):
     cells = small("table8", data, corpus, tmp_path, seeds=1)
     assert len({cell["row"] for cell in cells}) == 6
-    assert {cell["column"] for cell in cells} == {"rte", "ner", "ner-features"}
+    assert {cell["column"] for cell in cells} == {"stsb", "ner", "ner-features"}
     split = {row: json.loads((tmp_path / row / "0/encoder/run.json").read_text()) for row in ("80-0-20", "0-20-80")}
     assert "[80, 20, 0]" in json.dumps(split["80-0-20"])
     assert "[0, 80, 20]" in json.dumps(split["0-20-80"])
@@ -127,7 +129,7 @@ def test_table_7_and_glue_with_one_encoder(data, corpus, tmp_path, capsys):
         assert sorted(archive.namelist()) == ["AX.tsv", "MNLI-m.tsv"]
         assert archive.read("AX.tsv").startswith(b"index\tprediction\n0\t")
     cells = read_cells(output, "1")
-    assert {cell.column: cell.paper for cell in cells} == {"mnli": 84.6, "rte": 66.4}
+    assert {cell.column: cell.paper for cell in cells} == {"mnli": 84.6, "rte": 66.4, "stsb": 85.8}
     write_server_zip(output, str(tmp_path / "again.zip"))
     assert (tmp_path / "again.zip").read_bytes() == (output / "glue.zip").read_bytes()
     output, recipe = tmp_path / "compared", PAPER.parent / "compare" / "recipe.toml"
