@@ -6,7 +6,7 @@ Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden siz
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pad_sequence
 
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
@@ -36,15 +36,35 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
     }[features]
 
 
-def make_lstm(input_size: int, lstm_size: int, rate: float) -> nn.LSTM:
-    """Return two BiLSTM layers with dropout of `rate` between them."""
-    return nn.LSTM(input_size, lstm_size, 2, batch_first=True, dropout=rate, bidirectional=True)
+class BiLstm(nn.Module):
+    """Two BiLSTM layers with dropout between them, on rows padded at their right.
 
+    Each layer has an LSTM for either direction; the second reads every row turned round, so that neither meets padding
+    before a row's end. PyTorch's own BiLSTM needs packed rows for that, hence the lengths on the host at every step,
+    and takes several times as long on a CPU.
+    """
 
-def run_lstm(lstm: nn.LSTM, values_BLD: Tensor, lengths_B: Tensor) -> Tensor:
-    """Return the BiLSTM's outputs (B, L, 2 U) on rows of `lengths_B` values, 0 at the padding, which it skips."""
-    packed = pack_padded_sequence(values_BLD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
-    return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=values_BLD.shape[1])[0]
+    def __init__(self, input_size: int, lstm_size: int, rate: float):
+        super().__init__()
+        self.rate = rate
+        sizes = (input_size, 2 * lstm_size)
+        self.rightwards, self.leftwards = (
+            nn.ModuleList(nn.LSTM(size, lstm_size, batch_first=True) for size in sizes) for _ in range(2)
+        )
+
+    def forward(self, values_BLD: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the outputs (B, L, 2 U) for rows of `lengths_B` values; those at the padding mean nothing."""
+        positions_L = torch.arange(values_BLD.shape[1], device=values_BLD.device)
+        mirrored_BL = lengths_B[:, None] - 1 - positions_L
+        turned_BL = torch.where(mirrored_BL >= 0, mirrored_BL, positions_L)
+        rows_B1 = torch.arange(len(lengths_B), device=values_BLD.device)[:, None]
+        for layer, (rightwards, leftwards) in enumerate(zip(self.rightwards, self.leftwards, strict=True)):
+            if layer:
+                values_BLD = dropout(values_BLD, self.rate, self.training)
+            right_BLU = rightwards(values_BLD)[0]
+            left_BLU = leftwards(values_BLD[rows_B1, turned_BL])[0][rows_B1, turned_BL]
+            values_BLD = torch.cat([right_BLU, left_BLU], dim=2)
+        return values_BLD
 
 
 def bilstm_size(config: FinetuneConfig) -> int | None:
@@ -72,7 +92,7 @@ class BiLstmTagger(TaskModel):
             self.scale = nn.Parameter(torch.ones(()))
         self.rate = config.hidden_dropout_prob
         input_size = config.hidden_size * (1 if self.is_weighted else len(self.layers))
-        self.lstm = make_lstm(input_size, lstm_size, self.rate)
+        self.lstm = BiLstm(input_size, lstm_size, self.rate)
         self.classifier = nn.Linear(2 * lstm_size, num_classes)
         self._cache: dict[bytes, Tensor] = {}
         self._cached_bytes = 0
@@ -83,15 +103,15 @@ class BiLstmTagger(TaskModel):
         is_word_BL = batch.target != IGNORED
         rows = zip(batch.input_ids_BL, batch.attention_mask_BL, is_word_BL, strict=True)
         states = [self._states(ids_L[mask_L], word_L.nonzero().squeeze(1)) for ids_L, mask_L, word_L in rows]
-        lengths_B = torch.tensor([len(states_WSD) for states_WSD in states])
+        lengths_B = is_word_BL.sum(1)
         states_BWSD = pad_sequence(states, batch_first=True)
         if self.is_weighted:
             values_BWD = self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
         else:
             values_BWD = states_BWSD.flatten(2)
-        hidden_BWD = run_lstm(self.lstm, dropout(values_BWD, self.rate, self.training), lengths_B)
+        hidden_BWD = self.lstm(dropout(values_BWD, self.rate, self.training), lengths_B)
         logits_BWK = self.classifier(dropout(hidden_BWD, self.rate, self.training)).float()
-        is_real_BW = (torch.arange(logits_BWK.shape[1]) < lengths_B[:, None]).to(logits_BWK.device)
+        is_real_BW = torch.arange(logits_BWK.shape[1], device=lengths_B.device) < lengths_B[:, None]
         logits_BLK = logits_BWK.new_zeros(*is_word_BL.shape, logits_BWK.shape[2])
         return logits_BLK.index_put((is_word_BL,), logits_BWK[is_real_BW])
 

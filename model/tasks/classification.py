@@ -26,7 +26,7 @@ from ..bert import dropout
 from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
-from .bilstm import bilstm_size, make_lstm, run_lstm
+from .bilstm import BiLstm, bilstm_size
 from .metrics import measure
 from .tables import TableRow, listed, read_rows, shown
 from .task import (
@@ -78,7 +78,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
     def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
         super().__init__(config, num_outputs)
         self.bert.pooler.requires_grad_(False)
-        self.lstm = make_lstm(config.hidden_size, lstm_size, self.rate)
+        self.lstm = BiLstm(config.hidden_size, lstm_size, self.rate)
         self.classifier = nn.Linear(2 * lstm_size, num_outputs)
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -86,7 +86,7 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
         lengths_B = batch.attention_mask_BL.sum(1)
         # Not `states`: the LSTM reads the tokens in their order, also those of a left-to-right encoder.
         states_BLD = dropout(self.bert(*batch[:4]), self.rate, self.training)
-        left_BLU, right_BLU = run_lstm(self.lstm, states_BLD, lengths_B).chunk(2, dim=2)
+        left_BLU, right_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
         rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
         return self.classify(torch.cat([left_BLU[rows_B, lengths_B - 1], right_BLU[:, 0]], dim=1))
 

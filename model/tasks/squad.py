@@ -22,7 +22,7 @@ from ..config import ModelConfig
 from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
-from .bilstm import bilstm_size, make_lstm, run_lstm
+from .bilstm import BiLstm, bilstm_size
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
@@ -47,7 +47,7 @@ class BertForQuestionAnswering(TaskModel):
         super().__init__()
         self.bert = BertModel(config)
         self.bert.pooler.requires_grad_(False)
-        self.lstm = make_lstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
+        self.lstm = BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
         self.qa_outputs = nn.Linear(2 * lstm_size if lstm_size else config.hidden_size, 2)
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -56,9 +56,8 @@ class BertForQuestionAnswering(TaskModel):
             return self.qa_outputs(self.states(batch))
         rate = self.bert.config.hidden_dropout_prob
         states_NLD = dropout(self.bert(*batch[:4]), rate, self.training)
-        return self.qa_outputs(
-            dropout(run_lstm(self.lstm, states_NLD, batch.attention_mask_BL.sum(1)), rate, self.training)
-        )
+        hidden_NLU = self.lstm(states_NLD, batch.attention_mask_BL.sum(1))
+        return self.qa_outputs(dropout(hidden_NLU, rate, self.training))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy of the first and last token over all real tokens of the row."""

@@ -12,12 +12,15 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.predict import evaluate_task, load_finetuned
 from clozeworks.model.finetuning.results import Figure, read_results
+from clozeworks.model.tasks.bilstm import BiLstm
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.classification import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.squad import Squad
 from clozeworks.model.tasks.task import Feature, Task, TokenRow, make_batch
 from safetensors.torch import load_file
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 OWN = Classification(name="classify", text=("text",), labels=("a", "b", "c"), lstm_size=5)
 TASKS: list[Task] = [OWN, Squad(version="2.0", lstm_size=7)]
@@ -45,11 +48,28 @@ def test_outputs_have_their_shape_and_padding_changes_nothing(checkpoint, task: 
         torch.testing.assert_close(outputs[: len(expected)], expected, rtol=0, atol=1e-6)
 
 
+def test_the_bilstm_computes_what_pytorchs_own_does_on_packed_rows():
+    torch.manual_seed(0)
+    ours, theirs = BiLstm(6, 5, rate=0.1).eval(), nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+    for layer in range(2):
+        for suffix, lstms in (("", ours.rightwards), ("_reverse", ours.leftwards)):
+            for name, weight in lstms[layer].named_parameters():
+                theirs.get_parameter(f"{name.replace('l0', f'l{layer}')}{suffix}").data.copy_(weight)
+    values_BLD, lengths_B = torch.randn(4, 9, 6, requires_grad=True), torch.tensor([9, 1, 4, 7])
+    packed = pack_padded_sequence(values_BLD, lengths_B, batch_first=True, enforce_sorted=False)
+    expected_BLU, _ = pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    is_real_BL = torch.arange(9) < lengths_B[:, None]
+    results = [outputs_BLU[is_real_BL] for outputs_BLU in (ours(values_BLD, lengths_B), expected_BLU)]
+    torch.testing.assert_close(*results, rtol=0, atol=1e-6)
+    gradients = [torch.autograd.grad((outputs**3).sum(), values_BLD)[0] for outputs in results]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-6)
+
+
 def test_a_row_is_read_at_both_its_ends(checkpoint):
     model = make_model(OWN, checkpoint, NO_DROPOUT, seed=1)
     batch = make_batch([feature(9)])
     lstm, classifier = model.get_submodule("lstm"), model.get_submodule("classifier")
-    outputs_LU = lstm(model.bert(*batch[:4]))[0][0]
+    outputs_LU = lstm(model.bert(*batch[:4]), torch.tensor([9]))[0]
     expected = classifier(torch.cat([outputs_LU[-1, :5], outputs_LU[0, 5:]]))
     torch.testing.assert_close(model(batch)[0], expected, rtol=0, atol=1e-6)
 
