@@ -159,7 +159,7 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
     if not own_weights:
         model.load_state_dict(new_model(config, [directory]).state_dict(), strict=False)  # less the copies of tied ones
         model.tie_weights()
-    # PyTorch's AdamW without bias correction, as BERT's; tests/model/training/test_optim.py holds it against the formula.
+    # PyTorch's AdamW without bias correction, as BERT's; test_optim.py holds it against the formula.
     optimizer = make_optimizer(model, config.weight_decay)
     sequence, steps = RowSequence(directory, config.seed, config.duplicates_per_epoch), config.steps or 0
     warmup = default_warmup(steps) if config.warmup_steps is None else config.warmup_steps
