@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 FIXTURES = str(Path(__file__).parent / "fixtures")
 sys.path.insert(0, FIXTURES)
@@ -17,3 +18,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [FIXTURES, os.environ.ge
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def fail_instead_of_ending_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that fails ends its process at once; one that a test calls would end pytest, without a word."""
+    monkeypatch.setattr("clozeworks.cli.main.abandon", sys.exit)

@@ -15,6 +15,7 @@ RECIPES = ["table5", "table6", "table7", "table8", "figure5", "glue"]
 SMALL = {
     **{"vocab-size": 300, "max-length": 32, "steps": 2, "batch-size": 4, "epochs": 0.2, "seeds": 2, "rates": "1e-3"},
     **{"feature-epochs": 0.2, "lstm-size": 4, "squad-stride": 8, "squad-epochs": 0.2, "model": "tiny"},
+    "learning-rate": 1e-4,
 }
 SENTENCES = ["The old miller went to the sea .", "Nobody in Berlin saw the ship .", "It was late , and Anna slept ."]
 
