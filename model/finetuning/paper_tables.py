@@ -26,6 +26,8 @@ class Cell(NamedTuple):
     row: str
     column: str
     metric: str
+    learning_rate: float | None
+    """Of fine-tuning: that with the best median, the lowest of several."""
     runs: int
     median: float
     lowest: float
@@ -55,11 +57,16 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
             found.setdefault((parts[0], parts[-2], metric), {}).setdefault(run.learning_rate, []).append(value)
     if not found:
         raise UserError(f"{folder} holds no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
-    cells = [_cell(*key, max(rates.values(), key=statistics.median), table) for key, rates in found.items()]
+    cells = []
+    for key, rates in found.items():
+        best = max(sorted(rates), key=lambda rate: statistics.median(rates[rate]))
+        cells.append(_cell(*key, best, rates[best], table))
     if PERPLEXITY in table.columns:
         rows = dict.fromkeys(row for row, _, _ in found)
         cells += [
-            _cell(row, PERPLEXITY, PERPLEXITY, values, table) for row in rows if (values := _perplexities(root / row))
+            _cell(row, PERPLEXITY, PERPLEXITY, None, values, table)
+            for row in rows
+            if (values := _perplexities(root / row))
         ]
     return cells
 
@@ -81,10 +88,12 @@ def _perplexities(row: Path) -> list[float]:
     return perplexities
 
 
-def _cell(row: str, column: str, metric: str, values: Sequence[float], table: PaperTable) -> Cell:
+def _cell(
+    row: str, column: str, metric: str, rate: float | None, values: Sequence[float], table: PaperTable
+) -> Cell:
     # Rounded so that 0.28 does not become 28.000000000000004.
     median, lowest, highest = (round(value, 6) for value in (statistics.median(values), min(values), max(values)))
-    return Cell(row, column, metric, len(values), median, lowest, highest, table.value(row, column))
+    return Cell(row, column, metric, rate, len(values), median, lowest, highest, table.value(row, column))
 
 
 def markdown(cells: Sequence[Cell], name: str) -> str:

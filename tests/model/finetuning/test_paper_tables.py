@@ -28,11 +28,11 @@ def test_a_cell_is_the_median_over_both_kinds_of_seeds_at_the_best_learning_rate
     write_runs(tmp_path / "full/0/mrpc", "mrpc", metrics, "1e-4,0.5,0.70", "1e-4,0.5,0.60", "5e-5,0.9,0.61")
     write_runs(tmp_path / "full/1/mrpc", "mrpc", metrics, "1e-4,0.5,0.68", "5e-5,0.9,0.99", "5e-5,0.9,0.10")
     write_runs(tmp_path / "no-nsp/0/squad", "squad", "exact_match,f1", "5e-5,20.0,28.25")
-    write_runs(tmp_path / "own/0/rte", "rte", "accuracy", "5e-5,0.5")
+    write_runs(tmp_path / "own/0/rte", "rte", "accuracy", "5e-5,0.5", "3e-5,0.5")
     assert read_cells(tmp_path, "5") == [
-        Cell("full", "mrpc", "accuracy", 3, 68.0, 60.0, 70.0, 86.7),
-        Cell("no-nsp", "squad", "f1", 1, 28.25, 28.25, 28.25, 87.9),
-        Cell("own", "rte", "accuracy", 1, 50.0, 50.0, 50.0, None),
+        Cell("full", "mrpc", "accuracy", 1e-4, 3, 68.0, 60.0, 70.0, 86.7),
+        Cell("no-nsp", "squad", "f1", 5e-5, 1, 28.25, 28.25, 28.25, 87.9),
+        Cell("own", "rte", "accuracy", 3e-5, 1, 50.0, 50.0, 50.0, None),
     ]
 
 
@@ -42,7 +42,7 @@ def test_perplexities_are_those_of_the_encoders_of_a_row(tmp_path: Path):
     for seed, perplexity in enumerate((5.0, 4.5, 4.7)):
         write_encoder(tmp_path / "6-768-12" / str(seed) / "encoder", perplexity)
     cells = read_cells(tmp_path, "6")
-    assert cells[1] == Cell("6-768-12", "perplexity", "perplexity", 3, 4.7, 4.5, 5.0, 4.68)
+    assert cells[1] == Cell("6-768-12", "perplexity", "perplexity", None, 3, 4.7, 4.5, 5.0, 4.68)
     assert "| 6-768-12 | 4.7 [4.5, 5.0] | 4.68 |" in markdown(cells, "6")
     assert "of 1 to 3 runs" in markdown(cells, "6")
 
@@ -74,7 +74,7 @@ def test_the_forms_hold_the_same_cells(tmp_path: Path):
     assert (
         Path(files[1]).read_text()
         == as_csv(cells)
-        == (f"{','.join(Cell._fields)}\n80-10-10,ner,f1,2,55.0,50.0,60.0,95.4\n")
+        == (f"{','.join(Cell._fields)}\n80-10-10,ner,f1,5e-05,2,55.0,50.0,60.0,95.4\n")
     )
 
 
