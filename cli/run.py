@@ -4,12 +4,12 @@ import shlex
 import time
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ..pipeline.errors import RunError, UserError, did_you_mean
+from ..pipeline.execution.storage import exists
 from .failures import describe_failure
 from .options import make_config
 from .recipe import Stage, read_recipe
@@ -56,7 +56,7 @@ def run(
     summaries: list[CommandSummary] = []
     failures: list[str] = []
     for number, stage in enumerate(stages, start=1):
-        if stage.if_exists and not Path(stage.if_exists).exists():
+        if stage.if_exists and not exists(stage.if_exists):
             click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {stage.if_exists} does not exist")
             continue
         click.echo(f"[{number}/{len(stages)}] {_typed(stage)}")

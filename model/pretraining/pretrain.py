@@ -26,6 +26,7 @@ from ..mirror import mirrored, upload
 from ..training.curve import draw_curve
 from ..training.device import (
     DTYPES,
+    compiles,
     drain_every,
     oom_as_user_error,
     peak_flops,
@@ -185,7 +186,7 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
     device = setup.ranks.device
     pin_attention()
     run.model.bert.recomputes_layers = config.activation_checkpointing
-    if config.compile or (config.compile is None and device.type == "cuda"):
+    if compiles(config.compile, device):
         _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
     if state.initial is None:
         state.initial = _evaluate(run, len(setup.phases) - 1)  # on the rows of the final evaluation, to compare

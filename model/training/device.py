@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -52,6 +53,13 @@ def product_dtype(precision: str, device: torch.device) -> torch.dtype:
     if torch.cuda.is_bf16_supported(including_emulation=False):
         return torch.bfloat16
     return torch.float16 if torch.cuda.get_device_capability(device) >= (7, 0) else torch.float32
+
+
+def compiles(choice: bool | None, device: torch.device) -> bool:
+    """Return whether to compile a model: by default on a GPU. Raises `UserError` without a compiler for the CPU's code."""
+    if choice and device.type == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
+        raise UserError("--compile needs a C++ compiler; install g++, or leave the option out.")
+    return device.type == "cuda" if choice is None else choice
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:

@@ -177,12 +177,20 @@ def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, 
         torch.nn.Module.compile(model, backend="eager", fullgraph=True, **options)
 
     monkeypatch.setattr(BertForPreTraining, "compile", compile_without_code)
+    monkeypatch.setenv("CXX", sys.executable)
     torch._dynamo.reset()
     for choice in (True, False):
         pretrain(make_config(dropout=0.0, micro_batch_size=5, compile=choice), [instances], tmp_path / str(choice))
     assert counters["stats"]["unique_graphs"] <= 4
     assert_same_weights(tmp_path / "True", tmp_path / "False", atol=1e-5)
     pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "dropout")
+
+
+def test_compiling_without_a_compiler_is_refused(instances, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
+    with pytest.raises(UserError, match=r"--compile needs a C\+\+ compiler; install g\+\+"):
+        pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "run")
+    assert pretrain(make_config(steps=1), [instances], tmp_path / "run")["status"] == "finished"
 
 
 def test_bf16_is_close_to_fp32(instances, tmp_path):
