@@ -1,12 +1,15 @@
 """Turn texts into rows of token ids with the tokenizer of a model directory."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from tokenizers import Tokenizer
 
 from ..pipeline.errors import UserError
+from ..pipeline.parsing import parse_json
 from ..pipeline.vocab.vocabulary import load_vocabulary, read_files, vocabulary_files
 
 
@@ -73,6 +76,19 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     else:
         length_b -= from_longer
     return length_a - both // 2, length_b - (both + 1) // 2
+
+
+class _Limit(Struct):
+    """The part of ``tokenizer_config.json`` that limits rows."""
+
+    model_max_length: float = math.inf
+
+
+def trained_length(directory: str | Path, num_positions: int) -> int:
+    """Return how many of a model's positions are trained: `pretrain` writes its longest rows as ``model_max_length``."""
+    content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
+    limit = parse_json(content, _Limit, f"{directory}/tokenizer_config.json").model_max_length
+    return int(min(limit, num_positions))
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:

@@ -32,7 +32,7 @@ class FeaturesConfig:
     text: str | None = option(None, "Column of the text in a table; the default is text or sentence.")
     max_length: int | None = option(
         None,
-        "Longest row in tokens; longer texts are cut into windows. The default is the model's maximum.",
+        "Longest row in tokens; longer texts are cut into windows. The default is that of pre-training.",
     )
     batch_tokens: int = option(4096, "Tokens per batch, including padding.")
     dtype: Literal["float32", "float16"] = option("float32", "Number format of the vectors in the file.")

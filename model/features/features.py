@@ -49,7 +49,7 @@ from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, trained_length
 from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
 from ..training.logs import Clock, ProgressCallback
 from .config import FeaturesConfig
@@ -313,7 +313,7 @@ class Extractor:
 def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     """Load the encoder and its tokenizer onto the device; raises `UserError` for layers it does not have."""
     shape, tokenizer = read_config(checkpoint), TextTokenizer(checkpoint)
-    max_length = config.max_length or shape.max_position_embeddings
+    max_length = config.max_length or trained_length(checkpoint, shape.max_position_embeddings)
     check_fit(tokenizer, shape, max_length, checkpoint)
     layers = resolve_layers(config.layers, shape.num_hidden_layers)
     bert = BertModel(shape)

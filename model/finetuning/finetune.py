@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,13 @@ from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import CONFIG, WEIGHTS, load_weights, model_digest, read_config, save_model, write_json
+from ..config import ModelConfig
 from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
-from ..tokenizer import TextTokenizer, tokenizer_files
+from ..tokenizer import TextTokenizer, tokenizer_files, trained_length
 from ..training.logs import ProgressCallback, RunLog
-from ..training.ranks import Ranks, join_ranks
+from ..training.ranks import Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
@@ -147,8 +148,18 @@ def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config:
     train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
     if not train:
         raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
+    _report_untrained(checkpoint, shape, [*train, *chain.from_iterable(dev.values())])
     recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
     return Job(source, data, train, dev, checkpoint, config, recipe, output)
+
+
+def _report_untrained(checkpoint: str, shape: ModelConfig, features: Sequence[Feature]) -> None:
+    """Print how many rows are longer than those of pre-training, if any are."""
+    trained = trained_length(checkpoint, shape.max_position_embeddings)
+    lengths = [len(row.input_ids) for feature in features for row in feature.rows]
+    if num_longer := sum(length > trained for length in lengths):
+        found = f"{num_longer:,} of {len(lengths):,} rows are longer than the {trained} tokens {checkpoint} was pre-trained on"
+        print_notice(f"{found}, and further positions are untrained; give --max-length {trained}.")
 
 
 def _dev_split(prefix: str) -> str:

@@ -16,6 +16,7 @@ from ..bert import initialise
 from ..checkpoint import load_weights, read_config, read_model
 from ..config import ModelConfig, PretrainConfig
 from ..heads import BertForPreTraining
+from ..tokenizer import trained_length
 from ..training.device import find_device, host_memory, product_dtype, rows_per_micro_batch
 from ..training.optim import make_optimizer
 from ..training.ranks import Ranks, print_notice
@@ -165,9 +166,14 @@ def set_up(config: PretrainConfig, directories: list[InstanceDirectory], ranks: 
         schedule=make_schedule(config, [directory.mean_length for directory in directories]),
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
         validation=[_held_out(directory, config.evaluation_rows, ranks) for directory in directories],
-        tokenizer=vocabulary_files(vocabulary),
+        tokenizer=vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories)),
         dtype=product_dtype(config.precision, ranks.device),
     )
+
+
+def _trained_length(checkpoint: str | None, directories: list[InstanceDirectory]) -> int:
+    before = trained_length(checkpoint, read_config(checkpoint).max_position_embeddings) if checkpoint else 0
+    return max(before, *(directory.max_length for directory in directories))
 
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> InstanceRows:

@@ -68,11 +68,12 @@ class Vocabulary:
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
+def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str, bytes]:
     """Return the contents of ``vocab.txt``, ``tokenizer.json`` and ``tokenizer_config.json``.
 
     ``transformers`` loads a directory with these files; without the last it would lower-case a cased vocabulary.
-    ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``.
+    ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B [SEP]``. `max_length`, in tokens, is that of
+    the model's rows.
     """
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
@@ -86,7 +87,7 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
         "do_lower_case": vocabulary.normalization.lowercase,
         "strip_accents": vocabulary.normalization.strip_accents,
         "tokenize_chinese_chars": True,
-        "model_max_length": 512,
+        "model_max_length": max_length,
         **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
     }
     return {

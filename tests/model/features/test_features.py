@@ -284,3 +284,10 @@ def test_features_load_no_beam():
     script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "set()"
+
+
+def test_rows_are_by_default_as_long_as_in_pre_training(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "checkpoint")
+    assert module.make_extractor(checkpoint, FeaturesConfig()).max_length == 64
+    (checkpoint / "tokenizer_config.json").write_text('{"model_max_length": 16}')
+    assert module.make_extractor(checkpoint, FeaturesConfig()).max_length == 16

@@ -95,6 +95,13 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["train_examples_cut"], summary["dev_examples_cut"]) == (3, 0)
 
+    (checkpoint / "tokenizer_config.json").write_text('{"do_lower_case": true, "model_max_length": 7}')
+    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", f"{run}-7", *options])
+    assert capsys.readouterr().err.splitlines()[0] == (
+        f"5 of 6 rows are longer than the 7 tokens {checkpoint} was pre-trained on, and further positions are untrained; "
+        "give --max-length 7."
+    )
+
     for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):
         main([*command, str(data / "test.csv")])
         assert capsys.readouterr().err == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from checkpoint_fixture import make_checkpoint
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import setup
 from clozeworks.model.pretraining.data import open_instances, read_split
@@ -92,6 +93,24 @@ def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
         directories = open_directories(config, [instances, longer])
         setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
         assert [setup.rows_at_once(sequence) for sequence in setup.phases] == sizes
+
+
+def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path):
+    longer = str(write_instances(tmp_path / "longer", max_length=96))
+    published = make_checkpoint(tmp_path / "published", max_position_embeddings=512)
+    short = make_checkpoint(tmp_path / "short", max_position_embeddings=512)
+    (short / "tokenizer_config.json").write_text('{"model_max_length": 40}')
+    for phases, checkpoint, expected in (
+        ([instances], None, 24),
+        ([instances, longer], None, 96),
+        ([instances], short, 40),
+        ([longer], short, 96),
+        ([instances], published, 512),
+    ):
+        config = PretrainConfig(device="cpu", checkpoint=checkpoint and str(checkpoint))
+        directories = [open_instances(phase) for phase in phases]
+        setup = set_up(config, directories, Ranks(0, 1, find_device("cpu")))
+        assert json.loads(setup.tokenizer["tokenizer_config.json"])["model_max_length"] == expected
 
 
 def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, monkeypatch):
