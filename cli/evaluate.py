@@ -13,7 +13,7 @@ from .summary import CommandSummary, figure
 @click.command()
 @click.argument("model", type=click.Path(), metavar="RUN")
 @click.argument("data", type=click.Path(), metavar="DATA")
-@click.option("--split", default="validation", show_default=True, help="Split of the instances to measure on.")
+@click.option("--split", help="Split of the instances to measure on; the default is validation.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows of instances per batch.")
 @click.option(
     "--metric",
@@ -25,7 +25,7 @@ from .summary import CommandSummary, figure
 def evaluate(
     model: str,
     data: str,
-    split: str,
+    split: str | None,
     batch_size: int | None,
     metric: Literal["squad", "korquad"] | None,
     as_json: bool,
@@ -42,6 +42,8 @@ def evaluate(
     if storage.exists(storage.join(model, "task.json")):
         from ..model.finetuning.predict import evaluate_task
 
+        if split or batch_size:
+            raise UserError(f"--split and --batch-size are for instances, but {model} is a fine-tuned model.")
         measured = evaluate_task(model, data, device, metric)
     elif storage.exists(data):
         raise UserError(
@@ -51,7 +53,9 @@ def evaluate(
     else:
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
 
-        measured = evaluate_pretrained(model, data, split, device, batch_size)
+        if metric:
+            raise UserError(f"--metric is for a fine-tuned model, but {model} is not one.")
+        measured = evaluate_pretrained(model, data, split or "validation", device, batch_size)
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None

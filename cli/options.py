@@ -36,7 +36,7 @@ class CommaSeparated(click.ParamType):
         parts = value if isinstance(value, list | tuple) else str(value).split(",")
         try:
             return tuple(self.kind(part) for part in parts)
-        except ValueError:
+        except (TypeError, ValueError):
             self.fail(f"{value!r} is not a list of numbers such as 1,2,3.", param, ctx)
 
 
@@ -98,10 +98,10 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
     if value is None:
         return
     values = read_toml(value, dict[str, Any])
-    named = values.get(str(ctx.info_name), values)
+    named = values.get(str(ctx.command.name), values)
     defaults = {name.replace("-", "_"): default for name, default in named.items() if not isinstance(default, dict)}
     known = {parameter.name for parameter in ctx.command.params}
     if unknown := sorted(set(defaults) - known):
         name, options = unknown[0].replace("_", "-"), [option.replace("_", "-") for option in sorted(known)]
-        raise UserError(f"--config {value}: {ctx.info_name} has no option {name!r}{did_you_mean(name, options)}.")
+        raise UserError(f"--config {value}: {ctx.command.name} has no option {name!r}{did_you_mean(name, options)}.")
     ctx.default_map = {**(ctx.default_map or {}), **defaults}

@@ -49,6 +49,8 @@ def results(
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
+    if server_zip and (as_json or as_csv or table or output):
+        raise click.UsageError("--server-zip goes with no other option.")
     if server_zip:
         return _write_server_zip(directory, server_zip)
     if table:
@@ -89,9 +91,10 @@ def _print_paper_table(
         click.echo(json.dumps([cell._asdict() for cell in cells], indent=2))
     else:
         click.echo(csv_of(cells) if as_csv else markdown(cells, table), nl=False)
-    if not output:
+    written = write_table(cells, table, output) if output else []
+    if not written or as_json or as_csv:
         return None
-    return CommandSummary("results", output, [("written", ", ".join(write_table(cells, table, output)))])
+    return CommandSummary("results", str(output), [("written", ", ".join(written))])
 
 
 def _print_table(lines: "list[ResultLine]") -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..pipeline.errors import RunError, UserError, did_you_mean
-from ..pipeline.execution.storage import exists
+from ..pipeline.execution.storage import is_missing
 from .failures import describe_failure
 from .options import make_config
 from .recipe import Stage, read_recipe
@@ -56,14 +56,14 @@ def run(
     summaries: list[CommandSummary] = []
     failures: list[str] = []
     for number, stage in enumerate(stages, start=1):
-        if stage.if_exists and not exists(stage.if_exists):
+        if stage.if_exists and is_missing(stage.if_exists):
             click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {stage.if_exists} does not exist")
             continue
         click.echo(f"[{number}/{len(stages)}] {_typed(stage)}")
         if dry_run:
             continue
         try:
-            summaries.append(_run(ctx, stage))
+            summaries += _run(ctx, stage)
         except Exception as error:
             failure = describe_failure(error)
             if failure is None or not keep_going:
@@ -135,11 +135,14 @@ def _as_typed(args: list[str], command: click.Command) -> list[str]:
     return typed
 
 
-def _run(ctx: click.Context, stage: Stage) -> CommandSummary:
+def _run(ctx: click.Context, stage: Stage) -> list[CommandSummary]:
+    """Run a stage and return its summary; none if it prints something else."""
     start_s = time.monotonic()
     command = _command(ctx, stage, "")
     result: Any = command.main([*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False)
-    if not isinstance(result, CommandSummary):
+    if result is None:
+        return []
+    if not isinstance(result, CommandSummary):  # an exit status
         raise RunError(f"Stage {stage.title!r} failed.")
     rows = [*result.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
-    return CommandSummary(stage.title, result.where, rows)
+    return [CommandSummary(stage.title, result.where, rows)]

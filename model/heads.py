@@ -114,13 +114,14 @@ class BertForPreTraining(nn.Module):
         logits_MV = self.mlm_logits(hidden, masked_index.flatten())
         # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in that.
         mlm_loss = F.cross_entropy(logits_MV.float(), masked_ids_M, reduction="sum")
-        mlm_correct = _num_correct(logits_MV, masked_ids_M)
+        mlm_correct = _num_correct(logits_MV, masked_ids_M, exact=not self.training)
         if next_sentence_label_B is None:
             zero = torch.zeros_like(mlm_loss)
             return PretrainSums(mlm_loss, zero, mlm_correct, zero)
         logits_B2 = self.nsp_logits(first)
         nsp_loss = F.cross_entropy(logits_B2.float(), next_sentence_label_B, reduction="sum")
-        return PretrainSums(mlm_loss, nsp_loss, mlm_correct, _num_correct(logits_B2, next_sentence_label_B))
+        nsp_correct = _num_correct(logits_B2, next_sentence_label_B, exact=not self.training)
+        return PretrainSums(mlm_loss, nsp_loss, mlm_correct, nsp_correct)
 
     def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:
         """Return logits over the vocabulary (M, V) at flat indices in `hidden`, (B, L, D) or (T, D)."""
@@ -132,8 +133,13 @@ class BertForPreTraining(nn.Module):
         return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
 
 
-def _num_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    # The largest logit, not its index: argmax takes four times as long on the CPU.
+def _num_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
+    """Return how many labels have the largest logit; unless `exact`, also where another one is as large.
+
+    That takes an eighth of the time of argmax on a CPU, and says about 0.1 % too much in bf16.
+    """
     with torch.no_grad():
+        if exact:
+            return (logits.argmax(1) == labels).sum()
         chosen = logits.gather(1, labels[:, None].clamp(min=0)).squeeze(1)
         return ((chosen >= logits.amax(1)) & (labels != IGNORED)).sum()

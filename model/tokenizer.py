@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.vocab.vocabulary import load_vocabulary, read_files, vocabulary_files
+from .config import ModelConfig
 
 
 class TextTokenizer:
@@ -85,10 +86,17 @@ class _Limit(Struct):
 
 
 def trained_length(directory: str | Path, num_positions: int) -> int:
-    """Return how many of a model's positions are trained: `pretrain` writes its longest rows as ``model_max_length``."""
+    """Return how many of a model's positions are trained, which `pretrain` writes as ``model_max_length``."""
     content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
     limit = parse_json(content, _Limit, f"{directory}/tokenizer_config.json").model_max_length
     return int(min(limit, num_positions))
+
+
+def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path) -> None:
+    """Raise `UserError` if the vocabulary in `directory` has more tokens than the model has embeddings."""
+    if vocab_size > config.vocab_size:
+        sizes = f"{vocab_size} tokens, but its model has {config.vocab_size}"
+        raise UserError(f"The vocabulary in {directory} has {sizes}; the two do not match.")
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 This module does not import torch, so that ``--help`` is fast.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -107,7 +108,7 @@ class FinetuneConfig:
             raise UserError("--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out.")
         if self.compile and (self.features or self.bilstm):
             raise UserError("--compile gains nothing for a BiLSTM; leave it out.")
-        check(self.epochs is None or self.epochs > 0, "epochs", self.epochs, "must be above 0")
+        check(self.epochs is None or 0 < self.epochs < math.inf, "epochs", self.epochs, "must be above 0 and finite")
         rates = self.learning_rates
         rates_ok = rates is None or (
             len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)

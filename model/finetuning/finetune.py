@@ -23,18 +23,18 @@ from torch import nn
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, claimed, unwritable_as_user_error
 from ...pipeline.parsing import parse_json
-from ...pipeline.seeding import rng_for
+from ...pipeline.seeding import rng_for, stable_hash
 from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
 from ..card import CARD, read_languages
-from ..checkpoint import CONFIG, WEIGHTS, load_weights, model_digest, read_config, save_model, write_json
+from ..checkpoint import CONFIG, WEIGHTS, files_digest, load_weights, model_digest, read_config, save_model, write_json
 from ..config import ModelConfig
 from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files, trained_length
 from ..training.logs import ProgressCallback, RunLog
-from ..training.ranks import Ranks, join_ranks, print_notice
+from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
@@ -131,6 +131,14 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
             for prefix, features in job.dev.items():
                 report_cut(job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
         ranks.wait()  # for the first one, which alone writes
+        claim = job.output / IDENTITY
+        ranks.agree(
+            {
+                "the task, its data and the checkpoint": f"{stable_hash(json.dumps(_identity(job))):016x}",
+                "--output": files_digest([claim]) if claim.is_file() else "missing",
+            },
+            SHARED,
+        )
         summary = read_summary(job.output)
         if summary is None and _search(job, ranks, progress):
             if ranks.rank == 0:
@@ -158,8 +166,8 @@ def _report_untrained(checkpoint: str, shape: ModelConfig, features: Sequence[Fe
     trained = trained_length(checkpoint, shape.max_position_embeddings)
     lengths = [len(row.input_ids) for feature in features for row in feature.rows]
     if num_longer := sum(length > trained for length in lengths):
-        found = f"{num_longer:,} of {len(lengths):,} rows are longer than the {trained} tokens {checkpoint} was pre-trained on"
-        print_notice(f"{found}, and further positions are untrained; give --max-length {trained}.")
+        found = f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of {checkpoint}"
+        print_notice(f"{found}, whose positions past {trained} are untrained; give --max-length {trained}.")
 
 
 def _dev_split(prefix: str) -> str:

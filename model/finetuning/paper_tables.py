@@ -55,6 +55,8 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
                 raise UserError(f"{file} has no {metric}, which table {name} shows; it has {', '.join(scores)}.")
             value = scores[metric] * (1 if run.task in IN_PERCENT else 100)
             found.setdefault((parts[0], parts[-2], metric), {}).setdefault(run.learning_rate, []).append(value)
+    if name == "figure5":
+        found = {key: rates for key, rates in found.items() if key[1].isdecimal()}
     if not found:
         raise UserError(f"{folder} holds no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
     cells = []
@@ -88,9 +90,7 @@ def _perplexities(row: Path) -> list[float]:
     return perplexities
 
 
-def _cell(
-    row: str, column: str, metric: str, rate: float | None, values: Sequence[float], table: PaperTable
-) -> Cell:
+def _cell(row: str, column: str, metric: str, rate: float | None, values: Sequence[float], table: PaperTable) -> Cell:
     # Rounded so that 0.28 does not become 28.000000000000004.
     median, lowest, highest = (round(value, 6) for value in (statistics.median(values), min(values), max(values)))
     return Cell(row, column, metric, rate, len(values), median, lowest, highest, table.value(row, column))

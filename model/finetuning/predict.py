@@ -26,7 +26,7 @@ from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, check_vocabulary
 from ..training.device import autocast, find_device, product_dtype, trim_memory
 
 TASK = "task.json"
@@ -58,9 +58,7 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
 
 def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path) -> None:
     """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
-    if tokenizer.vocab_size > config.vocab_size:
-        sizes = f"{tokenizer.vocab_size} tokens, but its model has {config.vocab_size}"
-        raise UserError(f"The vocabulary in {directory} has {sizes}; the two do not match.")
+    check_vocabulary(tokenizer.vocab_size, config, directory)
     if max_length > config.max_position_embeddings:
         positions = config.max_position_embeddings
         raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")

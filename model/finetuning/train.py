@@ -23,6 +23,7 @@ from ..checkpoint import load_tensors
 from ..mirror import upload
 from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_targets
 from ..training.device import (
+    compiles,
     drain_every,
     oom_as_user_error,
     peak_memory,
@@ -89,7 +90,7 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     step, spent_s, losses = _load(training, model, updater)
     pin_attention()
     model.train()
-    if config.compile:
+    if compiles(config.compile, ranks.device):
         model.compile()
     lengths = np.array([feature.length for feature in training.features])
     order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))

@@ -138,6 +138,8 @@ def _time(config: PretrainConfig, path: str, directory: InstanceDirectory) -> tu
         evaluation_rows=1,
         evaluate_every=1_000_000,
         checkpoint_every=1_000_000,
+        probe=None,
+        wandb=False,
     )
     timer = _Timer()
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder, suppress(_EnoughError):
@@ -151,7 +153,7 @@ def _steps(schedule: Schedule, step_s: list[float]) -> list[int]:
     """Return the number of steps on each directory."""
     if schedule.num_steps is None:
         assert schedule.budget_s is not None
-        return [round(schedule.budget_s / step_s[0])]
+        return [max(1, round(schedule.budget_s / step_s[0]))]
     ends = [*schedule.phase_ends, schedule.num_steps]
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 

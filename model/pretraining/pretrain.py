@@ -37,7 +37,7 @@ from ..training.device import (
 )
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
 from ..training.loop import prefetch, stop_signals
-from ..training.ranks import Ranks, join_ranks
+from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
 from .batches import PretrainBatch, make_batches, pack_batches
@@ -176,7 +176,7 @@ def _agree(
             "the checkpoint to start from": f"{checkpoint.name} {files_digest(files)}" if checkpoint else "none",
             "the model to start from": model_digest(source) if source else "none",
         },
-        "Run the same command on all machines, on directories that all of them share.",
+        SHARED,
     )
     ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
 

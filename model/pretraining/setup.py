@@ -44,7 +44,6 @@ FREE_OPTIONS = (
     "checkpoint_every",
     "checkpoint_minutes",
     "archive_every",
-    "probe",
     "license",
     "keep",
     "compile",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._triton import has_triton
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
@@ -56,10 +57,14 @@ def product_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 def compiles(choice: bool | None, device: torch.device) -> bool:
-    """Return whether to compile a model: by default on a GPU. Raises `UserError` without a compiler for the CPU's code."""
-    if choice and device.type == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
-        raise UserError("--compile needs a C++ compiler; install g++, or leave the option out.")
-    return device.type == "cuda" if choice is None else choice
+    """Return whether to compile a model: by default on a GPU that can. Raises `UserError` if it cannot be compiled."""
+    on_gpu = device.type == "cuda"
+    compilers = [os.environ.get("CC", "gcc"), "clang"] if on_gpu else [os.environ.get("CXX", "g++")]
+    can = any(map(shutil.which, compilers)) and (has_triton() or not on_gpu)
+    if choice and not can:
+        needed = "Triton and a C compiler; install gcc" if on_gpu else "a C++ compiler; install g++"
+        raise UserError(f"--compile needs {needed}, or leave the option out.")
+    return on_gpu and can if choice is None else choice
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:

@@ -123,8 +123,9 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     rows = read_csv(content[: content.rfind(b"\n") + 1], path, advice)
     try:
         for row in rows:
-            measured = [float(row[name]) for name in columns if name not in ("step", "split") and row.get(name)]
-            if int(row["step"]) < 0 or not all(map(math.isfinite, measured)):
+            measured = {name: float(row[name]) for name in columns if name not in ("step", "split") and row.get(name)}
+            measured.pop("gradient_norm", None)  # infinite where fp16 overflows; that update is left out
+            if int(row["step"]) < 0 or not all(map(math.isfinite, measured.values())):
                 raise ValueError
     except (KeyError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None

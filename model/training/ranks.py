@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +18,9 @@ from ...pipeline.errors import UserError
 from .device import find_device
 
 BUCKET_BYTES = 25 << 20
+SHARED = "Run the same command on all machines, on directories that all of them share."
+TIMEOUT = timedelta(hours=2)
+"""How long ranks wait for the first one, which alone predicts the test files."""
 
 
 class Ranks(NamedTuple):
@@ -77,7 +81,7 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     # Imported at the first update, torch._dynamo would keep the group as a default argument. The group would outlive
     # destroy_process_group, and gloo's threads, which own tensors, would abort one exit in five.
     import_module("torch._dynamo")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
         yield Ranks(dist.get_rank(), num_ranks, device)
     finally:

@@ -174,8 +174,13 @@ def read_bytes(path: str) -> bytes:
 
 
 def exists(path: str) -> bool:
-    """Tell whether there is a file or directory at `path`."""
-    return _stat(path)[0] != "NotFound" if is_remote(path) else os.path.exists(path)
+    """Tell whether there is a file at `path`."""
+    return _stat(path)[0] == "File" if is_remote(path) else os.path.isfile(path)
+
+
+def is_missing(path: str) -> bool:
+    """Tell whether there is neither a file nor a directory at `path`."""
+    return _stat(path)[0] == "NotFound" if is_remote(path) else not os.path.exists(path)
 
 
 def file_names(directory: str) -> list[str]:

@@ -44,6 +44,11 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ("vocab notes.md --output v", "notes.md is a file: give a directory written by `clozeworks ingest`."),
         ("vocab other --output v", "other has no manifest.json: give a directory written by `clozeworks ingest`."),
         ("vocab vocab --output v", "vocab was written by `clozeworks vocab`, not by `clozeworks ingest`."),
+        ("finetune sst2 d --checkpoint c --output o --epochs inf", "--epochs is inf, but must be above 0 and finite."),
+        (
+            "results empty --server-zip a.zip --json",
+            "--server-zip goes with no other option. See `clozeworks results --help`.",
+        ),
         ("show nothere", "nothere does not exist: give a directory written by clozeworks ingest, vocab or build."),
         ("audit empty", "The folder empty is empty: give a directory written by clozeworks ingest, vocab or build."),
         ("audit vocab", "vocab was written by `clozeworks vocab`; audit measures instances and documents."),

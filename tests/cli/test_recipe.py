@@ -1,5 +1,6 @@
 """Recipes: variables, matrices, and what `clozeworks run` does with the stages."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,14 @@ def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path, capsys: pyt
     path.write_text('[[stage]]\ncommand = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\nsize = 300\n')
     main(["run", str(path), "--dry-run"])
     assert capsys.readouterr().out == "[1/1] clozeworks vocab d --output v --compare a --compare b --size 300\n"
+
+
+def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
+    documents = ({"id": str(index), "text": f"There are {index}. All of them are here."} for index in range(9))
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    (tmp_path / "c.toml").write_text("[ingest]\nvalidation-share = 0.5\nlanguage = 'en'\nmin-characters = 1\n")
+    path = tmp_path / "r.toml"
+    stage = f'[[stage]]\ncommand = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
+    path.write_text(f'{stage}config = "{tmp_path}/c.toml"\n[[stage]]\ncommand = "show"\narguments = ["{tmp_path}/d"]\n')
+    main(["run", str(path)])
+    assert json.loads((tmp_path / "d" / "manifest.json").read_text())["config"]["validation_share"] == 0.5

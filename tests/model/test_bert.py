@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import transformers
 from clozeworks.model.bert import dropout, initialise, real_tokens
 from clozeworks.model.config import SIZES, ModelConfig
-from clozeworks.model.heads import BertForPreTraining, aligned_linear
+from clozeworks.model.heads import IGNORED, BertForPreTraining, _num_correct, aligned_linear
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -74,7 +74,8 @@ def test_equals_transformers(shape, lengths, packed):
     torch.testing.assert_close(ours.mlm_logits(hidden, every), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(ours.nsp_logits(hidden), theirs.seq_relationship_logits, rtol=0, atol=1e-5)
     right = (theirs.prediction_logits.argmax(-1) == batch["labels"])[batch["labels"] != -100].sum()
-    assert sums.mlm_correct == right
+    assert sums.mlm_correct == run_ours(ours.eval(), batch, packed)[1].mlm_correct == right
+    ours.train()
 
     loss.backward()
     theirs.loss.backward()
@@ -241,3 +242,8 @@ def test_flops_are_those_of_the_forward_pass_three_times():
         model.mlm_logits(hidden, index)
         model.bert.pooler(hidden)
     assert update_flops(config, np.array(lengths), len(index)) == 3 * counter.get_total_flops()
+
+
+def test_of_equal_logits_one_is_the_prediction():
+    logits, labels = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]), torch.tensor([0, 1, IGNORED])
+    assert [int(_num_correct(logits, labels, exact=exact)) for exact in (True, False)] == [1, 2]

@@ -98,7 +98,7 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
     (checkpoint / "tokenizer_config.json").write_text('{"do_lower_case": true, "model_max_length": 7}')
     main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", f"{run}-7", *options])
     assert capsys.readouterr().err.splitlines()[0] == (
-        f"5 of 6 rows are longer than the 7 tokens {checkpoint} was pre-trained on, and further positions are untrained; "
+        f"5 of 6 rows are longer than in the pre-training of {checkpoint}, whose positions past 7 are untrained; "
         "give --max-length 7."
     )
 

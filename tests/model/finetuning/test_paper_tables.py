@@ -81,6 +81,7 @@ def test_the_forms_hold_the_same_cells(tmp_path: Path):
 def test_steps_are_columns_in_order(tmp_path: Path):
     for step in (2000, 10000, 500):
         write_runs(tmp_path / "masked-lm/0" / str(step), "rte", "accuracy", "5e-5,0.5")
+    write_runs(tmp_path / "masked-lm/0/sst2", "sst2", "accuracy", "5e-5,0.5")
     lines = markdown(read_cells(tmp_path, "figure5"), "figure5").splitlines()
     assert lines[2] == "|  | 500 | 2000 | 10000 |"
 

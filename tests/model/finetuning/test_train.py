@@ -94,13 +94,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
         f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / 'two')!r},"
         f" FinetuneConfig(**{options!r}))"
     )
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"})
-    for name, value in (ranks | {"RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
+    second = start_second(code, monkeypatch)
     two = finetune("sst2", data, checkpoint, tmp_path / "two", config)
     assert second.wait(60) == 0
     assert two["best"]["scores"] == one["best"]["scores"]
@@ -114,6 +108,32 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     assert float(rows[0][-1]["accuracy"]) == one["best"]["scores"]["accuracy"]
     for mine, other in zip(rows[0][:-1], rows[1][:-1], strict=True):
         assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
+
+
+def test_processes_without_a_shared_disk_are_refused(checkpoint, tmp_path, monkeypatch):
+    data = write_data(tmp_path)
+    code = (
+        "from clozeworks.model.finetuning.finetune import finetune\n"
+        "from clozeworks.model.finetuning.config import FinetuneConfig\n"
+        f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / 'other')!r},"
+        " FinetuneConfig(device='cpu', max_length=24))"
+    )
+    second = start_second(code, monkeypatch, stderr=subprocess.PIPE)
+    with pytest.raises(UserError, match=r"do not start alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"):
+        finetune("sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24))
+    assert b"do not start alike: --output" in second.communicate(timeout=60)[1]
+
+
+def start_second(code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None) -> "subprocess.Popen[bytes]":
+    """Make this process the first of two, and start the other one on `code`."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"}, stderr=stderr)
+    for name, value in (ranks | {"RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    return second
 
 
 def write_data(folder: Path) -> Path:

@@ -72,6 +72,12 @@ def test_a_budget_of_hours_gives_the_steps(instances, tmp_path):
     assert found and (found.seconds, found.steps) == (7200, 7200)
 
 
+def test_it_leaves_out_the_probe_and_weights_and_biases(instances, tmp_path):
+    config = PretrainConfig(**SHAPE, hours=1e-9, probe=("classify", str(tmp_path)), wandb=True)
+    found = estimate(config, [instances], str(tmp_path / "run"))
+    assert found and found.steps == 1
+
+
 def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
     args = ["pretrain", instances, "--output", str(tmp_path / "run"), "--model", "tiny", "--steps", "3", "--dry-run"]
     main(args)

@@ -13,12 +13,12 @@ import torch
 import transformers
 from clozeworks.cli.main import main
 from clozeworks.model.bert import initialise
-from clozeworks.model.checkpoint import save_model
+from clozeworks.model.checkpoint import read_model, save_model
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.fill import fill
-from clozeworks.model.tokenizer import tokenizer_files
+from clozeworks.model.tokenizer import read_tokenizer, tokenizer_files
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
@@ -99,6 +99,37 @@ def test_fill_gives_the_guesses_of_transformers(run):
     for mine, other in zip(fill(run, text, top=3), theirs, strict=True):
         assert [guess.token for guess in mine] == [token for token, _ in other]
         assert [guess.probability for guess in mine] == pytest.approx([score for _, score in other], abs=1e-5)
+
+
+def test_a_left_to_right_model_fills_a_mask_from_what_precedes_it(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text()) | {"is_decoder": True}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    model = read_model(tmp_path / "run").eval()
+    ids = torch.tensor([read_tokenizer(run).encode("w7 [MASK] w9").ids])
+    with torch.no_grad():
+        expected = model.mlm_logits(model.bert(ids[:, :2]), torch.tensor([1])).softmax(-1).max()
+    assert fill(tmp_path / "run", "w7 [MASK] w9", top=1)[0][0].probability == pytest.approx(float(expected))
+
+
+def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "tokenizer.json").unlink()
+    words = (run / "vocab.txt").read_text()
+    (tmp_path / "run" / "vocab.txt").write_text(words + "more\n")
+    with pytest.raises(UserError, match=r"has 61 tokens, but its model has 60; the two do not match"):
+        fill(tmp_path / "run", "w7 [MASK]")
+
+
+def test_options_for_the_other_kind_of_model_are_refused(run, instances, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(run), instances, "--metric", "korquad"])
+    assert "Error: --metric is for a fine-tuned model" in capsys.readouterr().err
+    (tmp_path / "task.json").write_text("{}")
+    for option in ("--split=train", "--batch-size=3"):
+        with pytest.raises(SystemExit):
+            main(["evaluate", str(tmp_path), instances, option])
+        assert "Error: --split and --batch-size are for instances" in capsys.readouterr().err
 
 
 def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):

@@ -109,3 +109,9 @@ def test_it_is_an_option_of_two_values_also_in_a_recipe(reviews, instances, tmp_
 def test_other_tasks_are_refused(instances, tmp_path):
     with pytest.raises(UserError, match=r"^--probe takes a task of GLUE, or classify, not ner\.$"):
         read_probe(PretrainConfig(**SHAPE, probe=("ner", str(tmp_path))), instances)
+
+
+def test_a_run_keeps_to_its_probe(reviews, instances, tmp_path):
+    pretrain(PretrainConfig(**SHAPE, steps=1, probe=("classify", reviews)), [instances], tmp_path)
+    with pytest.raises(UserError, match="probe"):
+        pretrain(PretrainConfig(**SHAPE, steps=1, probe=("classify", f"{reviews}/scores")), [instances], tmp_path)

@@ -14,6 +14,7 @@ from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import find_entry, read_task, restore_task
 from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample, read_classify
 from clozeworks.model.tasks.glue import GLUE
@@ -189,6 +190,13 @@ def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
     write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
     with pytest.raises(UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; fix"):
         read("qqp", path)
+
+
+def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
+    monkeypatch.setattr(classification, "WORD_BASELINE_EXAMPLES", 9)
+    task = GLUE["sst2"]
+    train = [TextExample(f"it was {('bad', 'good')[label]}", None, label) for label in (0, 1) for _ in range(9)]
+    assert task.word_baseline(train, train) == {"accuracy": 1.0}
 
 
 def test_scores_must_be_finite_numbers(tmp_path):

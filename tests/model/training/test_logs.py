@@ -1,6 +1,7 @@
 """The logs of a run: what a resumed run keeps of them."""
 
 import importlib.util
+import math
 import sys
 from typing import Any
 
@@ -16,6 +17,16 @@ def test_a_resumed_run_keeps_the_lines_up_to_its_checkpoint(tmp_path):
                 log.speed(step, {"step": step, "data_wait": 0.5})
     lines = (tmp_path / "speed.csv").read_text().splitlines()[1:]
     assert lines == [f"{step},,,0.5,," for step in (1_234_567, 1_234_567, 1_234_568)]
+
+
+def test_an_update_that_overflowed_is_no_damage(tmp_path):
+    for first_step in (-1, 1):
+        with RunLog(tmp_path, first_step) as log:
+            log.metrics(1, "train", {"mlm_loss": 0.5, "gradient_norm": math.inf})
+    with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
+        with RunLog(tmp_path, -1) as log:
+            log.metrics(1, "train", {"mlm_loss": math.inf})
+        RunLog(tmp_path, 1)
 
 
 def test_columns_may_be_added_and_dropped(tmp_path):

@@ -45,7 +45,8 @@ def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     write(f"{folder}/a.txt", b"replaced")
     assert storage.read_bytes(f"{folder}/a.txt") == b"replaced"
     assert storage.exists(f"{folder}/a.txt")
-    assert storage.exists(folder)
+    assert not storage.exists(folder)
+    assert [storage.is_missing(path) for path in (folder, f"{folder}/a.txt", f"{folder}/a")] == [False, False, True]
     assert not storage.exists(f"{folder}/a")
     assert storage.file_sizes(folder) == {".e.txt": 6, "a.txt": 8, "b.txt": 5}
     assert storage.file_names(folder) == [".e.txt", "a.txt", "b.txt"]
