@@ -117,7 +117,7 @@ def _named(names: str, value: Value, label: str) -> Variables:
     """Return the variables of one value of an axis: ``task folder = "sst2 SST-2"`` are two that change together."""
     if len(names.split()) == 1:
         return {names: value}
-    parts = str(value).split()
+    parts = str(value).split(maxsplit=len(names.split()) - 1)  # the last one may be a path with blanks
     if len(parts) != len(names.split()):
         raise UserError(f"{label}: matrix has {names!r}, but {value!r} has {len(parts)} words.")
     return dict(zip(names.split(), map(_typed, parts), strict=True))

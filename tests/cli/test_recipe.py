@@ -59,10 +59,10 @@ def test_a_matrix_is_a_stage_for_each_combination(recipe: str):
 def test_an_axis_can_set_several_variables_together(tmp_path: Path):
     path = tmp_path / "study.toml"
     stage = 'command = "finetune"\narguments = ["{task}", "glue/{folder}"]\noutput = "{task}-{seed}"\n'
-    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte RTE"], seed = [3] }}\n')
+    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte my RTE"], seed = [3] }}\n')
     stages = read_recipe(str(path), "out")
     assert [stage.title for stage in stages] == ["finetune-sst2-3", "finetune-rte-3"]
-    assert options(stages[1]) == "rte glue/RTE --output rte-3"
+    assert options(stages[1]) == "rte glue/my RTE --output rte-3"
     path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2"], seed = [3] }}\n')
     with pytest.raises(UserError, match="matrix has 'task folder', but 'sst2' has 1 words"):
         read_recipe(str(path), "out")
