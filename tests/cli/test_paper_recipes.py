@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -114,15 +115,8 @@ def test_table_8(data, corpus, tmp_path):
 
 
 def test_figure_5_fine_tunes_archived_models(data, corpus, tmp_path):
-    cells = small(
-        "figure5",
-        data,
-        corpus,
-        tmp_path,
-        steps=4,
-        task=f"rte {data}/glue/RTE",
-        **{"archive-every": 2, "archived": "2,4"},
-    )
+    settings: dict[str, Any] = {"steps": 4, "archive-every": 2, "archived": "2,4", "task": f"rte {data}/glue/RTE"}
+    cells = small("figure5", data, corpus, tmp_path, **settings)
     found = {(cell["row"], cell["column"]) for cell in cells}
     assert found == {(row, step) for row in ("masked-lm", "left-to-right") for step in ("2", "4")}
 
