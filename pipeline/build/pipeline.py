@@ -46,24 +46,25 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     directory, manifest = open_stage(output, head, InstancesManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    for name, content in vocabulary_files(vocabulary).items():
-        directory.write_bytes(name, content)
-    build_phase = Phase(
-        "build", None, partial(build_shard, config=config, weights=weights_of(mixture)), DocumentsUnit, Built
-    )
-    run_phases(directory, _units(storage.absolute(documents), corpus), [build_phase], options)
-    built = read_records(directory, "build", Built)
-    counters = sum_counters((record.counters for record in built), options.max_bad, seen="documents")
-    manifest = {
-        **head,
-        **counters.to_record(),
-        "languages": corpus.languages,
-        "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
-        "mixture": [to_builtins(group) for group in sum_groups(mixture, (record.groups for record in built))],
-        "label_counts": sum_label_counts(r.label_counts for r in built if r.shard.split == "train"),
-        "shards": [to_builtins(record.shard) for record in built],
-    }
-    return directory.finish(manifest, InstancesManifest)
+    with directory.unlocked_at_end():
+        for name, content in vocabulary_files(vocabulary).items():
+            directory.write_bytes(name, content)
+        build_phase = Phase(
+            "build", None, partial(build_shard, config=config, weights=weights_of(mixture)), DocumentsUnit, Built
+        )
+        run_phases(directory, _units(storage.absolute(documents), corpus), [build_phase], options)
+        built = read_records(directory, "build", Built)
+        counters = sum_counters((record.counters for record in built), options.max_bad, seen="documents")
+        manifest = {
+            **head,
+            **counters.to_record(),
+            "languages": corpus.languages,
+            "tokenizer": {"fingerprint": vocabulary.fingerprint, "size": len(vocabulary.tokens)},
+            "mixture": [to_builtins(group) for group in sum_groups(mixture, (record.groups for record in built))],
+            "label_counts": sum_label_counts(r.label_counts for r in built if r.shard.split == "train"),
+            "shards": [to_builtins(record.shard) for record in built],
+        }
+        return directory.finish(manifest, InstancesManifest)
 
 
 def _units(documents: str, corpus: DocumentsManifest) -> list[Unit[DocumentsUnit]]:

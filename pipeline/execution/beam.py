@@ -13,11 +13,13 @@ Traps of the runners that this module deals with:
   are unknown to Beam until its module is imported.
 """
 
+import argparse
 import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -32,8 +34,8 @@ from ..config import RunOptions
 from ..errors import UserError
 from .counters import Counters
 from .directory import StageDirectory
-from .phases import Phase, do_unit, plan_phase
-from .storage import is_remote
+from .phases import Phase, do_unit, plan_phase, stop_units
+from .storage import absolute, is_remote
 from .workers import DeadWorkerError, num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -50,6 +52,7 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
     log.setLevel(logging.INFO if options.verbose else logging.ERROR)
     if options.verbose and not log.handlers:
         log.addHandler(logging.StreamHandler())
+    directory = replace(directory, path=absolute(directory.path))  # workers may run in another folder
     pipeline = beam.Pipeline(options=pipeline_options(options))
     first = _plan(directory, phases[0])
     elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
@@ -67,7 +70,7 @@ def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], o
             | f"Deal out {phase.name}" >> beam.GroupBy(lambda number: number)
             | phase.name.capitalize() >> beam.Map(work)
         )
-    _run(pipeline)
+    _run(pipeline, partial(stop_units, directory))
 
 
 def _plan(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
@@ -87,8 +90,11 @@ def _work(dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, A
     return 0, None
 
 
-def _run(pipeline: beam.Pipeline) -> None:
-    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker process died."""
+def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
+    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker process died.
+
+    An interrupt calls `stop` and waits for the units that have begun: not every runner can cancel them.
+    """
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run() -> None:
@@ -106,10 +112,15 @@ def _run(pipeline: beam.Pipeline) -> None:
             ends.put(DeadWorkerError())
 
     hook_before, threading.excepthook = threading.excepthook, on_thread_death
+    thread = threading.Thread(target=run, daemon=True)
     try:
-        threading.Thread(target=run, daemon=True).start()
+        thread.start()
         if error := ends.get():
             raise error
+    except KeyboardInterrupt:
+        stop()
+        thread.join()
+        raise
     finally:
         threading.excepthook = hook_before
 
@@ -123,9 +134,8 @@ def prepare(options: RunOptions, output: str) -> None:
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:
     """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam does not know."""
-    flags = list(options.beam_options)
-    runner = next((flag.partition("=")[2] for flag in flags if flag.startswith("--runner")), None)
-    if runner is None:
+    runner, flags = _take_runner(options.beam_options)
+    if runner in (None, "DirectRunner"):
         workers = num_workers(options)
         mode = "in_memory" if workers == 1 else "multi_processing"
         flags = [
@@ -137,8 +147,9 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
         ]
     elif runner == "DaskRunner":
         import_module(DASK_MODULE)
-        others = [flag for flag in flags if not flag.startswith("--runner")]
-        flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *others]
+        flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *flags]
+    else:
+        flags = [f"--runner={runner}", *flags]
     parser = _BeamArgumentParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
@@ -146,6 +157,17 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     if unknown := parser.parse_known_args(flags)[1]:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
     return PipelineOptions(flags)
+
+
+def _take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the runner that the options name, as one word or two, and the other options."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--runner")
+    try:
+        found, others = parser.parse_known_args(flags)
+    except argparse.ArgumentError:
+        raise UserError("--runner needs the name of a runner, for example --runner=DirectRunner.") from None
+    return found.runner, others
 
 
 class ReadParts(beam.PTransform):

@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -264,12 +264,13 @@ def other_settings(path: str, changes: Sequence[str], advice: str = "") -> UserE
     return UserError(f"{path} was written with other settings ({'; '.join(changes)}). {what_next}")
 
 
-def _refuse_foreign(path: str) -> None:
+def _refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
+    """Raise `UserError` for a file that is neither hidden nor named like `but`."""
     if storage.is_remote(path):
         names = list(storage.file_sizes(path))
     else:
         names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-    if names := [name for name in names if not name.startswith(".")]:
+    if names := [name for name in names if not (name.startswith(".") or (but and but.fullmatch(name)))]:
         raise UserError(f"{path} already contains other files ({names[0]}, …). Choose another --output.")
 
 
@@ -280,6 +281,14 @@ class StageDirectory(OutputDirectory):
     fingerprint: str
     begun: float = field(default_factory=time.monotonic, compare=False)
 
+    @contextmanager
+    def unlocked_at_end(self) -> Iterator[None]:
+        """Give up the lock of `open_stage` when the block ends, also by an error: another process may go on."""
+        try:
+            yield
+        finally:
+            unlock(self.path)
+
     def finish(self, manifest: dict[str, Any], kind: type[AnyManifest]) -> AnyManifest:
         """Write the manifest, the last file of a stage, delete what is temporary, and return the manifest, checked."""
         content = canonical_json(manifest)
@@ -287,7 +296,6 @@ class StageDirectory(OutputDirectory):
         self.write_bytes(TIMINGS, canonical_json({"seconds": round(time.monotonic() - self.begun, 3)}))
         self.write_bytes(MANIFEST, content)
         storage.remove(self.file(WORK))
-        unlock(self.path)
         return cast(AnyManifest, parsed)
 
 
@@ -378,7 +386,7 @@ def check_output(path: str, head: dict[str, Any], overwrite: bool) -> Literal["n
         return "new"
     if changes := _stage_changes(msgspec.to_builtins(begun), head, with_versions=found is None):
         if found is None and not _has_records(path):
-            _refuse_foreign(path)
+            _refuse_foreign(path, but=_STAGE_FILES)
             return "new"
         raise other_settings(path, changes)
     if found and (damage := _damage(path, found)):
@@ -392,35 +400,51 @@ def open_stage(
     """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is refused.
 
     Return the directory, and its manifest if the stage is already finished. Otherwise the directory stays locked until
-    `StageDirectory.finish`; raise `UserError` if another process has locked it.
+    the end of `StageDirectory.unlocked_at_end`; raise `UserError` if another process has locked it.
     """
-    state = check_output(path, head, overwrite)
     directory = StageDirectory(path, head["fingerprint"])
-    if state != "finished":
+    finished = _read_manifest(path) if check_output(path, head, overwrite) == "finished" else None
+    try:
         lock(path)
-        state = check_output(path, head, overwrite)  # another process may have finished it just now
-    if state == "finished":
-        directory.remove(WORK)
-        unlock(path)
-        finished = cast(Manifest, _read_manifest(path))
-        return directory, cast(AnyManifest, structs.replace(finished, already_finished=True))
-    if state == "new":
-        # The manifest goes last, so that what a kill leaves still has an owner.
-        own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
-        directory.remove(*own, WORK, MANIFEST)
-        directory.write_bytes(PLAN, canonical_json(head))
-    return directory, None
+    except UserError:
+        if finished is None:
+            raise
+        return directory, _already_finished(finished)  # what lies beside it is the other process's
+    opened = False
+    try:
+        state = check_output(path, head, overwrite)  # another process may have changed it just now
+        if state == "finished" and (finished := _read_manifest(path)):
+            directory.remove(WORK)
+            return directory, _already_finished(finished)
+        if state == "new":
+            # The manifest goes last, so that what a kill leaves still has an owner.
+            own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
+            directory.remove(*own, WORK, MANIFEST)
+            directory.write_bytes(PLAN, canonical_json(head))
+        opened = True
+        return directory, None
+    finally:
+        if not opened:
+            unlock(path)
+
+
+def _already_finished(manifest: Manifest) -> Any:
+    return structs.replace(manifest, already_finished=True)
 
 
 def _read_manifest(directory: str) -> Manifest | None:
     """Return the manifest of a directory, or None if there is none; raise `UserError` if it is damaged."""
     path = storage.join(directory, MANIFEST)
-    return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
+    with suppress(FileNotFoundError):  # another process may remove it at any time
+        return parse_manifest(storage.read_bytes(path), path) if storage.exists(path) else None
+    return None
 
 
 def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
     path = storage.join(directory, name)
-    return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None
+    with suppress(FileNotFoundError):  # another process may remove it at any time
+        return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None
+    return None
 
 
 def _stage_changes(stored: dict[str, Any], wanted: dict[str, Any], with_versions: bool) -> list[str]:

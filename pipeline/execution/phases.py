@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
-from ..errors import UserError
+from ..errors import RunError, UserError
 from ..parsing import parse_json
 from . import storage
 from .directory import WORK, StageDirectory
@@ -150,22 +150,21 @@ def finished_units(directory: StageDirectory, phase: str) -> set[int]:
 
 def do_unit(number: int, directory: StageDirectory, phase: Phase[P, R]) -> None:
     """Do one unit and leave its record; do nothing once a unit has left an error, for the run is about to end."""
-    if read_errors(directory):
-        return
-    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
-    unit = read_plan(directory, phase)[number]
     with _errors_written_down(directory, f"{phase.name}-{number}"):
-        record = phase.work(directory, unit.payload)
-    _write(directory, _record_file(phase.name, number), record)
+        if read_errors(directory):
+            return
+        pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed: 80 MB more at the peak
+        unit = read_plan(directory, phase)[number]
+        _write(directory, _record_file(phase.name, number), phase.work(directory, unit.payload))
 
 
 def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
     """Plan a phase whose predecessors are done; return its unfinished units, the most expensive first (none after an
     error).
     """
-    if read_errors(directory):
-        return []
     with _errors_written_down(directory, f"{phase.name}-plan"):
+        if read_errors(directory):
+            return []
         # A resumed run keeps the plan that is there.
         if phase.plan and not storage.exists(directory.file(_plan_file(phase.name))):
             write_plan(directory, phase, phase.plan(directory))
@@ -177,12 +176,23 @@ def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
 
 @contextmanager
 def _errors_written_down(directory: StageDirectory, name: str) -> Iterator[None]:
-    """Write down the message of a `UserError` that the body raises, for the launching process."""
+    """Write down the message of a `UserError` that the body raises, for the launching process.
+
+    Raise `RunError` with the same message if it cannot be written down, for example because the disk is full.
+    """
     try:
         yield
     except UserError as error:
-        directory.write_bytes(f"{ERRORS}/{name}.txt", str(error).encode())
+        try:
+            directory.write_bytes(f"{ERRORS}/{name}.txt", str(error).encode())
+        except UserError:
+            raise RunError(str(error)) from None
         raise
+
+
+def stop_units(directory: StageDirectory) -> None:
+    """Let no unit begin any more, wherever it runs; the next run removes the note."""
+    directory.write_bytes(f"{ERRORS}/stopped.txt", b"The run was interrupted.")
 
 
 def read_errors(directory: StageDirectory) -> list[str]:

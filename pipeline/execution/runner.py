@@ -48,8 +48,9 @@ def run_phases(directory: StageDirectory, units: Sequence[Unit[Any]], phases: Ph
         columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
             progress.add_task("", total=None)
-            run, show = partial(launch, directory, phases, options), partial(_show, progress, directory, phases)
-            failure = _watch(run, show, REMOTE_POLL_S if is_remote(directory.path) else POLL_S)
+            show = partial(_show, progress, directory, phases)
+            with _repeated(show, REMOTE_POLL_S if is_remote(directory.path) else POLL_S):
+                failure = _attempt(partial(launch, directory, phases, options))
         errors = read_errors(directory)
         if failure and not errors:
             raise RunError(failure + (f" Log: {log}" if log else ""))
@@ -85,34 +86,42 @@ def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None
             return
 
 
-def _watch(run: Callable[[], None], tick: Callable[[], None], poll_s: float) -> str | None:
-    """Call `run` in a thread, which SIGTERM interrupts too, and `tick` now and then; return what went wrong, if any."""
-    failures: list[str] = []
-    over = threading.Event()
-
-    def run_to_the_end() -> None:
-        try:
-            run()
-        except UserError:
-            pass  # the worker has written it down
-        except DeadWorkerError as error:
-            failures.append(str(error))
-        except Exception as error:
-            traceback.print_exc()
-            failures.append(f"The run failed: {_last_line(error)}.")
-        finally:
-            over.set()
-
+def _attempt(run: Callable[[], None]) -> str | None:
+    """Call `run`, which SIGTERM interrupts as Ctrl-C does; return what went wrong, if any."""
     is_main = threading.current_thread() is threading.main_thread()  # only there Python sets signal handlers
     before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
     try:
-        threading.Thread(target=run_to_the_end, daemon=True).start()
-        while not over.wait(poll_s):
-            tick()
+        run()
+    except (UserError, RunError, DeadWorkerError) as error:
+        return str(error)
+    except Exception as error:
+        traceback.print_exc()
+        return f"The run failed: {_last_line(error)}."
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
-    return failures[0] if failures else None
+    return None
+
+
+@contextmanager
+def _repeated(tick: Callable[[], None], poll_s: float) -> Iterator[None]:
+    """Call `tick` now and then, in a thread.
+
+    The work itself stays in the thread of the caller: an interrupt ends it there, and nothing of it goes on.
+    """
+    over = threading.Event()
+
+    def tick_until_over() -> None:
+        while not over.wait(poll_s):
+            tick()
+
+    ticker = threading.Thread(target=tick_until_over, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticker.join()
 
 
 def _last_line(error: Exception) -> str:

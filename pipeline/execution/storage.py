@@ -375,7 +375,9 @@ def remove(path: str) -> None:
             elif kind == "File":
                 filesystem.delete_file(name)
     elif os.path.isdir(path):
-        shutil.rmtree(path)
+        while os.path.isdir(path):
+            with suppress(FileNotFoundError):  # another process removes it too
+                shutil.rmtree(path)
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)

@@ -68,12 +68,15 @@ def do_all(items: Sequence[Item], step: Callable[[Item], object], workers: Seque
     """Call `step` on every item in the `workers`, in order, by pickles; raises `WorkError` or `DeadWorkerError`."""
     todo = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
-        handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]
-        failures = [ended.exception() for ended in wait(handed, return_when=FIRST_EXCEPTION).done]
-        for worker in workers if any(failures) else []:
-            worker.kill()  # its thread ends with it
-    for failure in filter(None, failures):
-        raise failure
+        try:
+            handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]
+            failures = [ended.exception() for ended in wait(handed, return_when=FIRST_EXCEPTION).done]
+            for failure in filter(None, failures):
+                raise failure
+        except BaseException:  # an interrupt too
+            for worker in workers:
+                worker.kill()  # its thread ends with it
+            raise
 
 
 def _hand_over(worker: Worker, step: Callable[[Item], object], todo: Iterator[Item]) -> None:

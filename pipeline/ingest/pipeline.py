@@ -74,10 +74,11 @@ def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: R
     directory, manifest = open_stage(output, job.head, DocumentsManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    layout = choose_layout(sum(entry.num_bytes for entry in job.inputs), config)
-    run_phases(directory, job.units, ingest_phases(config, layout, options.max_bad), options)
-    results = _results(directory, config, options.max_bad, job.left_out)
-    return directory.finish({**job.head, **results}, DocumentsManifest)
+    with directory.unlocked_at_end():
+        layout = choose_layout(sum(entry.num_bytes for entry in job.inputs), config)
+        run_phases(directory, job.units, ingest_phases(config, layout, options.max_bad), options)
+        results = _results(directory, config, options.max_bad, job.left_out)
+        return directory.finish({**job.head, **results}, DocumentsManifest)
 
 
 def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[Phase[Any, Any]]:

@@ -64,30 +64,31 @@ def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: 
     directory, manifest = open_stage(output, head, VocabularyManifest, options.overwrite)
     if manifest is not None:
         return manifest
-    num_units = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
-    num_buckets = min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS)
-    accents = decide_accents(config, documents, corpus)
-    normalization = Normalization(lowercase=not config.cased, strip_accents=accents.strip)
-    count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets, weights=weights)
-    merge_work = partial(
-        merge_buckets, num_units=num_units, num_buckets=num_buckets, units=WEIGHT_UNITS if weights else 1
-    )
-    learn_work = partial(_learn, config=config, normalization=normalization, num_buckets=num_buckets)
-    count = Phase("count", None, count_work, str, Record)
-    merge = Phase("merge", partial(_plan_merge, num_units=num_units), merge_work, int, Record)
-    learn = Phase("learn", _plan_learn, learn_work, None, Learned)
-    folder = storage.absolute(documents)
-    units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
-    run_phases(directory, units, (count, merge, learn), options)
-    [learned] = read_records(directory, "learn", Learned)
-    found = {
-        "accents": msgspec.to_builtins(accents),
-        "mixture": [msgspec.to_builtins(group) for group in mixture],
-        "tokenizer": learned.tokenizer,
-        "report": learned.report,
-        "word_counts": learned.word_counts,
-    }
-    return directory.finish({**head, **found}, VocabularyManifest)
+    with directory.unlocked_at_end():
+        num_units = min(len(shard_paths(documents, corpus, "train")), MAX_BUCKETS)
+        num_buckets = min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS)
+        accents = decide_accents(config, documents, corpus)
+        normalization = Normalization(lowercase=not config.cased, strip_accents=accents.strip)
+        count_work = partial(count_shard, normalization=normalization, num_buckets=num_buckets, weights=weights)
+        merge_work = partial(
+            merge_buckets, num_units=num_units, num_buckets=num_buckets, units=WEIGHT_UNITS if weights else 1
+        )
+        learn_work = partial(_learn, config=config, normalization=normalization, num_buckets=num_buckets)
+        count = Phase("count", None, count_work, str, Record)
+        merge = Phase("merge", partial(_plan_merge, num_units=num_units), merge_work, int, Record)
+        learn = Phase("learn", _plan_learn, learn_work, None, Learned)
+        folder = storage.absolute(documents)
+        units = [Unit(shard.name, shard.bytes, storage.join(folder, shard.name)) for shard in corpus.shards]
+        run_phases(directory, units, (count, merge, learn), options)
+        [learned] = read_records(directory, "learn", Learned)
+        found = {
+            "accents": msgspec.to_builtins(accents),
+            "mixture": [msgspec.to_builtins(group) for group in mixture],
+            "tokenizer": learned.tokenizer,
+            "report": learned.report,
+            "word_counts": learned.word_counts,
+        }
+        return directory.finish({**head, **found}, VocabularyManifest)
 
 
 def _plan_merge(directory: StageDirectory, num_units: int) -> list[Unit[int]]:

@@ -1,10 +1,12 @@
 """What a stage's directory promises: complete files, resume by records, refusal of other work."""
 
 import errno
+import fcntl
 import json
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clozeworks.pipeline.config import BuildConfig
@@ -121,6 +123,61 @@ def test_a_process_may_take_its_own_lock_again(tmp_path: Path):
     directory.finish(whole_manifest(), InstancesManifest)
     found = open_build(tmp_path / "out")[1]
     assert found is not None and found.fingerprint == whole_manifest()["fingerprint"]
+
+
+def lock_by_another_process(path: Path) -> int:
+    """Lock as another process does: by a descriptor of its own."""
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def test_a_stage_that_failed_is_unlocked(tmp_path: Path):
+    directory, _ = open_build(tmp_path)
+    with pytest.raises(ZeroDivisionError), directory.unlocked_at_end():
+        raise ZeroDivisionError
+    os.close(lock_by_another_process(tmp_path))
+    directory.write_bytes(".work/build/00000.json", b"{}")
+    with pytest.raises(UserError, match="seed was 0, now 7"):
+        open_build(tmp_path, BuildConfig(seed=7))
+    os.close(lock_by_another_process(tmp_path))
+
+
+def test_beside_another_process_finished_work_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    directory, _ = open_build(tmp_path)
+    with directory.unlocked_at_end():
+        directory.finish(whole_manifest(), InstancesManifest)
+    other = lock_by_another_process(tmp_path)
+    directory.write_bytes(".work/plan.json", b"of the other process")
+    found = open_build(tmp_path)[1]
+    assert found is not None and found.already_finished
+    assert (tmp_path / ".work" / "plan.json").exists()
+    os.close(other)
+    found = open_build(tmp_path)[1]
+    assert found is not None and not (tmp_path / ".work").exists()
+
+
+def test_a_folder_that_another_process_removes_too_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").touch()
+    unlink = os.unlink
+
+    def unlink_after_another(*args: Any, **options: Any) -> None:
+        unlink(*args, **options)
+        unlink(*args, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink_after_another)
+    storage.remove(str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
+
+
+def test_files_that_a_failed_command_left_are_no_others(tmp_path: Path):
+    open_build(tmp_path)[0].write_bytes("tokenizer.json", b"{}")
+    directory, _ = open_build(tmp_path, BuildConfig(seed=7))
+    assert not (tmp_path / "tokenizer.json").exists()
+    directory.write_bytes("thesis.tex", b"mine")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        open_build(tmp_path)
 
 
 def test_a_lock_is_on_the_directory_that_is_at_the_path(tmp_path: Path):

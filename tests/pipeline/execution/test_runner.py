@@ -1,9 +1,11 @@
 """Units of work: records, resume, errors of workers, a killed worker; on processes of ours and of Beam."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +208,100 @@ def test_an_option_that_beam_does_not_know_is_refused():
 
     with pytest.raises(UserError, match="--projekt=x"):
         pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
+    with pytest.raises(UserError, match="--runner needs the name"):
+        pipeline_options(RunOptions(beam_options=("--runner",)))
     options = pipeline_options(RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3))
     assert options.get_all_options()["direct_running_mode"] == "multi_threading"
     assert options.get_all_options()["direct_num_workers"] == 3
+
+
+@pytest.mark.parametrize("flags", [("--runner=DirectRunner",), ("--runner", "DirectRunner")])
+def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
+    from clozeworks.pipeline.execution.beam import pipeline_options
+
+    named, default = (
+        pipeline_options(RunOptions(beam_options=(*given, "--direct_embed_docker_python"), workers=3))
+        for given in (flags, ())
+    )
+    assert named.get_all_options() == default.get_all_options()
+
+
+def test_a_runner_may_be_named_in_two_words():
+    from clozeworks.pipeline.execution.beam import _take_runner, prepare
+
+    for flags in (("--runner", "DaskRunner", "--x=1"), ("--x=1", "--runner=DaskRunner")):
+        assert _take_runner(flags) == ("DaskRunner", ["--x=1"])
+    with pytest.raises(UserError, match="give a gs:// path"):
+        prepare(RunOptions(beam_options=("--runner", "DataflowRunner")), "local")
+
+
+def nap(directory: StageDirectory, number: int) -> Done:
+    Path(directory.path, "begun").touch()
+    time.sleep(0.5)
+    return Done(number)
+
+
+IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [RunOptions(workers=1), RunOptions(workers=2), RunOptions(workers=1, beam_options=IN_THIS_PROCESS)],
+    ids=["here", "our processes", "Beam"],
+)
+def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptions):
+    directory = StageDirectory(str(tmp_path), "f")
+
+    def interrupt() -> None:
+        wait_until((tmp_path / "begun").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_one(directory, nap, options)
+    done = finished_units(directory, "squares")
+    assert len(done) < len(UNITS)
+    time.sleep(1.2)
+    assert finished_units(directory, "squares") == done
+    assert len(run_one(directory, square, options)) == len(UNITS)
+
+
+@pytest.mark.parametrize("beam_options", [(), IN_THIS_PROCESS], ids=["here", "Beam"])
+def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beam_options: tuple[str, ...]
+):
+    sync = os.fsync
+
+    def sync_unless_full(descriptor: int) -> None:
+        if (tmp_path / "full").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    def fill_disk(directory: StageDirectory, number: int) -> Done:
+        Path(directory.path, "full").touch()
+        return Done(number)
+
+    monkeypatch.setattr(os, "fsync", sync_unless_full)
+    with pytest.raises(RunError, match=r"Cannot write to .*No space left"):
+        run_one(StageDirectory(str(tmp_path), "f"), fill_disk, RunOptions(workers=1, beam_options=beam_options))
+
+
+def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
+    def block(directory: StageDirectory, number: int) -> Done:
+        Path(directory.path, f".work/squares/{number:05d}.json").mkdir(exist_ok=True)
+        return Done(number)
+
+    for beam_options in ((), IN_THIS_PROCESS):
+        with pytest.raises(UserError, match="Cannot write to"):
+            run_one(StageDirectory(str(tmp_path), "f"), block, RunOptions(workers=1, beam_options=beam_options))
+
+
+def leave_path(directory: StageDirectory, number: int) -> Done:
+    directory.write_bytes("path", directory.path.encode())
+    return Done(number)
+
+
+def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    run_one(StageDirectory("out", "f"), leave_path, RunOptions(workers=1, beam_options=IN_THIS_PROCESS))
+    assert (tmp_path / "out" / "path").read_text() == str(tmp_path / "out")
