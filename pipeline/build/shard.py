@@ -83,13 +83,15 @@ def build_shard(
     label_counts: list[LabelCounts] = []
     warnings = [] if num_passes else ["the document shard holds no text"]
     times_read = np.zeros(len(corpus.document_offsets) - 1, np.int64)
+    # A shard with a single document is a mistake, which `build_instances` reports; a part of a larger one is chance.
+    needs_partner = config.pairing in ("balanced", "bert") and np.count_nonzero(corpus.document_lengths()) > 1
     with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
         for duplicate, repeat, part, chosen in _parts(corpus, unit, config, weights, num_passes):
             # The first repeat has the random numbers of a pass without weights.
             ids = (split, index, duplicate, *([repeat] if repeat else []))
             rngs = [rng_for(config.seed, step, *ids) for step in ("pairs", "masks")]
-            if repeat and np.count_nonzero(part.document_lengths()) < 2:
-                counts["documents_not_repeated"] += int(chosen.sum())  # nothing to exchange segments with
+            if needs_partner and np.count_nonzero(part.document_lengths()) < 2:
+                counts["documents_without_partner"] += int(chosen.sum())  # none to exchange segments with
                 continue
             times_read += chosen
             try:

@@ -1,5 +1,7 @@
 """Weights: documents are read as often as asked, in every pass, and the words of the vocabulary count alike."""
 
+import fcntl
+import os
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +144,39 @@ def test_an_exponent_levels_languages():
 def test_mistakes_are_one_line(entry: str):
     with pytest.raises(UserError, match=f"--weight {entry}: give NAME=WEIGHT"):
         parse_weights([entry])
+
+
+def few(path: Path, num_documents: int) -> str:
+    rows = [
+        {"doc_id": f"{i}", "source": "a" if i else "b", "language": "en", "title": "", "sentences": ["x y z ."] * 30}
+        for i in range(num_documents)
+    ]
+    path.mkdir()
+    for name in (TRAIN, VALIDATION):
+        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
+    write_manifest(path, "ingest", {TRAIN: num_documents, VALIDATION: num_documents})
+    manifest = (path / "manifest.json").read_text()
+    groups = ", ".join(f'{{"source": "{name}", "language": "en", "documents": 1, "characters": 1}}' for name in "ab")
+    entry = '{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}'
+    (path / "manifest.json").write_text(manifest.replace(entry, groups))
+    return str(path)
+
+
+@pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
+@pytest.mark.parametrize("weight", ["b=3", "en=0.3"])
+def test_a_document_alone_in_a_part_of_a_pass_is_left_out_if_it_needs_a_partner(
+    tmp_path: Path, pairing: str, weight: str
+):
+    manifest = built(few(tmp_path / "documents", 2), tmp_path, pairing=pairing, weight=(weight,), max_length=32)
+    left_out = manifest.counts.get("documents_without_partner", 0)
+    assert bool(left_out) == (pairing in ("balanced", "bert"))
+    read = sum(group.tokens_built for group in manifest.mixture) / 120
+    assert read + left_out == pytest.approx(4 * (4 if weight == "b=3" else 0.6), abs=1)
+
+
+def test_a_shard_with_a_single_document_stays_a_mistake(tmp_path: Path):
+    with pytest.raises(UserError, match="The shard has 1 document with text"):
+        built(few(tmp_path / "documents", 1), tmp_path, weight=("b=3",))
+    descriptor = os.open(tmp_path / "out", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another process may go on
+    os.close(descriptor)
