@@ -157,7 +157,10 @@ def _both(names: list[str]) -> list[str]:
 
 def _by_label(values: np.ndarray, label: np.ndarray, names: list[str]) -> dict[str, list[int]]:
     counts = np.bincount(2 * values + label, minlength=2 * len(names)).reshape(-1, 2)
-    return {names[value]: counts[value].tolist() for value in np.flatnonzero(counts.any(axis=1)).tolist()}
+    # Several values may have one name: the short lengths that round to the same bound.
+    seen = np.flatnonzero(counts.any(axis=1)).tolist()
+    by_value: Iterable[LabelCounts] = ({"": {names[value]: counts[value].tolist()}} for value in seen)
+    return sum_label_counts(by_value).get("", {})
 
 
 def sum_label_counts(parts: Iterable[LabelCounts]) -> LabelCounts:

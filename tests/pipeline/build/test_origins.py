@@ -131,3 +131,12 @@ def test_labels_are_counted_by_origin():
     assert counts["document length of B"] == {"45": [0, 2], "90": [1, 1]}
     assert counts["title length of B"] == {"1": [1, 2], "3": [0, 1]}
     assert sum_label_counts([counts, counts])["language"]["en"] == [2, 2]
+
+
+def test_short_lengths_of_one_name_are_counted_together():
+    corpus = mixed(corpus_of([[2], [3], [4], [5]]), np.zeros(4, np.int64))
+    origins, lengths = corpus.origins, corpus.document_lengths()
+    assert origins is not None and lengths.tolist() == [2, 3, 4, 5]
+    documents = np.arange(4)
+    counts = count_labels(origins, lengths, np.array([0, 1, 0, 1], np.uint8), documents, documents)
+    assert counts["document length of A"] == {"2": [1, 1], "4": [1, 1]}
