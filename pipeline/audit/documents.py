@@ -216,14 +216,14 @@ def documents_digest(manifest: InstancesManifest) -> str:
 
 def documents_beside(instances: str) -> str | None:
     """Return the directory of documents that instances were built from, if it is local, whole and beside theirs."""
-    digest, parent = (
-        documents_digest(read_manifest(instances, InstancesManifest)),
-        os.path.dirname(os.path.abspath(instances)),
-    )
+    digest = documents_digest(read_manifest(instances, InstancesManifest))
+    parent, folder = os.path.dirname(os.path.abspath(instances)), os.path.dirname(instances.rstrip("/"))
+    if os.path.abspath(folder) != parent:  # `instances` ends in a dot
+        folder = os.path.relpath(parent)
     for name in [] if storage.is_remote(instances) else sorted(os.listdir(parent)):
         path = os.path.join(parent, name, MANIFEST)
         if os.path.isfile(path) and digest_of(storage.read_bytes(path)) == digest:
-            found = os.path.join(os.path.dirname(instances.rstrip("/")), name)
+            found = os.path.join(folder, name)
             with suppress(UserError):  # its shards may be deleted
                 read_manifest(found, DocumentsManifest)
                 return found

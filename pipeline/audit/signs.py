@@ -81,6 +81,7 @@ class Repeats:
     """Finds long sentences that occur more than once; `share` of their hashes are kept."""
 
     def __init__(self, share: float) -> None:
+        self._share = share
         self._limit = np.uint64(share * (2**64 - 2**12))
         self._hashes: list[np.ndarray] = []
 
@@ -90,11 +91,17 @@ class Repeats:
         self._hashes.append(hashes[hashes <= self._limit])
 
     def sum(self) -> tuple[int, int, np.ndarray]:
-        """Return how many sentences repeat another, of how many, and the hashes of the most frequent of these."""
+        """Return how many sentences repeat another, of how many, and the hashes of the most frequent of these.
+
+        The numbers are estimates for all sentences if only a share of the hashes is kept.
+        """
         hashes, counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *self._hashes]), return_counts=True)
         repeated = np.flatnonzero(counts > 1)
         top = repeated[np.argsort(-counts[repeated], kind="stable")[:MAX_EXAMPLES]]
-        return int((counts[repeated] - 1).sum()), int(counts.sum()), hashes[top]
+        num_repeated, total = (
+            round(int(count) / self._share) for count in ((counts[repeated] - 1).sum(), counts.sum())
+        )
+        return num_repeated, total, hashes[top]
 
 
 def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.audit.checks import audit
 from clozeworks.pipeline.audit.decode import first_examples
 from clozeworks.pipeline.audit.documents import BINS_PER_OCTAVE, audit_documents, documents_beside
-from clozeworks.pipeline.audit.signs import LONG, MAX_EXAMPLES, REPEATED, excerpt, find_signs
+from clozeworks.pipeline.audit.signs import LONG, MAX_EXAMPLES, REPEATED, Repeats, excerpt, find_signs
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
@@ -197,3 +197,23 @@ def test_the_option_documents_is_for_instances(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["audit", path, "--documents", path])
     assert capsys.readouterr().err == f"Error: --documents is for instances, but {path} has documents.\n"
+
+
+def test_repeats_in_a_share_of_the_hashes_stand_for_all():
+    repeats = Repeats(0.25)
+    for _ in range(2):
+        repeats.add(pa.array([f"{number} {LONG_SENTENCE}" for number in range(4000)]))
+    num_repeated, total, _ = repeats.sum()
+    assert (num_repeated, total) == pytest.approx((4000, 8000), rel=0.1)
+
+
+@pytest.mark.parametrize("name", [".", "./", "../instances", "../instances/."])
+def test_documents_beside_the_working_folder_are_found(tmp_path, monkeypatch, name: str):
+    documents = write_documents(tmp_path / "documents", prose(9))
+    (tmp_path / "instances").mkdir()
+    shard = "train-00000-of-00001.parquet"
+    (tmp_path / "instances" / shard).write_bytes(b"")
+    inputs = [{"stage": "ingest", "digest": read_manifest(documents, DocumentsManifest).digest}]
+    write_manifest(tmp_path / "instances", "build", {shard: 0}, inputs=inputs)
+    monkeypatch.chdir(tmp_path / "instances")
+    assert documents_beside(name) == "../documents"
