@@ -27,11 +27,13 @@ ORIGIN_AUC_TOLERANCE = 0.02
 ORIGINS = ("source", "language")
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
+ROWS_FOR_CUT = 200  # with fewer, a few tokens cut by chance are more than that
 MAX_REPEATED_SHARE = 0.01
-# Whole words cannot always fill the mask budget; using less than this share is a fault.
+# Whole words cannot always fill the mask budget; using less than this share is a fault, unless words are long.
 MIN_WHOLE_WORD_BUDGET = 0.9
 # If chance alone may account for a deviation this large, there are too few rows to judge.
 MAX_CHANCE = 0.25
+TOO_FEW = "too few rows to judge"
 # The intervals shown are 95 % intervals.
 Z_SHOWN = 1.96
 NUM_TOP_TOKENS, NUM_TOP_SHOWN, NUM_SOURCES = 30, 8, 10
@@ -197,7 +199,7 @@ def _not_promised(pairing: str) -> str:
 
 
 def _too_few(chance: float) -> str:
-    return "too few rows to judge" if chance > MAX_CHANCE else ""
+    return TOO_FEW if chance > MAX_CHANCE else ""
 
 
 def _is_half(successes: int, trials: int) -> bool:
@@ -224,7 +226,11 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str
 def _mask_checks(measures: Measures) -> Iterator[Check]:
     counts, config = measures.counts, measures.config
     share, asked = (counts[name] / max(counts["tokens"], 1) for name in ("masked", "masks_asked"))
-    enough = counts["masked"] >= MIN_WHOLE_WORD_BUDGET * counts["masks_asked"] or config.masking == "token"
+    # What is left of a row's budget may be too little for another word: in long words, more than the limit allows.
+    spare = counts["rows"] * (counts["text_tokens"] / max(counts["words"], 1) - 1)
+    unused = counts["masks_asked"] - counts["masked"]
+    most = max((1 - MIN_WHOLE_WORD_BUDGET) * counts["masks_asked"], spare)
+    enough = unused <= most or config.masking == "token"
     limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
     yield Check("masked share", f"{share:.2%}", limit, _verdict(enough), share)
     yield _none("rows with the wrong number of masks", counts["rows_breaking_count"])
@@ -300,7 +306,8 @@ def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[C
         yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
         return
     yield _exact(name, used, tokens_in - tokens_cut)
-    yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
+    cut = _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
+    yield cut if measures.counts["rows"] >= ROWS_FOR_CUT else replace(cut, asked=TOO_FEW, verdict="unjudged")
 
 
 def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:

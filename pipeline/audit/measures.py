@@ -238,6 +238,7 @@ class Measures:
             np.minimum.at(shortest, words.row, words.length)
             keeps_rule = (rows.mask_counts >= 1) & (rows.mask_counts <= np.maximum(wanted, shortest))
         self.counts.update(
+            words=len(words.row),
             split_words=int(((masked > 0) & (masked < words.length)).sum()),
             masked_words=int((masked > 0).sum()),
             rows_breaking_count=int((~keeps_rule).sum()),

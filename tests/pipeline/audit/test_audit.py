@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.audit.checks import audit_instances, wilson_interval
-from clozeworks.pipeline.audit.measures import scripts_of
+from clozeworks.pipeline.audit.checks import _mask_checks, audit_instances, wilson_interval
+from clozeworks.pipeline.audit.measures import Measures, scripts_of
 from clozeworks.pipeline.audit.verdict import Audit, Check, Verdict
 from clozeworks.pipeline.build.balance import auc_of
 from clozeworks.pipeline.build.chunks import Corpus
@@ -427,6 +427,25 @@ def test_lost_tokens_are_named(tmp_path):
     manifest["counts"]["tokens_in"] = int(manifest["counts"]["tokens_in"] * 1.01)
     manifest["counts"]["tokens_cut"] = manifest["counts"]["tokens_in"] - manifest["counts"]["tokens_used"]
     assert failed(audit(tmp_path, manifest)) == {"tokens cut"}
+
+
+def test_tokens_cut_from_few_rows_are_not_judged(tmp_path):
+    manifest = build(tmp_path, 2, duplicates=1, max_length=64)
+    manifest["counts"]["tokens_in"] += 100
+    manifest["counts"]["tokens_cut"] += 100
+    audited = audit(tmp_path, manifest)
+    [cut] = [check for check in audited.checks if check.name == "tokens cut"]
+    assert (cut.verdict, cut.asked) == ("unjudged", "too few rows to judge")
+    assert not audited.failed
+
+
+@pytest.mark.parametrize(("words", "fails"), [(13_000, False), (50_000, True)])
+def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
+    measures = Measures(VOCABULARY, BuildConfig(max_length=32, masking="whole-word"), 1.0)
+    measures.counts.update(rows=2000, tokens=64_000, text_tokens=58_000, words=words, masked=8000, masks_asked=10_000)
+    assert [check.verdict for check in _mask_checks(measures) if check.name == "masked share"] == [
+        "bad" if fails else "ok"
+    ]
 
 
 @pytest.mark.parametrize(("pairing", "name"), [("bert", "tokens_in"), ("balanced", "tokens_cut")])
