@@ -1,5 +1,6 @@
 """``clozeworks show``."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,9 +44,13 @@ def show(directory: str, num_rows: int, split: str) -> None:
     if isinstance(manifest, VocabularyManifest):
         raise UserError(f"{directory} was written by `clozeworks vocab`; show reads documents and instances.")
     console = Console(highlight=False, soft_wrap=True)
-    vocabulary = None if isinstance(manifest, DocumentsManifest) else read_vocabulary(directory)
+    if isinstance(manifest, DocumentsManifest):
+        vocabulary, lines = None, _document
+    else:
+        vocabulary = read_vocabulary(directory)
+        lines = partial(_instance, vocabulary=vocabulary, pairing=manifest.config.pairing)
     for row in first_rows(directory, manifest, split, num_rows, vocabulary):
-        for line in _document(row) if vocabulary is None else _instance(row, vocabulary):
+        for line in lines(row):
             console.print(line)
         console.print()
 
@@ -57,12 +62,12 @@ def _document(row: dict[str, Any]) -> "list[Text]":
     return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
 
 
-def _instance(row: dict[str, Any], vocabulary: "Vocabulary") -> "list[Text]":
+def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "list[Text]":
     from rich.text import Text
 
-    from ..pipeline.audit.decode import decode_row
+    from ..pipeline.audit.decode import decode_row, label_names
 
-    label = "NotNext" if row["next_sentence_label"] else "IsNext"
+    label = label_names(pairing)[row["next_sentence_label"] != 0]
     documents = f"documents {row['document_a']} and {row['document_b']}"
     tokens = decode_row(row, vocabulary)
     head = Text(f"{label}, {documents}, duplicate {row['duplicate']}, {len(tokens)} tokens", "bold")

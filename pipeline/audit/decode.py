@@ -24,6 +24,12 @@ class Token(NamedTuple):
     original: str
 
 
+def label_names(pairing: str) -> tuple[str, str]:
+    """Return what labels 0 and 1 mean."""
+    special = {"sop": ("in order", "swapped"), "none": ("one segment", "–")}
+    return special.get(pairing, ("IsNext", "NotNext"))
+
+
 def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
     """Return the tokens of a row of `schemas.instances_schema` (plain Python values by column)."""
     originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))

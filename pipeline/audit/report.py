@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
-from .decode import Example
+from .decode import Example, label_names
 from .documents import BINS_PER_OCTAVE, DocumentsAudit
 from .verdict import Audit, checks_by_name
 
@@ -68,9 +68,7 @@ def _template(name: str) -> Any:
 
 
 def _labels(audit: Audit) -> tuple[str, str]:
-    """Return what labels 0 and 1 mean."""
-    special = {"sop": ("in order", "swapped"), "none": ("one segment", "–")}
-    return special.get(audit.config["pairing"], ("IsNext", "NotNext"))
+    return label_names(audit.config["pairing"])
 
 
 def _plots(corpora: Corpora) -> Plots:

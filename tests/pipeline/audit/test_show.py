@@ -65,6 +65,17 @@ def test_instances_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"{head}\n[CLS] a ##b [MASK=c] [SEP] [d=a] [=d] [bold] [SEP]\n\n" * 2
 
 
+def test_labels_are_those_of_the_pairing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = instances(tmp_path, [ROW, {**ROW, "next_sentence_label": 0}])
+    for pairing, names in (("sop", ["swapped", "in order"]), ("bert", ["NotNext", "IsNext"])):
+        write_manifest(tmp_path, "build", {SHARD: 2}, config={"pairing": pairing})
+        main(["show", directory])
+        assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[::3]] == names
+    write_manifest(tmp_path, "build", {SHARD: 2}, config={"pairing": "none"})
+    main(["show", directory])
+    assert "one segment, documents" in capsys.readouterr().out
+
+
 def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     main(["show", write(tmp_path, "ingest", pa.Table.from_pylist([DOCUMENT], DOCUMENTS))])
     assert capsys.readouterr().out == "enwiki:7  [b]Cloze[/b]  (en, 2 sentences)\n  One.\n  Two.\n\n"
