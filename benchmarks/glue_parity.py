@@ -61,7 +61,8 @@ def main() -> None:
     transformers.logging.disable_progress_bar()
     log = arguments.log
     runs = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
-    same = {"limit": arguments.limit, "precision": arguments.precision}
+    paths = {"data": str(arguments.data.resolve()), "checkpoint": str(arguments.checkpoint.resolve())}
+    same = {**paths, "limit": arguments.limit, "precision": arguments.precision}
     for task in arguments.tasks:
         for seed in range(arguments.seeds):
             for trainer in ("clozeworks", "transformers"):

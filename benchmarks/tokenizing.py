@@ -16,20 +16,12 @@ from pathlib import Path
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from clozeworks.pipeline.vocab.tokenize import DictionaryTokenizer, bert_tokenizer
 from clozeworks.pipeline.vocab.vocabulary import load_vocabulary
 
+from .vocab import read_sentences
+
 SAMPLED = 20  # the peer gets one sentence in so many
-
-
-def read_sentences(path: str) -> pa.ChunkedArray:
-    if "sentences" in pq.read_schema(path).names:
-        return pc.call_function("list_flatten", [pq.read_table(path, columns=["sentences"])["sentences"]])
-    text = pq.read_table(path, columns=["text"])["text"]
-    lines = pc.call_function("split_pattern", [text], pc.SplitPatternOptions("\n"))
-    return pc.call_function("list_flatten", [lines])
 
 
 def main(vocabulary_path: str, *paths: str) -> None:
