@@ -17,6 +17,9 @@ from .pairs import Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit indices.
 BLOCK_TOKENS = 1 << 20
+# Rows times the longest row: short rows beside one of --max-length 65535 would take gigabytes. So large that usual
+# lengths never reach it, because masks depend on where a block ends.
+BLOCK_CELLS = 1 << 26
 ZSTD_LEVEL = 1
 
 
@@ -66,10 +69,14 @@ def build_instances(
 
 
 def _blocks(pairs: Pairs) -> list[np.ndarray]:
-    """Return the row indices in consecutive blocks of about `BLOCK_TOKENS` tokens."""
-    tokens_before = np.cumsum(pairs.a_length + pairs.b_length)
-    block = tokens_before // BLOCK_TOKENS
-    return np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []
+    """Return the row indices in consecutive blocks of about `BLOCK_TOKENS` tokens and at most `BLOCK_CELLS` cells."""
+    lengths = pairs.a_length + pairs.b_length
+    block = np.cumsum(lengths) // BLOCK_TOKENS
+    blocks = []
+    for rows in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []:
+        most_rows = max(1, BLOCK_CELLS // int(lengths[rows].max()))
+        blocks += [rows[start : start + most_rows] for start in range(0, len(rows), most_rows)]
+    return blocks
 
 
 def _build_block(

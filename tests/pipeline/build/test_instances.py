@@ -2,13 +2,22 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.pipeline.build import instances
 from clozeworks.pipeline.build.chunks import Corpus
-from clozeworks.pipeline.build.instances import BLOCK_TOKENS, Instances, build_instances, parquet_options
+from clozeworks.pipeline.build.instances import (
+    BLOCK_CELLS,
+    BLOCK_TOKENS,
+    Instances,
+    build_instances,
+    parquet_options,
+)
+from clozeworks.pipeline.build.masking import mask_rows
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.schemas import instances_schema
@@ -110,6 +119,22 @@ def test_more_than_one_block_of_rows():
     assert len(built.table["input_ids"].combine_chunks().flatten()) == built.counts["tokens_used"] + 3 * len(
         built.table
     )
+
+
+def test_short_rows_are_not_padded_to_a_long_one_in_gigabytes(monkeypatch: pytest.MonkeyPatch):
+    cells: list[int] = []
+
+    def mask(ids: np.ndarray, row_offsets: np.ndarray, *rest: Any) -> Any:
+        cells.append((len(row_offsets) - 1) * int(np.diff(row_offsets).max()))
+        return mask_rows(ids, row_offsets, *rest)
+
+    monkeypatch.setattr(instances, "mask_rows", mask)
+    offsets = np.append(0, np.cumsum([30_000, *[5] * 40_000]))
+    token_ids = np.arange(offsets[-1], dtype=np.int32) % 300 + 6
+    corpus = Corpus(token_ids, offsets, np.arange(len(offsets)))
+    table = build(corpus, pairing="none", max_length=32_768).table
+    assert len(table) == 40_001
+    assert max(cells) <= 1.01 * BLOCK_CELLS
 
 
 def test_large_vocabularies_take_wider_ids():
