@@ -51,6 +51,7 @@ _HEADING = re.compile(
     r".{0,60})?\W*$",
     re.IGNORECASE,
 )
+_SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
 _NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
@@ -127,7 +128,7 @@ def _gutenberg_documents(name: str, head: str, rest: Iterator[str], counters: Co
     for (_, header), pieces in groupby(gutenberg.split_books(head, start, rest, counters), itemgetter(0, 1)):
         fields = {"title": "", "language": "", **gutenberg.read_header(header)}
         blocks = _blocks(_lines(text for *_, text in pieces), width)
-        for part in _cut(_prose(gutenberg.without_apparatus(blocks, counters), counters)):
+        for part in _cut(_prose(gutenberg.without_apparatus(blocks, width, counters), counters)):
             yield RawDocument(id=identity, source="gutenberg", **fields, paragraphs=part)
             number += 1
             identity = f"{name}#{number}"
@@ -239,7 +240,8 @@ def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
         if short <= (size := len(line)):
             ends = not width or size > LONGEST_WRAPPED_LINE
         else:
-            heading = _HEADING.match(line) is not None
+            # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
+            heading = _HEADING.match(line) is not None and not (block and _SMALL_START.match(line))
             if heading and block:
                 yield Block(block, gap)
                 block, gap = [], 0
@@ -270,7 +272,7 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
 def _is_prose(text: str, lines: list[str]) -> bool:
     """Return whether a paragraph is prose: not a heading, numeral, imprint or list, and not all in capitals."""
     text = text.strip()
-    if not _WORD.search(text) or (text.isupper() and text[-1] not in "!?\"'”’"):
+    if not _WORD.search(text) or (_is_in_capitals(text) and text[-1] not in "!?\"'”’"):
         return False
     if gutenberg.is_imprint(text):
         return False
@@ -279,6 +281,11 @@ def _is_prose(text: str, lines: list[str]) -> bool:
     if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text):
         return False
     return not _has_page_number(lines[-1]) or 2 * sum(map(_has_page_number, lines)) <= len(lines)
+
+
+def _is_in_capitals(text: str) -> bool:
+    """Return whether a text is in capitals; one acronym does not make it so in a script that has none."""
+    return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
 
 
 def _has_page_number(line: str) -> bool:

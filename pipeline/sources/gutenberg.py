@@ -20,8 +20,8 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _START = re.compile(
-    r"^[^\w\n]*(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*"
-    r"|\*+ +small print! for .*\*)$",
+    r"^(?:[^\w\n]*+(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*)"
+    r"|[^\w\n*]*+\*++ ++small print! for .*\*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
@@ -74,7 +74,9 @@ _LISTED_BOOK = re.compile(
 _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
     r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
-    r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|[A-Z]|\*{1,3})\](?!\w)|\{\d{1,4}\}",
+    r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|\*{1,3})\](?!\w)|\{\d{1,4}\}"
+    # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I] went".
+    r"|(?-i:(?<=\S)\[[A-Z]\](?!\w)|\A\[[A-Z]\](?= [A-Z]))",
     re.IGNORECASE,
 )
 _PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]*$", re.IGNORECASE)
@@ -87,19 +89,25 @@ _BROKEN_COMPOUND = re.compile(
     r"(?<=[^\W\d_])- (?=[^\W\d_A-Z])(?!(?:and|or|to|as|und|oder|bis|et|ou|y|e|o|en|of|och|og|i)\b)"
 )
 _UNDERSCORE = re.compile(r"_(?:(?<![^\W_]_)|(?![^\W_]))")
-_BOLD = re.compile(r"=(?=\S)([^=]+)(?<=\S)=")
+# Not in "a=1 and b=2".
+_BOLD = re.compile(r"(?<!\w)=(?=\S)([^=]+)(?<=\S)=(?!\w)")
 
 # Credits come before the first chapter; later a paragraph may begin with the same words.
 _CREDITS_WITHIN = 20
 _NOTE_PARAGRAPHS = 30
 _PICTURE_PARAGRAPHS = 5
 _ADVERTISED_PARAGRAPHS = 300
+# No publisher's list is as long: "$ 500" in each tenth paragraph is a history of the Treasury.
+_MOST_ADVERTISED_PARAGRAPHS = 1200
 _FEWEST_PRICES = 2
 _PRICED_SHARE = 0.05
 _FRONT_PARAGRAPHS = 60
 # The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117 characters.
 _FIRST_PROSE_CHARACTERS = 100
 _LONGEST_FRONT_PARAGRAPH = 20_000
+# Entries of a table of contents are shorter: fewer lines, or lines less full (in characters, on average).
+_FEWEST_PROSE_LINES = 3
+_FULL_LINE = 55
 _LONGEST_IMPRINT = 300
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;\"'”’»]-—")
 
@@ -132,12 +140,14 @@ def is_gutenberg(head: str) -> bool:
 
 
 def read_header(head: str) -> dict[str, str]:
-    """Return ``title`` and ``language`` (a code) if the header has them.
+    """Return ``title`` and ``language`` (a code) if the header has them; the first of each counts.
 
     >>> read_header("Title: Cape Cod\\r\\n\\r\\nLanguage: English\\r\\n")
     {'title': 'Cape Cod', 'language': 'en'}
     """
-    fields = {name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(head)}
+    fields: dict[str, str] = {}
+    for name, value in _FIELD.findall(head):
+        fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         names = re.findall(r"\w+", fields["language"].lower())
         fields["language"] = LANGUAGES.get(names[0], "") if names else ""
@@ -161,7 +171,9 @@ def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) 
     The first book begins at `start` in the `head` of the file; it ends at its end mark, and another one begins at the
     next start mark. `counters` gets the neutral counter ``words_left_out_as_boilerplate``.
     """
-    number, within, header = 0, True, head[: start + _book_end(head[start:])][:_HEADER_CHARACTERS]
+    # Without a start mark, the header is somewhere in the beginning of the book.
+    header = head[: start or _book_end(head)][:_HEADER_CHARACTERS]
+    number, within = 0, True
     counters.leave_out("boilerplate", [head[:start]])
     for text in chain([head[start:]], rest):
         while text:
@@ -194,14 +206,14 @@ def _lines_with(text: str, word: str) -> Iterator[int]:
         offset = text.find(word, end) if end >= 0 else -1
 
 
-def without_apparatus(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
     """Leave out title page, credits, transcriber's notes, tables of contents, captions and the advertisements after
-    the end.
+    the end. `width` is that of the book's lines in characters, 0 if they are not wrapped.
 
     `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and
     ``…_advertisements``.
     """
-    blocks = _without_lists(_without_notes(blocks, counters), counters)
+    blocks = _without_lists(_without_notes(blocks, counters), width, counters)
     return _without_advertisements(_without_front(blocks, counters), counters)
 
 
@@ -265,11 +277,13 @@ def _is_first_prose(block: Block) -> bool:
     return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
 
 
-def _without_lists(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
     """Leave out tables of contents and the like, from their heading to the next chapter, or to prose."""
     within = False
     for block in blocks:
-        within = bool(_CONTENTS.match(block.lines[0])) or (within and block.gap < 3 and not _is_full_prose(block))
+        within = bool(_CONTENTS.match(block.lines[0])) or (
+            within and block.gap < 3 and not _is_full_prose(block, width)
+        )
         if within:
             _leave_out("contents", counters, [block])
         else:
@@ -285,7 +299,9 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
     for block in blocks:
         text = " ".join(block.lines)
         is_end = len(block.lines) == 1 and _THE_END.match(text) is not None
-        if is_end or (len(held) > _ADVERTISED_PARAGRAPHS and prices < _PRICED_SHARE * len(held)):
+        is_priced = prices >= _PRICED_SHARE * len(held)
+        is_long = len(held) > (_MOST_ADVERTISED_PARAGRAPHS if is_priced else _ADVERTISED_PARAGRAPHS)
+        if is_end or is_long:
             yield from held
             held, prices = [], 0
         if is_end or held or _begins_list(text):
@@ -319,5 +335,9 @@ def plain(text: str) -> str:
     return _BOLD.sub(r"\1", text) if "=" in text else text
 
 
-def _is_full_prose(block: Block) -> bool:
-    return len(block.lines) > 2 and sum(map(len, block.lines)) > 55 * len(block.lines)
+def _is_full_prose(block: Block, width: int) -> bool:
+    size = sum(map(len, block.lines))
+    if not width:
+        return size > _FEWEST_PROSE_LINES * _FULL_LINE
+    full = min(_FULL_LINE, 0.8 * width)
+    return len(block.lines) >= _FEWEST_PROSE_LINES and size > full * len(block.lines)

@@ -161,6 +161,22 @@ def test_a_book_without_blank_lines_has_paragraphs() -> None:
     assert read(text)[0].paragraphs == [" ".join(paragraph)] * 3
 
 
+@pytest.mark.parametrize("last", ["letter.", 'book?"', "part I did with great vigour."])
+def test_the_last_line_of_a_paragraph_is_not_a_heading(last: str) -> None:
+    line = "the wind went on and on over the grey and empty fields of the north, her"
+    assert read(f"{line}\n{line}\n{last}\n\nChapter II\n{line}\n{last}\n")[0].paragraphs == [
+        f"{line} {line} {last}",
+        f"{line} {last}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["그는 1990년에 NASA에서 일했다. 그 뒤에 돌아왔다.", "他在NASA工作了十年。", "वह NASA में काम करता था।"]
+)
+def test_an_acronym_is_no_heading_in_a_script_without_capitals(text: str) -> None:
+    assert read(f"{text}\n\nTHE END OF NASA\n\n{text}\n")[0].paragraphs == [text, text]
+
+
 def test_a_paragraph_a_line_stays_so() -> None:
     paragraphs = [f"Paragraph {number}. " + "It goes on for a while, as paragraphs do. " * 5 for number in range(9)]
     assert read("\n".join(paragraphs))[0].paragraphs == [paragraph.strip() for paragraph in paragraphs]
@@ -344,6 +360,11 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("north of El-Wijh [Footnote 3: Ahmed's observation", "north of El-Wijh"),
         ("[Footnote 1: The letter was lost.]", "The letter was lost."),
         ("Nigra [Greek: melichroos] est", "Nigra melichroos est"),
+        ("the _Carême de l'Assomption_,[C] and consequently[D]", "the Carême de l'Assomption, and consequently"),
+        ("[A] We must read it.", " We must read it."),
+        ("It was [a] great day, and [I] went on.", "It was [a] great day, and [I] went on."),
+        ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
+        ("He set a=1 and b=2, or =twice=.", "He set a=1 and b=2, or twice."),
     ],
 )
 def test_footnotes_emphasis_and_hyphens_within_sentences(text: str, expected: str) -> None:
@@ -378,6 +399,31 @@ def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
     for printed in ("Edinburgh:\nPrinted by J. Ballantyne & Co.", "LONDON:--Printed by G. BARCLAY, Castle St."):
         (document,) = read(marked + "\n\n" + printed + "\n")
         assert document.paragraphs == PROSE[:1]
+
+
+def test_the_body_does_not_change_title_and_language() -> None:
+    text = BOOK.replace("He went\naway.\n", "He read:\n\nTitle: Sir Thomas\n\nLanguage: French\n\nHe went\naway.\n")
+    (document,) = read(text)
+    assert (document.title, document.language) == ("The Bear A Story for the Young", "en")
+    assert read(text.replace("*** START OF", "Far from the start of"))[0].title == "The Bear A Story for the Young"
+
+
+def test_contents_end_at_prose_in_a_narrow_book() -> None:
+    line = "the wind went on over the grey and empty fields, her"
+    paragraphs = "\n\n".join([f"{line}\n{line}\n{line}\nand went away."] * 9)
+    assert len(read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\nThe Wind\n\n{paragraphs}\n")[0].paragraphs) == 9
+    long = f"{' '.join([line] * 4)}."
+    assert (
+        len(read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\n1 The Wind\n\n{long}\n\n{long}\n")[0].paragraphs) == 2
+    )
+
+
+def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
+    said = [
+        f"It was so in the year {year}, as they said." + " They paid $ 500." * (year % 10 == 0) for year in range(3000)
+    ]
+    text = BOOK.replace("THE END\n", "\n\n".join(["So say the publications of the Treasury.", *said]))
+    assert len(read(text)[0].paragraphs) > 1700
 
 
 @pytest.mark.parametrize(
@@ -429,7 +475,19 @@ def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["\n", "* * *\n", "[Illustration: ", "_=[{", "x" + " " * 50, "chapter ", "Contents - - ", "a 1\n", "text of "],
+    [
+        "\n",
+        "* * *\n",
+        "[Illustration: ",
+        "_=[{",
+        "x" + " " * 50,
+        "chapter ",
+        "Contents - - ",
+        "a 1\n",
+        "text of ",
+        "*",
+        "=a",
+    ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     text = "Project Gutenberg's Book, by A. Writer\n\n" + unit * (400_000 // len(unit)) + "\nIt is the end.\n"
