@@ -39,7 +39,7 @@ _CLOSERS = " '\"”’»)]}_*」』）】"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 
-# Wikimedia's codes for projects that sentencex does not know by that name.
+# Codes that sentencex does not know: Wikimedia's names of projects, and the languages that their dumps name instead.
 _LANGUAGE_OF_CODE = {
     "": "en",
     "auto": "en",
@@ -48,8 +48,18 @@ _LANGUAGE_OF_CODE = {
     "bat-smg": "lt",
     "be-x-old": "be",
     "fiu-vro": "et",
+    "gan": "zh",
+    "gsw": "de",
+    "hak": "zh",
+    "lzh": "zh",
+    "nan": "zh",
     "nds-nl": "nl",
     "roa-rup": "ro",
+    "rup": "ro",
+    "sgs": "lt",
+    "vro": "et",
+    "wuu": "zh",
+    "yue": "zh",
     "zh-classical": "zh",
     "zh-min-nan": "zh",
     "zh-yue": "zh",
@@ -147,7 +157,8 @@ def language_code(language: str) -> str:
     ['en', 'en', 'zh', 'ko']
     """
     code = language.lower().replace("_", "-")
-    return _LANGUAGE_OF_CODE.get(code) or code.split("-")[0] or "en"
+    language = code.split("-")[0]
+    return _LANGUAGE_OF_CODE.get(code) or _LANGUAGE_OF_CODE.get(language, language)
 
 
 def _calls(text: str) -> list[str]:

@@ -175,6 +175,8 @@ def test_decomposed_text_is_composed(text: str) -> None:
 def test_language_codes_of_projects() -> None:
     codes = [language_code(code) for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")]
     assert codes == ["en", "en", "zh", "be", "en", "en", "en", "ltg"]
+    codes = ["yue", "lzh", "nan-Latn", "wuu", "gan", "hak", "gsw", "sgs", "vro", "rup"]
+    assert [language_code(code) for code in codes] == [*["zh"] * 6, "de", "lt", "et", "ro"]
 
 
 @pytest.mark.parametrize(
