@@ -24,7 +24,7 @@ from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
-from ..sources.sentences import split_lines
+from ..sources.sentences import normalise, split_lines
 from ..sources.wikitext.repair import GAP
 from .duplicates import KEYS, hash_text
 from .filters import c4_lines, find_fault
@@ -129,7 +129,12 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
 def select_lines(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[list[str]]:
     """Return the lines of a document, as sentences; none (and a count) if it is too short or does not pass a filter."""
     language, doc_id = _language_of(raw, config), f"{raw.source}:{raw.id}"
-    paragraphs = c4_lines(raw.paragraphs, doc_id, counters) if "c4" in (config.quality or ()) else raw.paragraphs
+    paragraphs = raw.paragraphs
+    if config.quality:
+        # The filters look at the ends of lines, and their examples must be valid text.
+        paragraphs = [*filter(None, map(normalise, paragraphs))]
+    if "c4" in (config.quality or ()):
+        paragraphs = c4_lines(paragraphs, doc_id, counters)
     found = split_lines(paragraphs, language)
     sentences = [sentence for line in found for sentence in line]
     gaps = [sentence for sentence in sentences if GAP in sentence]

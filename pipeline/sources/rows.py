@@ -98,7 +98,7 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     source = wiki.database if wiki else table.source
     if not counters.wants(f"{source}:{identity}", title):
         return None
-    text = unicodedata.normalize("NFC", text)  # the rules below judge lengths and letters
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))  # the rules below judge lengths and letters
     paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)

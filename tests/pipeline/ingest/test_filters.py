@@ -22,7 +22,9 @@ from clozeworks.pipeline.ingest.filters import (
     ngram_shares,
 )
 from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.ingest.scatter import select_lines
 from clozeworks.pipeline.sources.documents import read_documents
+from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.sentences import split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,6 +189,19 @@ def test_ingest_counts_what_it_filters_with_examples(tmp_path):
     assert "py3langid" not in manifest.versions
     plain = ingest([source], str(tmp_path / "plain"), IngestConfig(shards=1, validation_share=0.1), options)
     assert not [name for name in plain.counts if "gopher" in name or "c4" in name or "languages" in name]
+
+
+def test_lines_are_judged_as_they_will_be_written(tmp_path):
+    lines = [[*ENGLISH, f"Number {number} is the number of it.", "A lone half \ud800"] for number in range(10)]
+    rows = [json.dumps({"text": "\r\n".join(text)}) for text in lines]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    config = IngestConfig(shards=1, validation_share=0.1, quality=("gopher", "c4"))
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, RunOptions(workers=1))
+    assert sum(shard.rows for shard in manifest.shards) == 10
+    assert manifest.counts["c4_lines_without_end"] == 10
+    assert manifest.examples["c4_lines_without_end"][0] == "jsonl:rows#0: A lone half"
+    raw = RawDocument(id="1", source="web", title="", language="en", paragraphs=[f"{line} \r" for line in ENGLISH])
+    assert len(select_lines(raw, config, Counters())) == len(ENGLISH)
 
 
 def test_unknown_filters_are_refused():

@@ -41,6 +41,11 @@ def test_only_the_text_of_wikis_loses_its_short_lines():
     }
 
 
+def test_windows_ends_of_lines_are_no_part_of_paragraphs():
+    document = read({"text": f"{PROSE}\r\n\r\n{PROSE}"})
+    assert document and document.paragraphs == [PROSE, PROSE]
+
+
 def test_hard_wrapped_text_is_read_as_a_book():
     words = "CHAPTER I\r\n\r\n" + "It was a bright cold day in April, and the clocks were striking\r\n" * 30
     document = read({"text": f"{words}thirteen.\r\n\r\nNobody heard\r\nthem."})
