@@ -54,7 +54,7 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
             is_eager=True,
             expose_value=False,
             callback=_read_defaults,
-            help="TOML file with defaults for the options, at the top level or in a table named after the command.",
+            help="TOML file with defaults for the options: at the top level, and in a table named after the command.",
         )(command)
 
     return decorate
@@ -98,8 +98,13 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
     if value is None:
         return
     values = read_toml(value, dict[str, Any])
-    named = values.get(str(ctx.command.name), values)
-    defaults = {name.replace("-", "_"): default for name, default in named.items() if not isinstance(default, dict)}
+    table = values.get(str(ctx.command.name))
+    defaults = {
+        name.replace("-", "_"): default
+        for options in (values, table if isinstance(table, dict) else {})
+        for name, default in options.items()
+        if not isinstance(default, dict)
+    }
     known = {parameter.name for parameter in ctx.command.params}
     if unknown := sorted(set(defaults) - known):
         name, options = unknown[0].replace("_", "-"), [option.replace("_", "-") for option in sorted(known)]
