@@ -77,7 +77,8 @@ def read_archive(file: BinaryIO, part: InputRange, config: IngestConfig, counter
     for member, stream in (_zip_members if suffix == ".zip" else _tar_members)(part, file, counters):
         name = f"{part.name}/{member}"
         text = decompressed(stream, name, counters)
-        book = InputRange(path=name, name=stem_of(name), format="text")
+        form = "gutenberg" if config.format == "gutenberg" else "text"
+        book = InputRange(path=name, name=stem_of(name), format=form)
         for document in read_book(text, book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(part.name))
         num_bytes += text.tell()

@@ -86,6 +86,12 @@ def test_members_are_read_as_files_are(suffix: str) -> None:
     assert not counters.bad
 
 
+def test_members_are_read_in_the_format_that_is_asked_for() -> None:
+    config = IngestConfig(format="gutenberg")
+    found = Source("archive", zipped({**TEXTS}), "novels.zip").read(config=config)
+    assert {document.source for document in found} == {"gutenberg"}
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_all_methods_of_zip(method: int) -> None:
     assert read(zipped({**TEXTS}, method), "novels.zip") == list(expected({**TEXTS}, "novels"))
