@@ -102,9 +102,12 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
     out: list[str] = []
     closing_tags: dict[str, re.Match[str] | None] = {}
     position = 0
+    begins_line = False
     while match := _TAG.search(text, position):
         start = match.start()
-        out.append(text[position:start])
+        if start > position:
+            out.append(text[position:start])
+            begins_line = text[start - 1] == "\n"
         name = match[2]
         if name is None:
             position = _comment_end(text, start)
@@ -118,6 +121,10 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
+            begins_line = replacement.endswith("\n") if replacement else begins_line
+        # "<br> It" is not preformatted text, which our line break or nothing before the blank would make of it.
+        while begins_line and text[position : position + 1] in (" ", "\t"):
+            position += 1
     out.append(text[position:])
     return "".join(out)
 
@@ -324,8 +331,8 @@ _EXTERNAL_LINK = re.compile(
 # Possibly an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
-_LANGUAGE_VARIANT = re.compile(r"-\{([^{}\n]{0,500}+)\}-")
-_VARIANT_TEXT = re.compile(r"(?:^|[;|])[^;:|]*+:([^;|]*+)")
+_LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
+_VARIANT_TEXT = re.compile(r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)")
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 
@@ -376,5 +383,13 @@ def _has_elision(line: str) -> bool:
 
 
 def _variant(match: re.Match[str]) -> str:
-    first = _VARIANT_TEXT.search(match[1])
-    return first[1].strip() if first else match[1]
+    """Return what MediaWiki shows of a text in variants, ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``, in the first one."""
+    flags = {flag.strip() for flag in (match[1] or "").split(";")}
+    if "R" in flags:
+        return match[2]
+    if "-" in flags or flags == {"T"} or flags & {"H", "D"} == {"H"}:
+        return REMOVED  # rules for the page, its title
+    if flags & {"N", "D"}:
+        return GAP  # the variants' names
+    first = _VARIANT_TEXT.search(match[2])
+    return first[1].strip() if first else match[2]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 def clean(markup: str, language: str = "en") -> str:
     """Return the paragraphs, one a line; the last may be short of a sentence."""
-    sentence = " This makes it a passage."
-    return "\n".join(wikitext_to_paragraphs(markup + sentence, language)).replace(sentence, "").strip()
+    sentence = "This makes it a passage."
+    return "\n".join(wikitext_to_paragraphs(f"{markup} {sentence}", language)).replace(sentence, "").strip()
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,17 @@ def clean(markup: str, language: str = "en") -> str:
         ("Fish &amp; chips&nbsp;&ndash; good", "Fish & chips – good"),
         ("5&nbsp;km<sup>2</sup> of H<sub>2</sub>O", "5 km² of H2O"),
         ("-{zh-hans:计算机;zh-hant:電腦}- 好", "计算机 好"),
+        ("《-{Re:從零開始的異世界生活}-》 好", "《Re:從零開始的異世界生活》 好"),
+        ("-{R|電腦}- 好-{zh;zh-hans|x}-", "電腦 好x"),
+        ("-{A|zh-cn:软件; zh-tw:軟體;}- 好 -{sr-ec:текст;sr-el:tekst}-", "软件 好 текст"),
+        ("好-{H|zh-hans:软件;zh-hant:軟體}--{T|zh-hans:软件}--{-|a}-（-{H|a}-）吧", "好吧"),
+        ("好 -{D|zh-hans:软件;zh-hant:軟體}- 吧", f"好 {GAP} 吧"),
         ("__NOTOC__ Text here.", "Text here."),
         ("One line\nand its second.\n\nNext.", "One line and its second.\nNext."),
         ("One<br/>two.<p>Three.</p>", "One two.\nThree."),
+        ("North.<br> It flows.<blockquote> It was.</blockquote>", "North. It flows.\nIt was."),
+        ("<p>\t The river.</p>\n</div> It flows.", "The river.\nIt flows."),
+        ('Up.\n\n<span id="x"></span> The river.\n<ref>a</ref> It <b>flows</b> on.', "Up.\nThe river. It flows on."),
     ],
 )
 def test_renders_inline_markup(markup: str, text: str) -> None:
