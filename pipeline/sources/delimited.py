@@ -22,6 +22,8 @@ from .rows import Table, row_documents
 DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _LONGEST_SHOWN = 200
+# Characters that are read again for each new one, beside one row: else a file of bad rows would take quadratic time.
+_AGAIN_PER_CHARACTER = 4
 
 
 class DelimitedRow(NamedTuple):
@@ -79,7 +81,8 @@ def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
 def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[DelimitedRow]:
     """Yield the rows of numbered lines, whose quotes may join several of them; an empty line is a row of one field.
 
-    After a row that is not CSV reading resumes at the line behind its first, so that a missing quote costs one row.
+    After a row that is not CSV reading resumes at the line behind its first, so that a missing quote costs one row; all
+    its lines if the file has so many such rows that reading them again and again would take quadratic time.
     """
     # The module's default of 128 KiB is less than an article.
     csv.field_size_limit(LONGEST_LINE_BYTES + 1)
@@ -97,7 +100,8 @@ def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) ->
         except (csv.Error, _OversizedRowError) as error:
             (offset, _), *others = source.taken
             counters.skip("not_csv" if isinstance(error, csv.Error) else "oversized_row", f"{name}, byte {offset}")
-            source.give_back(others)
+            if source.may_give_back(others):
+                source.give_back(others)
             continue
         yield DelimitedRow(source.taken[0][0], fields or [""])
 
@@ -114,18 +118,31 @@ class _Lines:
         self._lines = iter(lines)
         self._returned: list[tuple[int, str]] = []
         self._size = 0
+        self._allowance = LONGEST_LINE_BYTES
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
         self._size = self._size if self.taken else 0
-        offset, line = self._returned.pop() if self._returned else next(self._lines)
+        if self._returned:
+            offset, line = self._returned.pop()
+        else:
+            offset, line = next(self._lines)
+            self._allowance += _AGAIN_PER_CHARACTER * len(line)
         self.taken.append((offset, line))
         self._size += len(line) + 1
         if self._size > LONGEST_LINE_BYTES:
             raise _OversizedRowError
         return f"{line}\n"
+
+    def may_give_back(self, lines: Sequence[tuple[int, str]]) -> bool:
+        """Return whether `lines` may be read again, and count them as such."""
+        num_characters = sum(len(line) for _, line in lines)
+        if num_characters > self._allowance:
+            return False
+        self._allowance -= num_characters
+        return True
 
     def give_back(self, lines: Sequence[tuple[int, str]]) -> None:
         """Return `lines` next, in their order, before all others."""

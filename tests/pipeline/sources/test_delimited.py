@@ -122,6 +122,14 @@ def test_a_row_without_end_is_cut_off_and_memory_stays_bounded():
     assert counters.examples["oversized_row"] == ["a.csv, byte 1"]
 
 
+def test_a_file_of_bad_rows_takes_linear_time():
+    # Seconds if the time is linear in the length; otherwise it takes hours.
+    counters = Counters()
+    rows = list(csv_rows(enumerate(["text,b", 'a","x'] + ['a","x'] * 200_000), "a.csv", counters))
+    assert rows[0].fields == ["text", "b"]
+    assert 1 < counters.bad["not_csv"] < 100
+
+
 def test_an_article_is_longer_than_the_csv_module_allows_by_default():
     text = f"{PROSE} " * 4000
     assert len(text) > 131_072
