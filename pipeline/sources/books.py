@@ -16,7 +16,6 @@ Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would 
 
 import codecs
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain, groupby
@@ -30,7 +29,7 @@ from . import gutenberg
 from .compression import decompressed, peekable, stem_of
 from .gutenberg import Block
 from .records import InputRange, RawDocument
-from .sentences import ends_sentence
+from .sentences import compose, ends_sentence
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
@@ -168,7 +167,7 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
         text = chunk.decode("utf-8")
     except UnicodeDecodeError:
         text = "\n".join(_decoded_line(line, counters) for line in chunk.split(b"\n"))
-    return unicodedata.normalize("NFC", text)
+    return compose(text)
 
 
 def _decoded_line(line: bytes, counters: Counters) -> str:

@@ -8,7 +8,6 @@ is read like the file of a book.
 
 import io
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +19,7 @@ from .books import WRAP_WIDTH, read_book
 from .extracted import article_paragraphs
 from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
-from .sentences import normalise
+from .sentences import compose, normalise
 
 FIELDS = ("id", "url", "title")
 """The optional columns beside the text."""
@@ -98,7 +97,7 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     source = wiki.database if wiki else table.source
     if not counters.wants(f"{source}:{identity}", title):
         return None
-    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))  # the rules below judge lengths and letters
+    text = compose(text.replace("\r\n", "\n"))  # the rules below judge lengths and letters
     paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)

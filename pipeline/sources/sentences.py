@@ -35,6 +35,15 @@ LONGEST_CALL = 20_000
 # Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
                    "\ud800-\udfff\ufeff\ufff9-\ufffb]")  # fmt: skip
+
+# Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row (UAX #15, stream-safe
+# text). A tenth of the characters shows whether there is a longer run; to look at all takes longer than composing.
+_COMBINING = "".join(char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char))
+_LONG_RUN = re.compile(f"([{_COMBINING}]{{30}})[{_COMBINING}]++")
+# Beyond the BMP one range: `re` is slow to tell many apart.
+_MAY_COMBINE = f"[{''.join(char for char in _COMBINING if char < chr(0x10000))}\U000101fd-\U0001efff]"
+_SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
+
 _CLOSERS = " '\"”’»)]}_*」』）】"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
@@ -96,9 +105,20 @@ _QUOTATION = re.compile(
 )
 
 
+def compose(text: str) -> str:
+    """Return `text` composed (NFC), in linear time: of a run of combining marks only the first 30 stay.
+
+    >>> compose("e\\u0301")
+    'é'
+    """
+    if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
+        text = _LONG_RUN.sub(r"\1", text)
+    return unicodedata.normalize("NFC", text)  # at once if the text is ASCII
+
+
 def normalise(text: str) -> str:
-    """Return `text` on one line, composed (NFC): any Unicode whitespace becomes a single space, and characters that
-    print nothing (controls, soft hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
+    """Return `text` on one line, composed by `compose`: any Unicode whitespace becomes a single space, and characters
+    that print nothing (controls, soft hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
 
     >>> normalise(" Ber\\u00adlin\\u2028is\\ta\\x00  city ")
     'Berlin is a city'
@@ -107,7 +127,7 @@ def normalise(text: str) -> str:
         text = " ".join(_JUNK.sub("", text).split())
     elif "  " in text:
         text = " ".join(text.split())
-    return unicodedata.normalize("NFC", text.strip())  # at once if the text is ASCII
+    return compose(text.strip())
 
 
 def ends_sentence(line: str) -> bool:

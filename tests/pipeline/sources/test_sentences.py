@@ -1,8 +1,9 @@
 import unicodedata
+from itertools import product
 
 import pytest
 from clozeworks.pipeline.sources.sentence_rules import JOINS, Join
-from clozeworks.pipeline.sources.sentences import LONGEST_CALL, language_code, normalise, split_sentences
+from clozeworks.pipeline.sources.sentences import LONGEST_CALL, compose, language_code, normalise, split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_patterns import PATTERNS, count_mis_splits
@@ -170,6 +171,15 @@ def test_long_quotations_are_cut(language: str, sentences: list[str]) -> None:
 def test_decomposed_text_is_composed(text: str) -> None:
     decomposed = unicodedata.normalize("NFD", text)
     assert split_sentences([decomposed], "ko") == [unicodedata.normalize("NFC", text)]
+
+
+def test_a_run_of_combining_marks_is_cut_off() -> None:
+    # At once if the time is linear in the length; otherwise it takes minutes.
+    text = compose("e" + "\u0301\u0316" * 150_000 + " ende " + "\U0001d165" * 300_000)
+    assert text == unicodedata.normalize("NFC", "e" + "\u0301\u0316" * 15 + " ende " + "\U0001d165" * 30)
+    for num_marks, start in product((29, 30, 31), range(10)):
+        marks = compose("x" * start + "\u0316" * num_marks)
+        assert marks == "x" * start + "\u0316" * min(num_marks, 30)
 
 
 def test_language_codes_of_projects() -> None:
