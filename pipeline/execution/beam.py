@@ -36,7 +36,7 @@ from .counters import Counters
 from .directory import StageDirectory
 from .phases import Phase, do_unit, plan_phase, stop_units
 from .storage import absolute, is_remote
-from .workers import DeadWorkerError, num_workers
+from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
@@ -115,6 +115,8 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
+        while ends.empty():
+            thread.join(LOOK_FOR_INTERRUPT_S)
         if error := ends.get():
             raise error
     except KeyboardInterrupt:

@@ -24,6 +24,8 @@ from ..config import RunOptions
 COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
 LOOK_FOR_PARENT_S = 0.5
 END_S = 5.0
+LOOK_FOR_INTERRUPT_S = 0.2
+"""Ctrl-C does not end a longer wait once a library such as polars has set its own handler."""
 
 Item = TypeVar("Item")
 Worker: TypeAlias = "subprocess.Popen[bytes]"
@@ -70,9 +72,11 @@ def do_all(items: Sequence[Item], step: Callable[[Item], object], workers: Seque
     with ThreadPoolExecutor(len(workers)) as threads:
         try:
             handed = [threads.submit(_hand_over, worker, step, todo) for worker in workers]
-            failures = [ended.exception() for ended in wait(handed, return_when=FIRST_EXCEPTION).done]
-            for failure in filter(None, failures):
-                raise failure
+            running = True
+            while running:
+                done, running = wait(handed, LOOK_FOR_INTERRUPT_S, FIRST_EXCEPTION)
+                for failure in filter(None, (ended.exception() for ended in done)):
+                    raise failure
         except BaseException:  # an interrupt too
             for worker in workers:
                 worker.kill()  # its thread ends with it
