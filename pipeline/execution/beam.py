@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import apache_beam as beam
@@ -115,9 +115,7 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
-        while ends.empty():
-            thread.join(LOOK_FOR_INTERRUPT_S)
-        if error := ends.get():
+        if error := _first(ends):
             raise error
     except KeyboardInterrupt:
         stop()
@@ -125,6 +123,12 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
         raise
     finally:
         threading.excepthook = hook_before
+
+
+def _first(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
+    while True:
+        with suppress(Empty):
+            return ends.get(timeout=LOOK_FOR_INTERRUPT_S)
 
 
 def prepare(options: RunOptions, output: str) -> None:

@@ -256,12 +256,9 @@ def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptio
         wait_until((tmp_path / "begun").exists)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    # Not the one that polars leaves behind in another test, which interrupts twice.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_one(directory, nap, options)
-    signal.signal(signal.SIGINT, before)
     done = finished_units(directory, "squares")
     assert len(done) < len(UNITS)
     time.sleep(1.2)
