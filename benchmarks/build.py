@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.execution.stage import read_manifest
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
 from rich.console import Console

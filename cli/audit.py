@@ -38,7 +38,7 @@ def audit(
     are measured before there is a vocabulary: sizes, lengths, what was left out, and signs of bad text, such as markup.
     OTHER, a second directory of the same kind, is shown beside the first.
     """
-    from ..pipeline.execution.directory import read_any_manifest
+    from ..pipeline.execution.stage import read_any_manifest
 
     directories = [directory, *([other] if other else [])]
     stage = read_any_manifest(directory).stage
@@ -149,7 +149,7 @@ def _print_documents(measured: "DocumentsAudit") -> None:
 def _write_report(path: str, audits: "dict[str, Audit]") -> None:
     from ..pipeline.audit.decode import first_examples
     from ..pipeline.audit.report import render_instances
-    from ..pipeline.execution.directory import read_manifest
+    from ..pipeline.execution.stage import read_manifest
     from ..pipeline.manifests import InstancesManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 

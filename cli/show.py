@@ -36,7 +36,7 @@ def show(directory: str, num_rows: int, split: str) -> None:
     from rich.console import Console
 
     from ..pipeline.audit.decode import first_rows
-    from ..pipeline.execution.directory import read_any_manifest
+    from ..pipeline.execution.stage import read_any_manifest
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.vocab.vocabulary import read_vocabulary
 

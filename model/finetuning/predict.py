@@ -16,7 +16,8 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
-from ...pipeline.execution.directory import MANIFEST, WORK, OutputDirectory, locked, write_file
+from ...pipeline.execution.directory import WORK, OutputDirectory, locked, write_file
+from ...pipeline.execution.stage import MANIFEST
 from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
 from ..mirror import local_copy

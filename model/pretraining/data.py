@@ -16,7 +16,7 @@ from ...pipeline.build.masking import mask_rows
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.execution import storage
-from ...pipeline.execution.directory import read_manifest
+from ...pipeline.execution.stage import read_manifest
 from ...pipeline.manifests import InstancesManifest
 from ...pipeline.vocab.vocabulary import Vocabulary
 from .rows import InstanceRows, concatenate

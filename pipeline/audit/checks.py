@@ -10,8 +10,8 @@ import numpy as np
 from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..errors import UserError
 from ..execution import storage
-from ..execution.directory import read_manifest
 from ..execution.shards import open_shard
+from ..execution.stage import read_manifest
 from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
 from ..mixture import weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary

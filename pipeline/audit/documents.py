@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from ..errors import UserError
 from ..execution import storage
 from ..execution.counters import WORDS_LEFT_OUT, count_of
-from ..execution.directory import MANIFEST, digest_of, read_manifest
+from ..execution.directory import digest_of
 from ..execution.shards import read_documents
+from ..execution.stage import MANIFEST, read_manifest
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..vocab.tokenize import DictionaryTokenizer
 from ..vocab.vocabulary import Vocabulary

@@ -13,11 +13,11 @@ from msgspec import to_builtins
 from ..config import BuildConfig, RunOptions
 from ..execution import storage
 from ..execution.counters import count_of, sum_counters
-from ..execution.directory import check_output, manifest_head, open_stage, read_manifest
 from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.phases import Phase, Unit, read_records
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import SPLITS
+from ..execution.stage import check_output, manifest_head, open_stage, read_manifest
 from ..manifests import DocumentsManifest, InstancesManifest, MixtureGroup
 from ..mixture import plan_mixture, weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary, vocabulary_files

@@ -14,9 +14,9 @@ from msgspec import structs
 from ..config import BuildConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters
-from ..execution.directory import StageDirectory
 from ..execution.phases import Record
 from ..execution.shards import read_documents, write_parquet
+from ..execution.stage import StageDirectory
 from ..manifests import InstancesShard, MixtureGroup, Split
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for

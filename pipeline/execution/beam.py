@@ -33,8 +33,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from ..config import RunOptions
 from ..errors import UserError
 from .counters import Counters
-from .directory import StageDirectory
 from .phases import Phase, do_unit, plan_phase, stop_units
+from .stage import StageDirectory
 from .storage import absolute, is_remote
 from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from . import storage
-from .directory import WORK, StageDirectory
+from .directory import WORK
 from .phases import unit_names
+from .stage import StageDirectory
 
 # Batches are small: to share out the columns of each costs more than to compress them.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)

@@ -24,7 +24,8 @@ import pyarrow as pa
 from ..errors import RunError, UserError
 from ..parsing import parse_json
 from . import storage
-from .directory import WORK, StageDirectory
+from .directory import WORK
+from .stage import StageDirectory
 
 NUM_READERS = 16  # records read at a time, because object stores are slow to answer
 ERRORS = f"{WORK}/errors"

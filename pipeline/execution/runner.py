@@ -18,8 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from ..config import RunOptions
 from ..errors import RunError, UserError
-from .directory import StageDirectory
 from .phases import ERRORS, Phase, Unit, do_unit, finished_units, plan_phase, read_errors, read_plan, write_plan
+from .stage import StageDirectory
 from .storage import is_remote
 from .workers import DeadWorkerError, do_all, num_workers, started
 

@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest, check_schema_version
 from ..schemas import DOCUMENTS
 from . import storage
-from .directory import StageDirectory
+from .stage import StageDirectory
 
 SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Unit
+from ..execution.stage import StageDirectory
 from .duplicates import LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated, document_keys, empty_left_out
 from .layout import KeyRange, Layout
 from .repeated_lines import REPEATED, REPEATED_LINES

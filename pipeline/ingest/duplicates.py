@@ -17,9 +17,9 @@ from hashlib import sha256
 import numpy as np
 import pyarrow as pa
 
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_phase, write_partitions
 from ..execution.phases import Record
+from ..execution.stage import StageDirectory
 from .layout import KeyRange, Layout
 
 DOCUMENTS_PER_UNIT = 500_000

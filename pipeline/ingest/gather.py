@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters, count_of
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
+from ..execution.stage import StageDirectory
 from ..manifests import DocumentsGroup, DocumentsShard, Split
 from ..schemas import DOCUMENTS
 from .clean import Cleaned, read_clean

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, range_of, read_phase, write_partitions
 from ..execution.phases import Record
+from ..execution.stage import StageDirectory
 from .duplicates import NEAR
 from .layout import KeyRange
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity, hash_bands, hash_shingles, shorten, sign

@@ -24,7 +24,7 @@ from ..config import IngestConfig, RunOptions
 from ..errors import UserError
 from ..execution import storage
 from ..execution.counters import Counters, count_of, sum_counters
-from ..execution.directory import StageDirectory, check_output, digest_of, manifest_head, open_stage
+from ..execution.directory import digest_of
 from ..execution.estimates import (
     PART_TEXT_BYTES,
     PHASE_START_S,
@@ -37,6 +37,7 @@ from ..execution.estimates import (
 )
 from ..execution.phases import Phase, Record, Unit, read_records
 from ..execution.runner import prepare, run_phases
+from ..execution.stage import StageDirectory, check_output, manifest_head, open_stage
 from ..manifests import DocumentsManifest
 from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs, plan_units

@@ -27,9 +27,9 @@ from unicodedata import category
 import numpy as np
 import pyarrow as pa
 
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_phase, write_partitions
 from ..execution.phases import Record
+from ..execution.stage import StageDirectory
 from .duplicates import NEAR
 from .layout import KeyRange, Layout
 from .near_duplicates import distinct

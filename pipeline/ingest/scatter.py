@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from ..config import IngestConfig
 from ..execution.counters import CounterRecord, Counters
-from ..execution.directory import StageDirectory
 from ..execution.estimates import PART_TEXT_BYTES
 from ..execution.partitions import PartWriter, partitioned_file, range_of, write_partitions
 from ..execution.phases import Record
+from ..execution.stage import StageDirectory
 from ..languages import language_tag
 from ..schemas import DOCUMENTS
 from ..seeding import stable_hash

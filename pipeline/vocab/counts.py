@@ -6,10 +6,10 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from ..execution.directory import StageDirectory
 from ..execution.partitions import partitioned_file, read_partitions, write_partitions
 from ..execution.phases import Record, unit_names
 from ..execution.shards import read_documents
+from ..execution.stage import StageDirectory
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from .tokenize import Normalization, count_tables, merge_counts

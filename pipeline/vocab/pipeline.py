@@ -16,12 +16,12 @@ import pyarrow as pa
 from ..config import RunOptions, VocabConfig
 from ..execution import storage
 from ..execution.counters import count_of
-from ..execution.directory import StageDirectory, check_output, manifest_head, open_stage, read_manifest
 from ..execution.estimates import PHASE_START_S, STORED_SHARE, Estimate, OutputState, num_workers, worker_memory
 from ..execution.partitions import partitioned_file
 from ..execution.phases import Phase, Record, Unit, read_records, unit_names
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
+from ..execution.stage import StageDirectory, check_output, manifest_head, open_stage, read_manifest
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..mixture import plan_mixture, weights_of
 from ..schemas import WORD_COUNTS

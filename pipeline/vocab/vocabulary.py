@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
 from ..execution import storage
-from ..execution.directory import describe_absence, unfinished_stage
+from ..execution.stage import describe_absence, unfinished_stage
 from ..parsing import parse_json
 from .tokenize import Normalization, bert_tokenizer
 

@@ -20,7 +20,8 @@ from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.directory import claimed, read_any_manifest
+from clozeworks.pipeline.execution.directory import claimed
+from clozeworks.pipeline.execution.stage import read_any_manifest
 from clozeworks.pipeline.parsing import parse_json
 from manifest_fixture import make_manifest
 from torture.mutations import WHOLE, changed

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import Phase, Unit, read_records
 from clozeworks.pipeline.execution.runner import run_phases
+from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
 from unit_records import Done

@@ -15,7 +15,7 @@ import pytest
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.execution.stage import read_manifest
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.sources.wikitext.repair import GAP

@@ -14,7 +14,7 @@ from clozeworks.pipeline.audit.signs import LONG, MAX_EXAMPLES, REPEATED, Repeat
 from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.execution.stage import read_manifest
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.vocab.pipeline import learn_vocabulary

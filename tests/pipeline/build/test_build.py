@@ -17,8 +17,8 @@ from clozeworks.pipeline.build.shard import DocumentsUnit, build_shard
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import phases, shards
-from clozeworks.pipeline.execution.directory import StageDirectory, read_manifest
 from clozeworks.pipeline.execution.shards import read_documents
+from clozeworks.pipeline.execution.stage import StageDirectory, read_manifest
 from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for

@@ -3,13 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.partitions import (
     cut_evenly,
     range_of,
     read_partitions,
     write_partitions,
 )
+from clozeworks.pipeline.execution.stage import StageDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import (
     Phase,
     Unit,
@@ -25,6 +24,7 @@ from clozeworks.pipeline.execution.phases import (
     write_plan,
 )
 from clozeworks.pipeline.execution.runner import _last_line, run_phases
+from clozeworks.pipeline.execution.stage import StageDirectory
 from unit_records import Done
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)

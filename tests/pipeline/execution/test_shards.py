@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.shards import read_documents, write_parquet
+from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from clozeworks.pipeline.schemas import DOCUMENTS
 

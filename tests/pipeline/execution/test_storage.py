@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,3 +208,25 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
         write("s3://bucket/key", bytes(25 << 20))
     assert any("partNumber=2" in request for request in failing_store)
     assert not any(request.startswith("POST") and "uploadId" in request for request in failing_store), failing_store
+
+
+def test_a_folder_that_another_process_removes_too_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").touch()
+    unlink = os.unlink
+
+    def unlink_after_another(*args: Any, **options: Any) -> None:
+        unlink(*args, **options)
+        unlink(*args, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink_after_another)
+    storage.remove(str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
+    for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [Path(path).relative_to(tmp_path).as_posix() for path in storage.find_files(str(tmp_path))]
+    assert found == ["a.txt", "b.txt", "sub/c.txt"]

@@ -18,8 +18,8 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
+from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.ingest import layout, scatter
 from clozeworks.pipeline.ingest.pipeline import ingest
 from clozeworks.pipeline.ingest.scatter import cut_parts

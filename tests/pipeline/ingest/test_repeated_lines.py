@@ -14,8 +14,8 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
-from clozeworks.pipeline.execution.directory import StageDirectory
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
+from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.ingest import layout, pipeline, repeated_lines, scatter
 from clozeworks.pipeline.ingest.clean import cut_out
 from clozeworks.pipeline.ingest.explain import explain

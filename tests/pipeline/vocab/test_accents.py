@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.pipeline.config import RunOptions, VocabConfig
-from clozeworks.pipeline.execution.directory import read_manifest
+from clozeworks.pipeline.execution.stage import read_manifest
 from clozeworks.pipeline.manifests import Accents, DocumentsManifest, VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.vocab.accents import decide_accents
