@@ -91,10 +91,12 @@ def _print_paper_table(
         click.echo(json.dumps([cell._asdict() for cell in cells], indent=2))
     else:
         click.echo(csv_of(cells) if as_csv else markdown(cells, table), nl=False)
-    written = write_table(cells, table, output) if output else []
-    if not written or as_json or as_csv:
+    if not output:
         return None
-    return CommandSummary("results", str(output), [("written", ", ".join(written))])
+    written = write_table(cells, table, output)
+    if as_json or as_csv:
+        return None
+    return CommandSummary("results", output, [("written", ", ".join(written))])
 
 
 def _print_table(lines: "list[ResultLine]") -> None:

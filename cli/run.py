@@ -63,7 +63,8 @@ def run(
         if dry_run:
             continue
         try:
-            summaries += _run(ctx, stage)
+            if summary := _run(ctx, stage):
+                summaries.append(summary)
         except Exception as error:
             failure = describe_failure(error)
             if failure is None or not keep_going:
@@ -135,14 +136,14 @@ def _as_typed(args: list[str], command: click.Command) -> list[str]:
     return typed
 
 
-def _run(ctx: click.Context, stage: Stage) -> list[CommandSummary]:
-    """Run a stage and return its summary; none if it prints something else."""
+def _run(ctx: click.Context, stage: Stage) -> CommandSummary | None:
+    """Run a stage and return its summary; None if it prints something else."""
     start_s = time.monotonic()
     command = _command(ctx, stage, "")
     result: Any = command.main([*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False)
     if result is None:
-        return []
+        return None
     if not isinstance(result, CommandSummary):  # an exit status
         raise RunError(f"Stage {stage.title!r} failed.")
     rows = [*result.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
-    return [CommandSummary(stage.title, result.where, rows)]
+    return CommandSummary(stage.title, result.where, rows)

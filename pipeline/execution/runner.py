@@ -107,7 +107,7 @@ def _attempt(run: Callable[[], None]) -> str | None:
 def _repeated(tick: Callable[[], None], poll_s: float) -> Iterator[None]:
     """Call `tick` now and then, in a thread.
 
-    The work itself stays in the thread of the caller: an interrupt ends it there, and nothing of it goes on.
+    The work itself runs in the caller's thread, so that an interrupt ends all of it.
     """
     over = threading.Event()
 

@@ -195,20 +195,17 @@ def some_text(folder: Path) -> tuple[str, str]:
 def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     config = tmp_path / "c.toml"
     arguments = ("build", "docs", "--vocab", "v", "--output", str(tmp_path / "out"), "--config", str(config))
-    config.write_text("[build]\nmask-rate = 0.9\n")
-    assert "--mask-rate is 0.9" in fails(capsys, *arguments)
-    config.write_text("mask_rat = 0.2\n")
-    assert "no option 'mask-rat'; did you mean mask-rate" in fails(capsys, *arguments)
-    config.write_text("mask-rate = 0.9\nseed = 1\n[build]\nseed = 2\n")
-    assert "--mask-rate is 0.9" in fails(capsys, *arguments)
-    config.write_text("mask-rate = 0.1\n[build]\nmask_rate = 0.9\n")
-    assert "--mask-rate is 0.9" in fails(capsys, *arguments)
-    config.write_text("mask-rat = 0.2\n[build]\nseed = 2\n")
-    assert "no option 'mask-rat'" in fails(capsys, *arguments)
-    config.write_text("build = 3\n")
-    assert "build has no option 'build'" in fails(capsys, *arguments)
-    config.write_text("[build\n")
-    assert "c.toml is not valid (expected ']'" in fails(capsys, *arguments)
+    for content, message in {
+        "[build]\nmask-rate = 0.9\n": "--mask-rate is 0.9",
+        "mask-rate = 0.9\nseed = 1\n[build]\nseed = 2\n": "--mask-rate is 0.9",
+        "mask-rate = 0.1\n[build]\nmask_rate = 0.9\n": "--mask-rate is 0.9",
+        "mask_rat = 0.2\n": "no option 'mask-rat'; did you mean mask-rate",
+        "mask-rat = 0.2\n[build]\nseed = 2\n": "no option 'mask-rat'",
+        "build = 3\n": "build has no option 'build'",
+        "[build\n": "c.toml is not valid (expected ']'",
+    }.items():
+        config.write_text(content)
+        assert message in fails(capsys, *arguments)
     config.unlink()
     assert "c.toml cannot be read: No such file or directory" in fails(capsys, *arguments)
 

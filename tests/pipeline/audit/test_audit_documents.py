@@ -43,6 +43,14 @@ def write_documents(path: Path, documents: list[tuple[str, str, list[str]]], **f
     return str(path)
 
 
+def write_instances(path: Path, documents_digest: str) -> None:
+    """Write a directory of instances without rows that says it was built from the documents with this digest."""
+    path.mkdir()
+    shard = "train-00000-of-00001.parquet"
+    (path / shard).write_bytes(b"")
+    write_manifest(path, "build", {shard: 0}, inputs=[{"stage": "ingest", "digest": documents_digest}])
+
+
 def prose(num_documents: int, source: str = "books") -> list[tuple[str, str, list[str]]]:
     return [
         (source, "en", [f"Chapter {i} has a line {j} of text." for j in range(i % 7 + 3)]) for i in range(num_documents)
@@ -172,23 +180,15 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
 
 def test_documents_beside_are_those_of_the_manifest(tmp_path):
     write_documents(tmp_path / "documents", prose(9))
-    instances = tmp_path / "instances"
-    instances.mkdir()
-    shard = "train-00000-of-00001.parquet"
-    (instances / shard).write_bytes(b"")
-    write_manifest(instances, "build", {shard: 0}, inputs=[{"stage": "ingest", "digest": "of others"}])
-    assert documents_beside(str(instances)) is None
+    write_instances(tmp_path / "instances", "of others")
+    assert documents_beside(f"{tmp_path}/instances") is None
 
 
 def test_documents_beside_without_their_shards_are_left_alone(tmp_path):
     documents = write_documents(tmp_path / "documents", prose(9))
-    (tmp_path / "instances").mkdir()
-    shard = "train-00000-of-00001.parquet"
-    (tmp_path / "instances" / shard).write_bytes(b"")
-    inputs = [{"stage": "ingest", "digest": read_manifest(documents, DocumentsManifest).digest}]
-    write_manifest(tmp_path / "instances", "build", {shard: 0}, inputs=inputs)
+    write_instances(tmp_path / "instances", read_manifest(documents, DocumentsManifest).digest)
     assert documents_beside(f"{tmp_path}/instances") == documents
-    (tmp_path / "documents" / shard).unlink()
+    (tmp_path / "documents" / "train-00000-of-00001.parquet").unlink()
     assert documents_beside(f"{tmp_path}/instances") is None
 
 
@@ -210,10 +210,6 @@ def test_repeats_in_a_share_of_the_hashes_stand_for_all():
 @pytest.mark.parametrize("name", [".", "./", "../instances", "../instances/."])
 def test_documents_beside_the_working_folder_are_found(tmp_path, monkeypatch, name: str):
     documents = write_documents(tmp_path / "documents", prose(9))
-    (tmp_path / "instances").mkdir()
-    shard = "train-00000-of-00001.parquet"
-    (tmp_path / "instances" / shard).write_bytes(b"")
-    inputs = [{"stage": "ingest", "digest": read_manifest(documents, DocumentsManifest).digest}]
-    write_manifest(tmp_path / "instances", "build", {shard: 0}, inputs=inputs)
+    write_instances(tmp_path / "instances", read_manifest(documents, DocumentsManifest).digest)
     monkeypatch.chdir(tmp_path / "instances")
     assert documents_beside(name) == "../documents"

@@ -241,6 +241,14 @@ def nap(directory: StageDirectory, number: int) -> Done:
     return Done(number)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts, also where a shell has started the tests in the background, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
 
 
@@ -249,6 +257,7 @@ IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
     [RunOptions(workers=1), RunOptions(workers=2), RunOptions(workers=1, beam_options=IN_THIS_PROCESS)],
     ids=["here", "our processes", "Beam"],
 )
+@pytest.mark.usefixtures("interruptible")
 def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptions):
     directory = StageDirectory(str(tmp_path), "f")
 
