@@ -110,18 +110,24 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
         assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
 
 
-def test_processes_without_a_shared_disk_are_refused(checkpoint, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("output", "max_length", "difference"),
+    [("other", 24, r"--output is \w+ on rank 0 \(.*\), but missing on"), ("one", 20, "the task, its data and .* is")],
+)
+def test_processes_that_do_not_start_alike_are_refused(
+    checkpoint, tmp_path, monkeypatch, output: str, max_length: int, difference: str
+):
     data = write_data(tmp_path)
     code = (
         "from clozeworks.model.finetuning.finetune import finetune\n"
         "from clozeworks.model.finetuning.config import FinetuneConfig\n"
-        f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / 'other')!r},"
-        " FinetuneConfig(device='cpu', max_length=24))"
+        f"finetune('sst2', {str(data)!r}, {str(checkpoint)!r}, {str(tmp_path / output)!r},"
+        f" FinetuneConfig(device='cpu', max_length={max_length}))"
     )
     second = start_second(code, monkeypatch, stderr=subprocess.PIPE)
-    with pytest.raises(UserError, match=r"do not start alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"):
+    with pytest.raises(UserError, match=f"do not start alike: {difference}"):
         finetune("sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24))
-    assert b"do not start alike: --output" in second.communicate(timeout=60)[1]
+    assert b"do not start alike: " in second.communicate(timeout=60)[1]
 
 
 def start_second(code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None) -> "subprocess.Popen[bytes]":
