@@ -78,6 +78,8 @@ class MixtureGroup(Struct, frozen=True, kw_only=True):
     documents: Count = 0
     tokens: Count = 0
     """Of the training documents, read once."""
+    squared_tokens: Count = 0
+    """Sum of the squares of the documents' tokens: the larger, the more single documents weigh."""
     tokens_built: Count = 0
     """Over all passes."""
 

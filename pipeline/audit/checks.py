@@ -317,8 +317,9 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
     passes = manifest.config.duplicates
     for group in (group for group in manifest.mixture if group.tokens):
         read = group.tokens_built / group.tokens / passes
-        # Documents are whole: a few of them cannot be read as often as asked.
-        tolerance = group.weight * max(WEIGHT_TOLERANCE, Z_JUDGED / math.sqrt(group.documents * passes))
+        # A document is read a whole number of times over all passes; rounding it has a standard error of up to 1/2.
+        error = math.sqrt(group.squared_tokens) / 2 / group.tokens / passes
+        tolerance = max(WEIGHT_TOLERANCE * group.weight, Z_JUDGED * error)
         verdict = _verdict(abs(read - group.weight) <= tolerance)
         asked = f"{group.weight:.3f} ± {tolerance:.3f}"
         yield Check(f"times read per pass: {group.source}, {group.language}", f"{read:.3f}", asked, verdict, read)

@@ -148,7 +148,8 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
     """Return documents and tokens of each origin, once and as often as they are read."""
     origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
     key = origins.source * len(origins.language_names) + origins.language
-    sums = [np.bincount(key, values) for values in (np.ones(len(key)), lengths, lengths * times_read)]
+    counted = (np.ones(len(key)), lengths, lengths.astype(float) ** 2, lengths * times_read)
+    sums = [np.bincount(key, values) for values in counted]
     return [
         MixtureGroup(
             source=origins.source_names[group // len(origins.language_names)],
@@ -156,7 +157,8 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
             weight=1.0,
             documents=int(sums[0][group]),
             tokens=int(sums[1][group]),
-            tokens_built=int(sums[2][group]),
+            squared_tokens=int(sums[2][group]),
+            tokens_built=int(sums[3][group]),
         )
         for group in np.flatnonzero(sums[0]).tolist()
     ]
@@ -166,7 +168,7 @@ def sum_groups(mixture: Iterable[MixtureGroup], parts: Iterable[list[MixtureGrou
     """Return the groups of `mixture` with the sums of the counts in `parts`."""
     sums = {(group.source, group.language): Counter[str]() for group in mixture}
     for group in (group for part in parts for group in part):
-        own = {"documents": group.documents, "tokens": group.tokens, "tokens_built": group.tokens_built}
+        own = {name: getattr(group, name) for name in ("documents", "tokens", "squared_tokens", "tokens_built")}
         sums.setdefault((group.source, group.language), Counter()).update(own)
     return [structs.replace(group, **sums[group.source, group.language]) for group in mixture]
 

@@ -1,6 +1,7 @@
 """Weights: documents are read as often as asked, in every pass, and the words of the vocabulary count alike."""
 
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -60,9 +61,13 @@ def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
 def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
     manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
     asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}
+    rows = pq.read_table(f"{documents}/{TRAIN}")
+    sources, sizes = rows["source"].to_pylist(), rows["sentences"].combine_chunks().value_lengths().to_numpy()
     for group in manifest.mixture:
         assert group.weight == asked[group.source]
         assert group.tokens_built / group.tokens / 4 == pytest.approx(group.weight, rel=0.01)
+        own = sizes[[source == group.source for source in sources]]  # in sentences, all of them the same
+        assert group.squared_tokens * own.sum() ** 2 == group.tokens**2 * (own**2).sum()
     verdicts = {check.name: check.verdict for check in audit(str(tmp_path / "out")).checks}
     assert verdicts["times read per pass: books, en"] == verdicts["times read per pass: kowiki, ko"] == "ok"
     # The rows of each pass, found by the documents that they come from.
@@ -72,6 +77,22 @@ def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
         own = table["duplicate"].to_numpy() == duplicate
         tokens = np.bincount(kinds[own], lengths[own])
         assert tokens[1] / tokens[0] == pytest.approx(2.5 * 3 / 4, rel=0.1)  # sentences have 3 tokens, and 4
+
+
+@pytest.mark.parametrize(("longest", "verdict"), [(10, "bad"), (1000, "ok")])
+def test_the_audit_allows_for_the_rounding_of_a_long_document(
+    documents: str, tmp_path: Path, longest: int, verdict: str
+):
+    built(documents, tmp_path, weight=("books=2.5",))
+    path, lengths = tmp_path / "out" / "manifest.json", np.array([longest, *[10] * 99])
+    manifest = json.loads(path.read_text())
+    for group in manifest["mixture"]:
+        tokens = int(lengths.sum())
+        group |= {"tokens": tokens, "squared_tokens": int((lengths**2).sum())}
+        group["tokens_built"] = round(4 * (group["weight"] + 0.1) * tokens)
+    path.write_text(json.dumps(manifest))
+    verdicts = {check.name: check.verdict for check in audit(str(tmp_path / "out")).checks}
+    assert verdicts["times read per pass: books, en"] == verdict
 
 
 def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
