@@ -23,8 +23,8 @@ MARKS = {"ok": "[green]ok[/]", "bad": "[bold red]BAD[/]", "unjudged": "[yellow]n
 @click.option(
     "--documents",
     type=click.Path(),
-    help="Directory of the documents that the instances were built from, to measure them too; by default, with "
-    "--report, if they lie beside the instances.",
+    help="Directory of the documents that the instances were built from, to measure them too. With --report, documents "
+    "that lie beside the instances are the default.",
 )
 @click.option("--report", type=click.Path(), metavar="FILE.html", help="Also write a web page with plots and examples.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")

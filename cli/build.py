@@ -51,4 +51,4 @@ def _warn(shards: "list[InstancesShard]") -> None:
     for warning in warnings[:NUM_WARNINGS]:
         warn(warning)
     if num_more := len(warnings[NUM_WARNINGS:]):
-        warn(f"{count_of(num_more, 'more shard')}; see the manifest")
+        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

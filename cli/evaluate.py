@@ -14,7 +14,7 @@ from .summary import CommandSummary, figure
 @click.argument("model", type=click.Path(), metavar="RUN")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option("--split", help="Split of the instances to measure on; the default is validation.")
-@click.option("--batch-size", type=click.IntRange(1), help="Rows of instances per batch.")
+@click.option("--batch-size", type=click.IntRange(1), help="Rows per batch, for instances.")
 @click.option(
     "--metric",
     type=click.Choice(["squad", "korquad"]),

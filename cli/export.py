@@ -12,7 +12,9 @@ from .summary import CommandSummary, megabytes
 @click.option(
     "--output", type=click.Path(), required=True, metavar="FOLDER", help="Folder for the files, to upload as it is."
 )
-@click.option("--license", help="Licence for the card, if it is to change: an identifier of the Hugging Face Hub.")
+@click.option(
+    "--license", help="Licence for the card, instead of the one that it names: an identifier of the Hugging Face Hub."
+)
 def export(directory: str, output: str, license: str | None) -> CommandSummary:
     """Copy the model in DIR, its tokenizer and its card, without checkpoints and logs, for the Hugging Face Hub.
 

@@ -36,9 +36,13 @@ def _describe_run_failure(error: Exception) -> str:
         files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
         return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-        return "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."
+        return (
+            "Out of memory. Rerun with fewer --workers, or in training with a smaller --micro-batch-size; a smaller "
+            "model or --batch-size needs another --output."
+        )
     if "can't start new thread" in str(error):
         return (
-            "The system's limit of threads or memory is reached (`ulimit -a`). Raise it, then rerun the same command."
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, then rerun the same "
+            "command."
         )
     return ""

@@ -22,7 +22,7 @@ def features(checkpoint: str, data: str, output: str, overwrite: bool, **values:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
     DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), a file in CoNLL columns, or a data
-    set from the hub (hf:nyu-mll/glue:sst2:test; the default split is train), which is streamed. FILE gets one row per
+    set from the Hub (hf:nyu-mll/glue:sst2:test; the default split is train), which is streamed. FILE gets one row per
     word, token or text, with a vector from each layer.
     """
     from ..model.features.features import extract_features

@@ -30,7 +30,7 @@ def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool
 
     TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for your
     own labelled data. DATA is a folder or file in the official format, with train, dev or test in the file names, or a
-    data set from the hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
+    data set from the Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 

@@ -40,7 +40,7 @@ def ingest(
 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a text or book (.txt, or
     a .tar or .zip of them), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder of any of these, a pattern such as
-    'dumps/*.bz2', or a data set from the Hugging Face hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER).
+    'dumps/*.bz2', or a data set from the Hugging Face Hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER).
     Options after -- go to Apache Beam.
     """
     from ..pipeline.ingest.pipeline import estimate
@@ -95,9 +95,12 @@ def _warn(manifest: "DocumentsManifest") -> None:
         warn(f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all")
     if num_folders := counts.get("linked_folders", 0):
         names = ", ".join(manifest.examples["linked_folders"])
-        warn(f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; name them to read them, too")
+        warn(
+            f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; to read them, name them as sources"
+        )
     if num_files := counts.get("single_stream_files", 0):
-        warn(f"only one worker each can read {count_of(num_files, 'single-stream .bz2 file')}; use multistream dumps")
+        files = count_of(num_files, "single-stream .bz2 file")
+        warn(f"{files} can be read by only one worker each; use multistream dumps")
     if num_unknown := manifest.languages.get(UNKNOWN, 0):
         split = "sentences are split as in English; give --language for them"
         warn(f"the language of {count_of(num_unknown, 'document')} is unknown: {split}")

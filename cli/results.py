@@ -27,8 +27,8 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
 @click.option(
     "--table",
     type=click.Choice(["1", "5", "6", "7", "8", "figure5", "starts"]),
-    help="Print this table of the paper, or the figures of its figure 5, from the runs of a recipe in examples/paper, "
-    "or the starts of examples/compare.",
+    help="Print this table of the paper, or its Figure 5, from the runs of a recipe in examples/paper; starts is the "
+    "table of examples/compare.",
 )
 @click.option(
     "--output", type=click.Path(), metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too."
@@ -50,7 +50,7 @@ def results(
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
     if server_zip and (as_json or as_csv or table or output):
-        raise click.UsageError("--server-zip goes with no other option.")
+        raise click.UsageError("--server-zip cannot be combined with other options.")
     if server_zip:
         return _write_server_zip(directory, server_zip)
     if table:

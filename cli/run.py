@@ -19,7 +19,13 @@ from .summary import CommandSummary, print_summaries
 @click.command()
 @click.argument("recipe", type=click.Path(), metavar="RECIPE.toml")
 @click.option("--output", type=click.Path(), default=".", show_default=True, help="Value of {output} in the recipe.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a variable; lists by commas.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a variable; commas separate the items of a list.",
+)
 @click.option(
     "--variables",
     "files",

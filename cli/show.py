@@ -70,7 +70,7 @@ def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "l
     label = label_names(pairing)[row["next_sentence_label"] != 0]
     documents = f"documents {row['document_a']} and {row['document_b']}"
     tokens = decode_row(row, vocabulary)
-    head = Text(f"{label}, {documents}, duplicate {row['duplicate']}, {len(tokens)} tokens", "bold")
+    head = Text(f"{label}, {documents}, pass {row['duplicate']}, {len(tokens)} tokens", "bold")
     return [head, Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)]
 
 

@@ -46,7 +46,7 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
     if accents := manifest.accents:
         rows.append(("accents", accents.reason))
         if accents.damage:
-            warn(f"--strip-accents damages {accents.damage}")
+            warn(f"--strip-accents damages {accents.damage}; give --keep-accents to keep accents")
     rows += _rows(manifest.report)
     for other in compare:
         measured = measure_vocabulary(documents, other)

@@ -48,7 +48,7 @@ def _describe_missing(directory: str, folder: Path) -> str:
     if not HUB_NAME.fullmatch(directory):
         return f"{directory} does not exist."
     return (
-        f"{directory} does not exist. If it is a model on the Hugging Face hub, download it: "
+        f"{directory} does not exist. If it is a model on the Hugging Face Hub, download it: "
         f"hf download {directory} --local-dir {directory}"
     )
 
@@ -62,7 +62,9 @@ def read_config(directory: str | Path) -> ModelConfig:
     for weights in (path.with_name(WEIGHTS), path.with_name(OLD_WEIGHTS)):
         # Before anything is allocated: a parameter takes a byte or more.
         if weights.is_file() and config.num_parameters() > weights.stat().st_size:
-            raise UserError(f"{path} describes a larger model than {weights.name} holds; they do not belong together.")
+            raise UserError(
+                f"{path} describes a larger model than {weights.name} holds; use both files of one checkpoint."
+            )
     return config
 
 
@@ -85,7 +87,7 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     for name, weight in weights.items():
         is_finite = isinstance(weight, Tensor) and weight.is_floating_point() and bool(weight.isfinite().all())
         if not (is_finite or name.endswith("position_ids")):
-            raise UserError(f"{name} in {directory} does not consist of finite numbers. Use another checkpoint.")
+            raise UserError(f"{name} in {directory} has values that are not finite numbers. Use another checkpoint.")
     return _current_names(weights)
 
 

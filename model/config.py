@@ -140,12 +140,12 @@ class PretrainConfig:
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
         "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, onto which its "
-        "embeddings are moved (a new token is the mean of its old pieces).",
+        "embeddings are moved (a new token starts as the mean of its old pieces).",
     )
     extend_positions: bool = option(
         False,
-        "Let a model that starts from --checkpoint read rows longer than it has positions: further ones begin as "
-        "copies of its first ones, in their order.",
+        "Let a model that starts from --checkpoint read rows longer than its number of positions: further positions "
+        "begin as copies of its first ones, in their order.",
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
         "mlm+nsp", "Training objective: masked tokens and next sentences, masked tokens only, or left to right."
@@ -196,7 +196,9 @@ class PretrainConfig:
     checkpoint_minutes: float = option(
         10.0, "Minutes between checkpoints, from which an interrupted run resumes; written while training continues."
     )
-    checkpoint_every: int | None = option(None, "Steps between further checkpoints; by default only the minutes count.")
+    checkpoint_every: int | None = option(
+        None, "Steps between further checkpoints; by default only --checkpoint-minutes counts."
+    )
     probe: tuple[str, str] | None = option(
         None,
         "At each evaluation, also measure how well a linear model on the frozen encoder solves a task of GLUE, or "
@@ -261,7 +263,7 @@ class PretrainConfig:
             steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
             possible = 0 <= self.warmup_steps <= steps
             check(possible, "warmup_steps", self.warmup_steps, f"must be between 0 and --steps ({steps})")
-            reason = "with --hours the warm-up is a tenth of the time"
+            reason = "with --hours the warm-up is a tenth of the time; leave it out"
             check(self.hours is None, "warmup_steps", self.warmup_steps, reason)
         shares = self.phase_shares
         shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6

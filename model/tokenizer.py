@@ -96,7 +96,7 @@ def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path
     """Raise `UserError` if the vocabulary in `directory` has more tokens than the model has embeddings."""
     if vocab_size > config.vocab_size:
         sizes = f"{vocab_size} tokens, but its model has {config.vocab_size}"
-        raise UserError(f"The vocabulary in {directory} has {sizes}; the two do not match.")
+        raise UserError(f"The vocabulary in {directory} has {sizes}; use another checkpoint.")
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:

@@ -20,12 +20,12 @@ def option(default: Any, help: str, flags: str = "") -> Any:
 
 
 WEIGHT_HELP = (
-    "NAME=WEIGHT: how often a pass reads the training documents of a source or language, once by default, for example "
-    "books=2.5; may be repeated."
+    "How many times a pass reads the training documents of a source or language, 1 by default: NAME=WEIGHT, for "
+    "example books=2.5; may be repeated."
 )
 EXPONENT_HELP = (
-    "Read small languages more often, so that shares are proportional to the text to this power: 0.7 in multilingual "
-    "BERT, 0.3 in XLM-R."
+    "Read small languages more often: a language's share is proportional to its amount of text to this power (0.7 in "
+    "multilingual BERT, 0.3 in XLM-R)."
 )
 
 
@@ -51,7 +51,7 @@ class IngestConfig:
     ] = option(
         "auto",
         "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project Gutenberg books, "
-        "JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face hub or saved to disk. auto goes by each "
+        "JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face Hub or saved to disk. auto goes by each "
         "file's name, or by its first bytes if the name says nothing, and skips files of unknown format.",
     )
     language: str = option(
@@ -78,7 +78,7 @@ class IngestConfig:
     quality: tuple[str, ...] | None = option(
         None,
         "Filters for text from the web, comma-separated: gopher (too few words, symbols, lists, repeated lines and "
-        "phrases) and c4 (lines without end of a sentence, notices of websites).",
+        "phrases) and c4 (lines that do not end a sentence, notices of websites).",
     )
     near_duplicates: float | None = option(
         None,
@@ -114,7 +114,7 @@ class VocabConfig:
     cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
         None,
-        "Strip accents; by default if text is lower-cased and in languages that do without them, such as English.",
+        "Strip accents; by default if text is lower-cased and all its languages do without them, as English does.",
         "--strip-accents/--keep-accents",
     )
     min_frequency: int = option(2, "Merge only pairs of pieces that occur at least this often.")

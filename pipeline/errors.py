@@ -12,7 +12,7 @@ class UserError(Exception):
 
 
 class RunError(Exception):
-    """The run broke through no fault of the input; exit code 1."""
+    """The run failed for a reason other than its input; exit code 1."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -21,4 +21,4 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}"
-    return f"; there is {', '.join(names)}" if names else ""
+    return f"; choose from {', '.join(names)}" if names else ""

@@ -95,7 +95,7 @@ class InstancesShard(Shard, frozen=True, kw_only=True):
     """One shard of instances."""
 
     source_tokens: Counts
-    """Tokens of the documents from each source, over all duplicates."""
+    """Tokens of the documents from each source, over all passes."""
     warnings: list[str]
 
 

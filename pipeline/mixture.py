@@ -42,7 +42,7 @@ def plan_mixture(corpus: DocumentsManifest, weight: Sequence[str], language_expo
     asked = parse_weights(weight)
     known = sorted({name for key in characters for name in key})
     if unknown := [name for name in asked if name not in known]:
-        raise UserError(f"--weight {unknown[0]}: no source or language has this name; there are {', '.join(known)}.")
+        raise UserError(f"--weight {unknown[0]}: no source or language has this name; choose from {', '.join(known)}.")
     total = sum(languages.values()) or 1
     powers = {name: (count / total) ** language_exponent for name, count in languages.items() if count}
     scale = {name: power / sum(powers.values()) * total / languages[name] for name, power in powers.items()}

@@ -27,7 +27,7 @@ class FeaturesConfig:
     format: Literal["auto", "text", "table", "columns"] = option(
         "auto",
         "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: .txt is text, an "
-        "unknown one columns. A data set of the hub is a table.",
+        "unknown one columns. A data set of the Hub is a table.",
     )
     text: str | None = option(None, "Column of the text in a table; the default is text or sentence.")
     max_length: int | None = option(

@@ -75,7 +75,7 @@ def extract_features(
 ) -> dict[str, int]:
     """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts`` and ``vectors``.
 
-    `data` is plain text, a table, a file of CoNLL columns, or a data set of the hub (``hf:nyu-mll/glue:sst2:test``),
+    `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub (``hf:nyu-mll/glue:sst2:test``),
     which is streamed. The same call resumes unfinished work; `overwrite` starts over. `progress` is called with
     ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
     `output` holds something else.
@@ -86,7 +86,7 @@ def extract_features(
             raise UserError(f"--output is DATA itself ({local}); give another file.")
         num_texts = sum(1 for _ in read_texts(data, config))
         if not num_texts:
-            raise UserError(f"{data} holds no texts.")
+            raise UserError(f"{data} contains no texts.")
         identity = _identity(checkpoint, digest, config)
         work = local.with_name(f"{local.name}.work")
         if not _is_finished(local, identity, overwrite):
@@ -113,7 +113,7 @@ def extract_features(
 
 
 def _opened(data: Path) -> tuple[Path, str]:
-    """Return what to read and a digest of it; of a data set of the hub the revision and the split as they are now."""
+    """Return what to read and a digest of it; of a data set of the Hub the revision and the split as they are now."""
     if is_hub(data):
         # Imported here, for it needs `datasets`.
         from ...pipeline.execution.hub import open_set

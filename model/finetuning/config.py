@@ -63,7 +63,7 @@ class FinetuneConfig:
         False, "Compile the model with torch.compile, which takes a minute per run.", "--compile/--no-compile"
     )
     random_weights: bool = option(
-        False, "Leave the checkpoint's weights out and start from random ones, to see what pre-training is worth."
+        False, "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth."
     )
     features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
         None,

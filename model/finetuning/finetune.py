@@ -101,9 +101,9 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
 
-    `data` is a folder or file of the official form, or a data set of the hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
+    `data` is a folder or file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
     any BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other learning rates or
-    seeds adds those runs; `overwrite` starts anew. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
+    seeds adds those runs; `overwrite` starts over. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
     there) by a signal, when everything is saved. `progress` is called about every tenth step with ``stage`` (which run
     it is) and what `train_model` says. Raises `UserError` for bad input, for an `output` that holds something else, and
     for a loss that is not finite.
@@ -155,7 +155,9 @@ def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config:
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
     if not train:
-        raise UserError(f"None of the {len(data.train):,} examples for training can be learned from.")
+        raise UserError(
+            f"None of the {len(data.train):,} training examples has a usable label or answer; check the training file."
+        )
     _report_untrained(checkpoint, shape, [*train, *chain.from_iterable(dev.values())])
     recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
     return Job(source, data, train, dev, checkpoint, config, recipe, output)

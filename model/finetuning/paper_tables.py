@@ -58,7 +58,7 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
     if name == "figure5":
         found = {key: rates for key, rates in found.items() if key[1].isdecimal()}
     if not found:
-        raise UserError(f"{folder} holds no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
+        raise UserError(f"{folder} contains no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
     cells = []
     for key, rates in found.items():
         best = max(sorted(rates), key=lambda rate: statistics.median(rates[rate]))

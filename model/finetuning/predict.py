@@ -49,7 +49,7 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     """Load the model that `finetune` wrote; raises `UserError` if `directory` holds none."""
     path = local_copy(directory) / TASK
     if not path.is_file():
-        raise UserError(f"{directory} holds no fine-tuned model: {TASK} is missing. Run clozeworks finetune first.")
+        raise UserError(f"{directory} contains no fine-tuned model: {TASK} is missing. Run clozeworks finetune first.")
     task, config = read_task(path), read_config(directory)
     tokenizer, model = TextTokenizer(directory), task.model(config)
     check_fit(tokenizer, config, task.max_length, directory)
@@ -62,7 +62,9 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
     check_vocabulary(tokenizer.vocab_size, config, directory)
     if max_length > config.max_position_embeddings:
         positions = config.max_position_embeddings
-        raise UserError(f"--max-length is {max_length}, but the model in {directory} has {positions} positions.")
+        raise UserError(
+            f"--max-length is {max_length}, but the model in {directory} has {positions} positions; lower it."
+        )
 
 
 @torch.inference_mode()
@@ -109,7 +111,7 @@ def predict(
     suffix = Path(output).suffix
     if not official and str(output) != "-" and suffix not in PREDICTION_SUFFIXES:
         raise UserError(
-            f"--output {output}: give a file named {', '.join(PREDICTION_SUFFIXES)}, or - for the terminal."
+            f"--output {output}: give a file that ends in {', '.join(PREDICTION_SUFFIXES)}, or - for the terminal."
         )
     finetuned = load_finetuned(directory, find_device(device))
     data = "-" if str(data) == "-" else str(local_copy(data))
@@ -176,7 +178,7 @@ def evaluate_task(
     if data.is_file():
         files = {"": [data]}
     elif not (files := dev_sets(find_splits(data, TASKS[finetuned.task.name].suffixes))):
-        raise UserError(f"{data} holds no file with dev or validation in its name; give the file itself.")
+        raise UserError(f"{data} contains no file with dev or validation in its name; give the file itself.")
     scores: dict[str, Any] = {}
     for prefix, paths in files.items():
         examples = read_labelled(finetuned.task, paths)

@@ -169,7 +169,7 @@ def read_results(folder: str | Path) -> list[ResultLine]:
         raise UserError(f"{folder} does not exist.")
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
-        raise UserError(f"{folder} holds no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
+        raise UserError(f"{folder} contains no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
     lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(root)))]
     return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
 

@@ -24,7 +24,7 @@ def write_server_zip(folder: str | Path, output: str) -> list[str]:
             raise UserError(f"{other} and {path} are both for GLUE's server; give the folder with one of them.")
         found[path.name] = path
     if not found:
-        raise UserError(f"{folder} holds no predictions for GLUE's server; fine-tune on folders with test files.")
+        raise UserError(f"{folder} contains no predictions for GLUE's server; fine-tune on folders with test files.")
     content = io.BytesIO()
     with ZipFile(content, "w", ZIP_DEFLATED) as archive:
         for name, path in sorted(found.items()):

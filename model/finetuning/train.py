@@ -212,7 +212,7 @@ def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> 
         updater.load_state_dict(saved["optimizer"])
         return saved["step"], saved["seconds"], saved["losses"]
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
-        raise UserError(f"{path} is damaged or of another model. {advice}") from None
+        raise UserError(f"{path} is damaged or belongs to another model. {advice}") from None
 
 
 def _save(training: Training, values: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from ...pipeline.vocab.vocabulary import Vocabulary
 from .rows import InstanceRows, concatenate
 
 COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
+REBUILD = "rebuild the instances with `clozeworks build … --overwrite`"
 
 
 class RowGroup(NamedTuple):
@@ -91,7 +92,7 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
         with storage.open_input(f"{path}/{shard}") as file:
             footer = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}/{shard} is damaged; delete it and rebuild: {error}") from None
+        raise UserError(f"{path}/{shard} is damaged ({error}); {REBUILD}.") from None
     columns = [footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)]
     tokens, duplicate = (columns.index(name) for name in ("input_ids", "duplicate"))
     groups, first_row = [], 0
@@ -113,9 +114,9 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
             table = parquet.read_row_group(group.number, columns=COLUMNS, use_threads=False)
     except FileNotFoundError:
-        raise UserError(f"{path} has disappeared; rebuild the instances, then rerun the same command.") from None
+        raise UserError(f"{path} has disappeared; {REBUILD}, then rerun the same command.") from None
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read at row {group.first_row}; delete it and rebuild: {error}") from None
+        raise UserError(f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}.") from None
     ids, masked, positions = (_flat(table, name) for name in ("input_ids", "masked_lm_ids", "masked_lm_positions"))
     scalars = (table[name].to_numpy() for name in ("segment_b_start", "next_sentence_label"))
     rows = InstanceRows(*ids, positions[0], *masked, *scalars)
@@ -132,14 +133,18 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
     # Without these checks a bad row would be an index error inside a kernel; on a GPU one that names no line.
     largest = max((int(ids.max()) for ids in (rows.input_ids, rows.masked_ids) if len(ids)), default=0)
     if largest >= directory.vocab_size:
-        raise UserError(f"{path} contains token {largest}, but its vocabulary has {directory.vocab_size} tokens.")
+        raise UserError(
+            f"{path} contains token {largest}, but its vocabulary has {directory.vocab_size} tokens; {REBUILD}."
+        )
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
-        raise UserError(f"{path} contains a row of {longest} tokens, but its --max-length is {directory.max_length}.")
+        raise UserError(
+            f"{path} contains a row of {longest} tokens, but its --max-length is {directory.max_length}; {REBUILD}."
+        )
     if rows.next_sentence_label.max(initial=0) > 1:
-        raise UserError(f"{path} contains a next-sentence label other than 0 and 1; delete it and rebuild.")
+        raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
-        raise UserError(f"{path} masks a position beyond the end of its row; delete it and rebuild.")
+        raise UserError(f"{path} masks a position beyond the end of its row; {REBUILD}.")
 
 
 def mask_anew(

@@ -47,7 +47,7 @@ def check_fits(
     """
     num_positions = read_config(model).max_position_embeddings
     if own_positions and directory.max_length > num_positions:
-        limit = f"the model in {model} has {num_positions} positions"
+        limit = f"the model in {model} has {num_positions} positions; build them with --max-length {num_positions}"
         raise UserError(f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}.")
     if own_vocabulary and read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens:
         advice = f"build them with {model}/vocab.txt, or move the model with pretrain --vocabulary-from instances"

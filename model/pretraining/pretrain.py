@@ -134,7 +134,7 @@ def pretrain(
             return {**summary, "status": "already finished"}
         checkpoint = latest_checkpoint(folder)
         if resume and not checkpoint:
-            raise UserError(f"{output} holds no checkpoint to resume from; leave out --resume to start.")
+            raise UserError(f"{output} contains no checkpoint to resume from; leave out --resume to start.")
         _agree(ranks, config, directories, folder, checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
@@ -292,8 +292,8 @@ def _refuse(setup: PretrainSetup, update: Update) -> None:
     named = ", ".join(located[:8]) + (f" and {len(located) - 8} more" if len(located) > 8 else "")
     what = "gradient" if np.isfinite(update.sums).all() else "loss"
     raise UserError(
-        f"The {what} is not finite at step {update.step + 1}, on rows among {named} of {sequence.directory.path}; "
-        "lower --learning-rate or look at these rows. The last checkpoint is kept."
+        f"The {what} is not finite at step {update.step + 1}, on a batch of the rows {named} of "
+        f"{sequence.directory.path}; lower --learning-rate or look at these rows. The last checkpoint is kept."
     )
 
 

@@ -143,7 +143,7 @@ def save_archive(output: Path, model: Mapping[str, Any], step: int) -> None:
 
 def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
     """Return the optimiser's and the run's state (the latter as `kind`) as `save_checkpoint` was given them."""
-    advice = f"Delete {checkpoint} to resume from the checkpoint before it."
+    advice = f"Delete {checkpoint} to resume from the checkpoint before it, or to start over if there is none."
     folder = checkpoint / STATE
     try:
         content = (folder / "state.json").read_bytes()

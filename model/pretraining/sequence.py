@@ -32,7 +32,7 @@ MASKED_TOGETHER = 2048
 class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
-    An epoch uses `duplicates_per_epoch` of the stored duplicates (the next epoch the next ones), by default all. Masks
+    An epoch uses `duplicates_per_epoch` of the stored passes (the next epoch the next ones), by default all. Masks
     are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and how to mask. The block last used
     stays in memory, which is all that batches of ascending positions need, and the next one is read meanwhile.
     """
@@ -159,11 +159,12 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
     stored = np.unique(known)
     if stored[0] < 0:
         where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
-        reason = f"the footer of {where} does not say which duplicate its rows belong to"
+        reason = f"the footer of {where} does not say which pass its rows belong to"
         raise UserError(f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances.")
     if duplicates_per_epoch > len(stored):
         raise UserError(
-            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has only {len(stored)}."
+            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has only {len(stored)} passes; "
+            "lower it."
         )
     num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
     turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)

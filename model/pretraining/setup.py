@@ -126,7 +126,8 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
     for directory in directories:
         _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
-        raise UserError(f"{instances[1]} and {instances[0]} were built with different vocabularies.")
+        names = f"{instances[1]} and {instances[0]}"
+        raise UserError(f"{names} were built with different vocabularies; rebuild one with that of the other.")
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
             reason = "built with --pairing none: it has no next sentences"
@@ -145,7 +146,7 @@ def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
         raise UserError(f"--batch-size is {batch_size}, but {directory.path} has {directory.num_rows} rows; lower it.")
     num_bytes = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
     if num_bytes > (memory := host_memory()):
-        needs = f"needs up to {num_bytes / 1e9:,.0f} GB of memory, and {memory / 1e9:,.0f} GB are there"
+        needs = f"needs up to {num_bytes / 1e9:,.0f} GB of memory, but there are only {memory / 1e9:,.0f} GB"
         raise UserError(f"--batch-size is {batch_size}, which {needs}; lower it.")
 
 
@@ -221,7 +222,7 @@ def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining
         "bert.pooler.": "pooler",
     }
     if new := [name for prefix, name in names.items() if any(key.startswith(prefix) for key in missing)]:
-        print_notice(f"{checkpoint} has no {' and no '.join(new)}: training starts with new ones.")
+        print_notice(f"{checkpoint} has no {' and no '.join(new)}; they start from random weights.")
     return model
 
 
@@ -246,9 +247,9 @@ def _moved(model: BertForPreTraining, setup: PretrainSetup) -> BertForPreTrainin
     """Return the checkpoint's model with the vocabulary of the instances, and say where the embeddings come from."""
     old, new = read_vocabulary(str(setup.config.checkpoint)), read_vocabulary(setup.phases[0].directory.path)
     model, moved = move_to_vocabulary(model, old, new)
-    counts = f"{moved.copied:,} as they are, {moved.averaged:,} from the mean of their pieces"
-    rest = f", {moved.without_pieces:,} from the mean of all tokens" if moved.without_pieces else ""
-    print_notice(f"Moved the model from {len(old):,} to {len(new):,} tokens: {counts}{rest}.")
+    counts = f"{moved.copied:,} embeddings copied, {moved.averaged:,} averaged over a token's old pieces"
+    rest = f", {moved.without_pieces:,} over all tokens" if moved.without_pieces else ""
+    print_notice(f"Moved the model from a vocabulary of {len(old):,} tokens to one of {len(new):,}: {counts}{rest}.")
     return model
 
 
@@ -264,7 +265,7 @@ def _load(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         fits = False
     if not fits:
-        what_next = f"delete {checkpoint} to resume from the checkpoint before it"
+        what_next = f"delete {checkpoint} to resume from the checkpoint before it, or to start over if there is none"
         raise UserError(f"{checkpoint}/{STATE} is damaged or belongs to another model; {what_next}.")
     return state
 
@@ -291,7 +292,7 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
     num_copies = 1 if find_device(config.device).type == "cuda" else 4
     needed, memory = 4 * num_copies * shape.num_parameters(), host_memory()
     if needed > memory:
-        needs = f"needs {needed / 1e9:,.0f} GB of memory, and {memory / 1e9:,.0f} GB are there"
+        needs = f"needs {needed / 1e9:,.0f} GB of memory, but there are only {memory / 1e9:,.0f} GB"
         raise UserError(f"A model of {shape.num_parameters():,} parameters {needs}; make it smaller.")
     return _initialised(shape, config.seed)
 

@@ -81,4 +81,4 @@ def read_task(path: Path) -> Task:
     try:
         return restore_task(parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again."))
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is damaged or of another task. Fine-tune again.") from None
+        raise UserError(f"{path} is damaged or belongs to another task. Fine-tune again.") from None

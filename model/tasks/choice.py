@@ -122,7 +122,7 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
     """Return the task that the first row of the `files` defines; raises `UserError` without two choices."""
     first = next(read_rows(files[0], _codah_columns), None)
     if first is None:
-        raise UserError(f"{files[0]} holds no rows.")
+        raise UserError(f"{files[0]} contains no rows.")
     num_choices = len(_endings(first))
     if num_choices < 2:
         raise UserError(f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}.")

@@ -265,7 +265,7 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
     rows = chain.from_iterable(map(read_rows, files))
     first = next(rows, None)
     if first is None:
-        raise UserError(f"{files[0]} holds no rows.")
+        raise UserError(f"{files[0]} contains no rows.")
     text = config.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
     label = config.label or "label"
     if text not in first.values or label not in first.values:
@@ -293,7 +293,7 @@ def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...
     for text in others:
         if (_NUMBER.fullmatch(text) is not None) != is_number:
             found = f"the label {shown(text)} in {column} follows {shown(first)}"
-            raise UserError(f"{first_seen[text]}: {found}; words and numbers mix.")
+            raise UserError(f"{first_seen[text]}: {found}; give labels that are all words or all numbers.")
     if is_number and not all(float(text).is_integer() for text in first_seen):
         return ()
     classes: dict[Any, str] = {}

@@ -31,7 +31,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that contains it as a word
     (``dev_ids.tsv``), which beats one that contains it at all (``wnut17train.csv``). Several files of equal rank form
     one split, in the order of their names. A single file is for training, whatever its name. Only files with one of
-    `suffixes` count; if that is empty, all do. The splits of a data set of the hub are found in the same way.
+    `suffixes` count; if that is empty, all do. The splits of a data set of the Hub are found in the same way.
     """
     if is_hub(Path(data)):
         # Imported late: it needs the `datasets` library.
@@ -55,7 +55,9 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
             rank, split = match
             ranked.setdefault(split, {}).setdefault(rank, []).append(file)
     if not ranked:
-        raise UserError(f"{data} holds no file with train, dev or test in its name ({', '.join(suffixes) or 'any'}).")
+        raise UserError(
+            f"{data} contains no file with train, dev or test in its name ({', '.join(suffixes) or 'any'})."
+        )
     return {split: files[min(files)] for split, files in ranked.items()}
 
 
@@ -97,7 +99,7 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tupl
     train = [example for example, value in zip(examples, hashes, strict=True) if value not in held_out]
     dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
     if not train:
-        raise UserError(f"All examples in {where} are on one text, so none can be held out; give a dev file.")
+        raise UserError(f"All examples in {where} share one text, so none can be held out; give a dev file.")
     return train, dev
 
 
@@ -115,7 +117,7 @@ class TaskData:
     """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return a digest of the contents of the files, or of the examples of a data set of the hub."""
+        """Return a digest of the contents of the files, or of the examples of a data set of the Hub."""
         files = [file for part in (self.splits["train"], *dev_sets(self.splits).values()) for file in part]
         if any(map(is_hub, files)):
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
@@ -130,7 +132,7 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     entry = find_entry(task_name, config)
     splits = find_splits(data, entry.suffixes)
     if "train" not in splits:
-        raise UserError(f"{data} holds no file with train in its name, only for {', '.join(splits)}.")
+        raise UserError(f"{data} contains no file with train in its name, only for {', '.join(splits)}.")
     task = entry.read(splits["train"], config)
     train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}
@@ -140,7 +142,7 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     # Test files are needed only after training: report mistakes in them now.
     for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
         if not sum(1 for _ in task.read(file, labelled=False)):
-            raise UserError(f"{file} holds no rows.")
+            raise UserError(f"{file} contains no rows.")
     return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
 
 
@@ -148,5 +150,5 @@ def read_labelled(task: Task, files: Sequence[Path]) -> list[Any]:
     """Return the labelled examples in `files`; raises `UserError` if there are none."""
     examples = [example for file in files for example in task.read(file, labelled=True)]
     if not examples:
-        raise UserError(f"{files[0]} holds no rows.")
+        raise UserError(f"{files[0]} contains no rows.")
     return examples

@@ -1,4 +1,4 @@
-"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face hub."""
+"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face Hub."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ def read_rows(path: Path, headerless: Headerless | None = None, max_short_share:
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is quoted; JSON Lines
     has one object per line. TSV and CSV start with a header line, unless `headerless` gives a TSV its columns. Up to
-    `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data sets of the hub are
+    `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data sets of the Hub are
     streamed.
     """
     if is_hub(path):
@@ -110,12 +110,12 @@ def _shortened(text: str, size: int) -> str:
 
 
 def is_hub(path: Path) -> bool:
-    """Return whether `path` names a data set of the hub, or a split of one as `hub_split` names it."""
+    """Return whether `path` names a data set of the Hub, or a split of one as `hub_split` names it."""
     return str(path).startswith(_HUB)
 
 
 def hub_split(name: str, split: str) -> Path:
-    """Return a name for a split of a data set of the hub that `read_rows` takes in place of a file."""
+    """Return a name for a split of a data set of the Hub that `read_rows` takes in place of a file."""
     return Path(f"{name}#{split}")
 
 

@@ -57,7 +57,7 @@ class Ranks(NamedTuple):
             for name, value in expected.items():
                 if found[name] != value:
                     seen = f"{value} on rank 0 ({first_host}), but {found[name]} on rank {rank} ({host})"
-                    raise UserError(f"The processes do not start alike: {name} is {seen}. {advice}")
+                    raise UserError(f"The processes were not started alike: {name} is {seen}. {advice}")
 
     def wait(self) -> None:
         """Wait until all ranks are here."""

@@ -44,7 +44,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     """Measure a directory of instances against the configuration it was built with.
 
     The `documents` that it was built from are measured too, if given. Raises `UserError` if a directory is unfinished
-    or damaged, or these are other documents. Whether all checks hold: ``not audit(...).failed``.
+    or damaged, or `documents` is not what the instances were built from. All checks hold if ``not audit(...).failed``.
     """
     manifest, vocabulary = read_manifest(instances, InstancesManifest), read_vocabulary(instances)
     if documents is not None and read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):

@@ -93,7 +93,7 @@ def first_rows(
     paths = [storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split]
     if not paths:
         splits = sorted({shard.split for shard in manifest.shards})
-        raise UserError(f"{directory} has no split {split!r}; there is {' and '.join(splits) or 'none'}.")
+        raise UserError(f"{directory} has no split {split!r}; it has {' and '.join(splits) or 'none'}.")
     return islice((row for path in paths for row in _rows(path, manifest.stage, vocabulary)), num_rows)
 
 

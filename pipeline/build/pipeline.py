@@ -35,8 +35,8 @@ def build(documents: str, vocab: str, output: str, config: BuildConfig, options:
     """Write the instances of a directory of documents to `output` and return the manifest.
 
     `vocab` is a directory of `clozeworks vocab`, any directory with a tokenizer's files, or a ``vocab.txt`` or
-    ``tokenizer.json``. A finished directory of the same configuration is left as it is. Raises `UserError` for a
-    mistake of the user.
+    ``tokenizer.json``. A finished directory of the same configuration is left as it is. Raises `UserError` if an
+    input or option is wrong.
     """
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)

@@ -81,7 +81,7 @@ def build_shard(
     num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
     counts: Counter[str] = Counter()
     label_counts: list[LabelCounts] = []
-    warnings = [] if num_passes else ["the document shard holds no text"]
+    warnings = [] if num_passes else ["the document shard contains no text"]
     times_read = np.zeros(len(corpus.document_offsets) - 1, np.int64)
     # A shard with a single document is a mistake, which `build_instances` reports; a part of a larger one is chance.
     needs_partner = config.pairing in ("balanced", "bert") and np.count_nonzero(corpus.document_lengths()) > 1

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, or saved to disk, by ``datasets``: streamed, never downloaded as a whole.
+"""Data sets of the Hugging Face Hub, or saved to disk, by ``datasets``: streamed, never downloaded as a whole.
 
 The name of a data set is ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before it, or the path of
 a folder: one that ``save_to_disk`` wrote (``PATH[:split]``), or one of data files (``PATH[:config[:split]]``).
@@ -75,7 +75,7 @@ def is_saved(path: str) -> bool:
 
 
 def folder_of(name: str) -> str | None:
-    """Return the folder of a name; None if the data set is one of the hub."""
+    """Return the folder of a name; None if the data set is one of the Hub."""
     path = _parse(name).path
     return path if os.path.isdir(path) else None
 
@@ -90,7 +90,7 @@ def splits(name: str) -> list[str]:
 def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` gives, or train; no rows are read yet.
 
-    Raise `UserError` if it does not exist (listing what does), or, within seconds, if the hub cannot be reached.
+    Raise `UserError` if it does not exist (listing what does), or, within seconds, if the Hub cannot be reached.
     """
     named = _parse(name)
     return _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)
@@ -195,7 +195,7 @@ def _datasets() -> Any:
 
 
 def _pinned(named: _Name) -> _Name:
-    """Ask the hub once for the current revision of the data set, so that every process reads the same rows."""
+    """Ask the Hub once for the current revision of the data set, so that every process reads the same rows."""
     if os.path.isdir(named.path):
         return named
     _datasets()  # huggingface_hub comes with it: if both are missing, this is the one to name
@@ -206,11 +206,13 @@ def _pinned(named: _Name) -> _Name:
     except errors.GatedRepoError as error:
         raise UserError(f"{PREFIX}{named.path} is gated: ask for access on its page, then `hf auth login`.") from error
     except errors.RepositoryNotFoundError as error:
-        reason = "is neither a folder here nor a data set of the Hugging Face hub, or it is private"
+        reason = "is neither a folder here nor a data set of the Hugging Face Hub, or it is private"
         raise UserError(f"{PREFIX}{named.path} {reason}: correct the name, or run `hf auth login`.") from error
     except errors.RevisionNotFoundError as error:
-        raise UserError(f"{PREFIX}{named.path} has no revision {named.revision!r}.") from error
-    except Exception as error:  # the hub's client changed its HTTP library, and its errors with it, more than once
+        raise UserError(
+            f"{PREFIX}{named.path} has no revision {named.revision!r}: correct the part after @."
+        ) from error
+    except Exception as error:  # the Hub's client changed its HTTP library, and its errors with it, more than once
         raise _unreachable(named.path, error) from error
     return named._replace(revision=revision)
 
@@ -225,15 +227,15 @@ def _errors_as_user_error(path: str) -> Iterator[None]:
     except RuntimeError as error:
         if "scripts are no longer supported" not in str(error):
             raise
-        hint = f"try the hub's own conversion, {PREFIX}{path}@refs/convert/parquet"
-        raise UserError(f"{PREFIX}{path} is a loading script, which datasets no longer runs: {hint}.") from error
+        hint = f"try the Hub's own conversion, {PREFIX}{path}@refs/convert/parquet"
+        raise UserError(f"{PREFIX}{path} uses a loading script, which datasets no longer runs: {hint}.") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{PREFIX}{path} cannot be opened: {_one_line(error)}.") from error
 
 
 def _unreachable(path: str, error: Exception) -> UserError:
     return UserError(
-        f"{PREFIX}{path} is not a folder here, and the Hugging Face hub cannot be reached ({_one_line(error)}): check "
+        f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be reached ({_one_line(error)}): check "
         f"the name and the network, or save_to_disk the data set on another machine and give {PREFIX}FOLDER."
     )
 

@@ -107,7 +107,7 @@ def _read_plan(directory: StageDirectory, name: str, payload: Any) -> Sequence[U
     path = directory.file(_plan_file(name))
     units = _read(directory, _plan_file(name), list[Unit[payload]]) if storage.exists(path) else None
     if units is None:
-        raise UserError(f"{path} is missing or of another version. {_ADVICE}")
+        raise UserError(f"{path} is missing or was written by another version. {_ADVICE}")
     return units
 
 
@@ -122,7 +122,7 @@ def read_records(directory: StageDirectory, phase: str, kind: type[R]) -> list[R
     records = list(_records(directory, phase, kind))
     missing = [name for name, record in zip(unit_names(directory, phase), records, strict=True) if record is None]
     if missing:
-        raise UserError(f"{directory.path} has lost the files of {phase} {missing[0]}; rerun to restore them.")
+        raise UserError(f"The files of {phase} {missing[0]} in {directory.path} are missing; rerun to recreate them.")
     return [record for record in records if record is not None]
 
 

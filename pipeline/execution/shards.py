@@ -69,7 +69,7 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
         what = {"ingest": "documents", "build": "instances"}[stage]
         reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
         raise UserError(
-            f"{path} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again: {reason}."
+            f"{path} cannot be read as {what} ({reason}): recreate it with `clozeworks {stage} … --overwrite`."
         ) from None
 
 

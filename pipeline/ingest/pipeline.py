@@ -68,7 +68,7 @@ NUM_READERS = 16  # files read at a time, because object stores are slow to answ
 def ingest(sources: Sequence[str], output: str, config: IngestConfig, options: RunOptions) -> DocumentsManifest:
     """Turn `sources` into a directory of documents and return its manifest.
 
-    A finished directory of the same configuration is left as it is. Raises `UserError` for a mistake of the user.
+    A finished directory of the same configuration is left as it is. Raises `UserError` if an input or option is wrong.
     """
     prepare(options, output)
     job = _plan(sources, output, config)

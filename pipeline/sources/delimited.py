@@ -183,10 +183,10 @@ def _check_header(entry: Input, open_file: OpenFile, config: IngestConfig) -> No
         rows = tsv_rows(lines) if entry.format == "tsv" else csv_rows(lines, entry.name, Counters())
         header = next(rows, DelimitedRow(0, [])).fields
     if config.text_column not in header:
-        columns = ", ".join(header)[:_LONGEST_SHOWN] or "nothing"
+        columns = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
         raise UserError(
-            f"{entry.path} has no column {config.text_column!r} but {columns} in its first line, which names the "
-            "columns: give --text-column."
+            f"{entry.path} has no column {config.text_column!r}; its first line, which names the "
+            f"columns, is {columns}: give --text-column."
         )
     if header.count(config.text_column) > 1:
         raise UserError(f"{entry.path} has several columns {config.text_column!r}: rename all but one.")

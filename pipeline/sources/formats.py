@@ -175,7 +175,7 @@ def _refuse_repeated(inputs: Sequence[Input]) -> None:
         real = path if storage.is_remote(path) or entry.format == "hf" else os.path.realpath(path)
         if other := paths.get(real):
             same = f"{entry.path} is" if _absolute(other) == path else f"{other} and {entry.path} are the same file,"
-            raise UserError(f"{same} named twice by the sources: give it once.")
+            raise UserError(f"{same} listed twice among the sources: list it once.")
         paths[real] = entry.path
         if (other := named.setdefault(entry.name, path)) != path:
             # Names are part of the documents' ids: the second file would be taken for a copy of the first.

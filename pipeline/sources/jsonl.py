@@ -43,7 +43,7 @@ def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
         raise UserError(f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column.")
     if objects and not any(text_column in row for row in objects):
         columns = ", ".join(objects[0]) or "no column at all"
-        raise UserError(f"{path} has no column {text_column!r} but {columns}: give --text-column.")
+        raise UserError(f"{path} has no column {text_column!r}, only {columns}: give --text-column.")
 
 
 def _first_lines(file: BinaryIO, name: str) -> list[bytes]:

@@ -1,9 +1,9 @@
 """What languages need beyond sentencex: where it splits too eagerly, and where it does not split.
 
 - `JOINS`: patterns at which two pieces are one sentence;
-- `ABBREVIATIONS`: words whose full stop ends no sentence;
+- `ABBREVIATIONS`: words whose full stop does not end a sentence;
 - `FINAL_WORDS`: words as short as an initial that do end sentences;
-- `NO_ENDS`: punctuation at which sentencex splits, and which ends no sentence in a language;
+- `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
 - `CUTS`: ends of sentences that it does not know.
 
 sentencex has abbreviations for some languages; CLDR has them (its suppressions of sentence breaks) for de en es fr it

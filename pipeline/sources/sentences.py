@@ -252,7 +252,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
 
 
 def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
-    """Return whether a text ends with an initial, a known abbreviation, or a mark that ends no sentence."""
+    """Return whether a text ends with an initial, a known abbreviation, or a mark that does not end one."""
     stop = len(before) - 1 - before.endswith(" ")
     mark = before[stop : stop + 1]
     if mark in rules.no_ends and before[stop - 1 : stop] != ".":

@@ -156,7 +156,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
     """Return the names of the columns to read; raise `UserError` if there is no text in `text_column`."""
     if text_column not in schema.names:
-        raise UserError(f"{path} has no column {text_column!r} but {', '.join(schema.names)}: give --text-column.")
+        raise UserError(f"{path} has no column {text_column!r}, only {', '.join(schema.names)}: give --text-column.")
     columns = [text_column, *(name for name in FIELDS if name in schema.names and name != text_column)]
     if repeated := [name for name in columns if schema.names.count(name) > 1]:
         raise UserError(f"{path} has several columns {repeated[0]!r}: rename or remove all but one.")

@@ -54,7 +54,7 @@ class Learned(Record):
 def learn_vocabulary(documents: str, output: str, config: VocabConfig, options: RunOptions) -> VocabularyManifest:
     """Learn a vocabulary from a directory of documents, write it to `output` and return its manifest.
 
-    A finished directory of the same configuration is left as it is. Raises `UserError` for a mistake of the user.
+    A finished directory of the same configuration is left as it is. Raises `UserError` if an input or option is wrong.
     """
     prepare(options, output)
     corpus = read_manifest(documents, DocumentsManifest)
@@ -173,7 +173,7 @@ def _head(corpus: DocumentsManifest, config: VocabConfig) -> dict[str, Any]:
 def measure_vocabulary(documents: str, vocab: str) -> FertilityReport:
     """Return `fertility_report` of any vocabulary on the validation documents, for comparison.
 
-    `vocab` is what `build` takes. Raises `UserError` for a mistake of the user.
+    `vocab` is what `build` takes. Raises `UserError` if an input or option is wrong.
     """
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)

@@ -4,7 +4,7 @@ Of the 17 million chunks in 90 MB of Wikipedia only 2 % are distinct. So the byt
 at points that no word can span, and Arrow dictionary-encodes the chunks. Only chunks not seen before are normalised and
 tokenised. The ids equal those that ``tokenizers`` gives for each whole sentence.
 
-This requires cuts that change nothing on either side. BERT's normaliser and pre-tokeniser treat a space, an ASCII
+This requires cuts that change nothing on either side. BERT's normaliser and pre-tokenizer treat a space, an ASCII
 punctuation mark, a Chinese character (`handle_chinese_chars`) and any Unicode punctuation as the end of a word, and
 neither lower-casing (per character) nor NFD (which reorders marks only after the letter that carries them) looks across
 one. Everything else stays inside its chunk and is left to ``tokenizers``.
@@ -65,7 +65,7 @@ class Normalization(NamedTuple):
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
-    """Return BERT's tokeniser for a vocabulary (`tokens` in the order of their ids, "[UNK]" among them).
+    """Return BERT's tokenizer for a vocabulary (`tokens` in the order of their ids, "[UNK]" among them).
 
     No special tokens are registered: "[MASK]" in a text is three words of text.
     """

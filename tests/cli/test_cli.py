@@ -125,10 +125,15 @@ def test_closed_streams_do_no_harm(tmp_path: Path):
             "Permission denied: a. Fix this and rerun; it resumes.",
         ),
         (OSError("odd"), "odd. Fix this and rerun; it resumes."),
-        (MemoryError(), "Out of memory. Rerun the same command with fewer --workers, or a smaller model or batch."),
+        (
+            MemoryError(),
+            "Out of memory. Rerun with fewer --workers, or in training with a smaller --micro-batch-size; a smaller "
+            "model or --batch-size needs another --output.",
+        ),
         (
             RuntimeError("can't start new thread"),
-            "The system's limit of threads or memory is reached (`ulimit -a`). Raise it, then rerun the same command.",
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, then rerun the same "
+            "command.",
         ),
     ],
 )

@@ -47,7 +47,7 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ("finetune sst2 d --checkpoint c --output o --epochs inf", "--epochs is inf, but must be above 0 and finite."),
         (
             "results empty --server-zip a.zip --json",
-            "--server-zip goes with no other option. See `clozeworks results --help`.",
+            "--server-zip cannot be combined with other options. See `clozeworks results --help`.",
         ),
         ("show nothere", "nothere does not exist: give a directory written by clozeworks ingest, vocab or build."),
         ("audit empty", "The folder empty is empty: give a directory written by clozeworks ingest, vocab or build."),
@@ -72,7 +72,7 @@ def test_wrong_paths(line: str, message: str, capsys):
     assert error_of(capsys, line) == f"Error: {message}\n"
 
 
-HUB = "If it is a model on the Hugging Face hub, download it: hf download"
+HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
 
 
 @pytest.mark.parametrize(

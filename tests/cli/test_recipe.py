@@ -109,10 +109,10 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
     [
         (
             'command = "vocab"\nseed = "{sed}"',
-            "stage 1 (vocab), seed: there is no variable {sed}; there is recipe, output.",
+            "stage 1 (vocab), seed: there is no variable {sed}; choose from recipe, output.",
         ),
         ('command = "vocab"\nmatrix = [1]', "stage 1 (vocab): matrix is not a table of lists."),
-        ('command = "brew"', "stage 'brew': there is no command 'brew'; there is ingest, vocab, build"),
+        ('command = "brew"', "stage 'brew': there is no command 'brew'; choose from ingest, vocab, build"),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
             "stage 'vocab': No such option '--sizes'. Did you mean '--size'?",

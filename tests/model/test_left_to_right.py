@@ -94,7 +94,7 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     assert (line.variant, line.paper.base) == ("left-to-right", Figure(92.1, "dev"))
     (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")
     predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
-    with pytest.raises(UserError, match=r"out\.docx: give a file named \.tsv, "):
+    with pytest.raises(UserError, match=r"out\.docx: give a file that ends in \.tsv, "):
         predict(output, tmp_path / "new.txt", tmp_path / "out.docx", "cpu")
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match=r"holds pre-training data, but .* is fine-tuned for"):

@@ -157,7 +157,7 @@ def test_an_exponent_levels_languages():
         read = {group.language: group.weight * sizes[group.language] for group in mixture}
         assert sum(read.values()) == pytest.approx(10_000, rel=1e-4)
         assert read["en"] / read["ko"] == pytest.approx(8**exponent, rel=1e-4)
-    with pytest.raises(UserError, match="--weight fr: no source or language has this name; there are en, ko, lt, w"):
+    with pytest.raises(UserError, match="--weight fr: no source or language has this name; choose from en, ko, lt, w"):
         plan_mixture(corpus, ("fr=2",), 1.0)
 
 

@@ -22,7 +22,7 @@ ALLOWED = {
     "pipeline.build": EXECUTION | {"pipeline.vocab"},
     "pipeline.audit": EXECUTION | {"pipeline.vocab", "pipeline.build"},
     "model": CONTRACTS
-    | {f"pipeline.execution.{name}" for name in ("storage", "directory", "hub")}
+    | {f"pipeline.execution.{name}" for name in ("storage", "directory", "stage", "hub")}
     | {"pipeline.vocab.vocabulary", "pipeline.build.masking"},
     "cli": {"pipeline", "model"},
 }

@@ -257,7 +257,7 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
     with pytest.raises(UserError, match=r" does not exist\.$"):
         extract(checkpoint, tmp_path / "none.txt", output)
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="holds no texts"):
+    with pytest.raises(UserError, match="contains no texts"):
         extract(checkpoint, tmp_path / "empty.txt", output)
     assert not list(tmp_path.glob("a.parquet*"))
 

@@ -400,7 +400,7 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
     with pytest.raises(UserError, match=r"pairs.tsv, line 2: there is no column sentence"):
         predict(trained[0], pairs, tmp_path / "out.tsv", "cpu")
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
-    with pytest.raises(UserError, match=r"holds no fine-tuned model: task.json is missing"):
+    with pytest.raises(UserError, match=r"contains no fine-tuned model: task.json is missing"):
         predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
     with pytest.raises(UserError, match=r"none\.txt does not exist"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
@@ -410,7 +410,7 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, che
     pairs = write_table(tmp_path / "pairs.tsv", [("a", "b", "1")], "sentence1\tsentence2\tlabel")
     for file, message in [
         (pairs, r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label"),
-        (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv holds no rows"),
+        (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv contains no rows"),
         (write_table(tmp_path / "bare.tsv", [("a",)], "sentence"), r"bare\.tsv, line 2: there is no column label"),
         (write_table(tmp_path / "odd.tsv", [("a", "1"), ("a", "good")]), r"odd\.tsv, line 3: the label 'good'"),
     ]:
@@ -481,14 +481,14 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
 
 def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
     write_table(tmp_path / "dev.tsv", sentences(4, 1))
-    with pytest.raises(UserError, match="holds no file with train in its name, only for dev"):
+    with pytest.raises(UserError, match="contains no file with train in its name, only for dev"):
         finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
     write_table(tmp_path / "train.tsv", [])
-    with pytest.raises(UserError, match=r"train.tsv holds no rows"):
+    with pytest.raises(UserError, match=r"train.tsv contains no rows"):
         finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
 
 
-@pytest.mark.parametrize("content, message", [("", "holds no rows"), ("index\ttext\n0\ta\n", "no column sentence")])
+@pytest.mark.parametrize("content, message", [("", "contains no rows"), ("index\ttext\n0\ta\n", "no column sentence")])
 def test_a_mistake_in_a_test_file_is_reported_before_training(checkpoint, tmp_path, content, message):
     for name in ("train", "dev"):
         write_table(tmp_path / f"{name}.tsv", sentences(8, 1))

@@ -109,7 +109,7 @@ def test_json_and_csv_hold_the_same(folder):
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"/none does not exist\.$"):
         read_results(tmp_path / "none")
-    with pytest.raises(UserError, match=r"holds no results\.csv; `clozeworks finetune` writes it"):
+    with pytest.raises(UserError, match=r"contains no results\.csv; `clozeworks finetune` writes it"):
         read_results(tmp_path)
     (tmp_path / "results.csv").write_text("name,value\na,1\n")
     with pytest.raises(

@@ -125,9 +125,9 @@ def test_processes_that_do_not_start_alike_are_refused(
         f" FinetuneConfig(device='cpu', max_length={max_length}))"
     )
     second = start_second(code, monkeypatch, stderr=subprocess.PIPE)
-    with pytest.raises(UserError, match=f"do not start alike: {difference}"):
+    with pytest.raises(UserError, match=f"were not started alike: {difference}"):
         finetune("sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24))
-    assert b"do not start alike: " in second.communicate(timeout=60)[1]
+    assert b"were not started alike: " in second.communicate(timeout=60)[1]
 
 
 def start_second(code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None) -> "subprocess.Popen[bytes]":

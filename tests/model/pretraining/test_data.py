@@ -35,7 +35,7 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match=r"train-00001-of-00002.parquet does not have the size"):
         data.open_instances(str(path))
     shard.write_bytes(bytes(len(content)))
-    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet is damaged; delete it and rebuild"):
+    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet is damaged .*; rebuild the instances with `"):
         data.open_instances(str(path))
     shard.unlink()
     with pytest.raises(UserError, match="is missing"):
@@ -66,7 +66,7 @@ def test_a_shard_damaged_or_deleted_during_a_run_is_named(tmp_path):
     shard = path / directory.row_groups[-1].shard
     content = shard.read_bytes()
     shard.write_bytes(content[: len(content) // 2])
-    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet cannot be read at row 401; delete it"):
+    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet cannot be read at row 401 "):
         data.read_group(directory, directory.row_groups[-1])
     shard.unlink()
     with pytest.raises(UserError, match=r"train-00001-of-00002.parquet has disappeared"):

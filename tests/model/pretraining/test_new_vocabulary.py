@@ -89,7 +89,8 @@ def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     trained = pretrain(config, [first], tmp_path / "model")
     start = PretrainConfig(steps=2, checkpoint=str(tmp_path / "model"), vocabulary_from="instances", **SHORT)
     moved = pretrain(start, [other], tmp_path / "moved")
-    notice = "Moved the model from 20 to 22 tokens: 20 as they are, 0 from the mean of their pieces, 2 from the mean of"
+    notice = "Moved the model from a vocabulary of 20 tokens to one of 22: 20 embeddings copied, "
+    notice += "0 averaged over a token's old pieces, 2 over all tokens.\n"
     assert notice in capsys.readouterr().err
     random = trained["initial"]["mlm_loss"]
     assert trained["final"]["mlm_loss"] < 0.4 * random

@@ -263,9 +263,11 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
     changes = {"device": "cpu"}
     outputs = [tmp_path / "one machine", tmp_path / "another"]
     (second,) = start_ranks(monkeypatch, 2, repr(SHORT | changes), instances, outputs)
-    with pytest.raises(UserError, match=r"do not start alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"):
+    with pytest.raises(
+        UserError, match=r"were not started alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"
+    ):
         pretrain(make_config(**changes), [instances], outputs[0])
-    assert "do not start alike: --output" in second.communicate(timeout=120)[1]
+    assert "were not started alike: --output" in second.communicate(timeout=120)[1]
 
 
 def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
@@ -511,7 +513,7 @@ def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     config = PretrainConfig(**options | {"steps": 1, "learning_rate": 1e-9}, checkpoint=str(tmp_path / "first"))
     pretrain(config, [instances], tmp_path / "second")
     assert capsys.readouterr().err.endswith(
-        f"{tmp_path}/first has no masked-LM head and no next-sentence head: training starts with new ones.\n"
+        f"{tmp_path}/first has no masked-LM head and no next-sentence head; they start from random weights.\n"
     )
     kept = load_file(tmp_path / "second" / "model.safetensors")
     for name, weight in encoder.items():
@@ -537,7 +539,9 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
 
 def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
     config = make_config(learning_rate=1e30, warmup_steps=0)
-    with pytest.raises(UserError, match=r"not finite at step \d+, on rows among train-0000\d-of-00002.parquet row \d+"):
+    with pytest.raises(
+        UserError, match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-00002.parquet row \d+"
+    ):
         pretrain(config, [instances], tmp_path)
     assert not (tmp_path / "summary.json").exists()
 

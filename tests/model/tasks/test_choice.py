@@ -95,7 +95,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
     "name, lines, message",
     [
         ("a.csv", ["startphrase,ending0,label", "a,b,0"], "line 2 lacks the columns ending0, ending1, …; it has"),
-        ("a.csv", ["startphrase,ending0,ending1,label"], "a.csv holds no rows"),
+        ("a.csv", ["startphrase,ending0,ending1,label"], "a.csv contains no rows"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 2: there is no column startphrase, only text"),
         ("a.csv", ["sent1,ending0,ending1,label", "a,b,c,0"], "a.csv, line 2: there is no column sent2"),
         ("a.csv", ["startphrase,ending0,ending1", "a,b,c"], "a.csv, line 2: there is no column label"),

@@ -305,7 +305,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         read_questions(tmp_path / "none.json", labelled=True)
     empty = write(tmp_path / "empty" / "train.json", {"version": "1.1", "data": []})
-    with pytest.raises(UserError, match=r"train\.json holds no rows"):
+    with pytest.raises(UserError, match=r"train\.json contains no rows"):
         read_data("squad", empty, FinetuneConfig())
 
 

@@ -165,7 +165,7 @@ def test_a_folder_instead_of_a_file(tmp_path):
 
 
 def test_texts_of_one_kind_cannot_be_held_out():
-    with pytest.raises(UserError, match=r"All examples in a\.csv are on one text, so none can be held out"):
+    with pytest.raises(UserError, match=r"All examples in a\.csv share one text, so none can be held out"):
         hold_out(["a", "a"], str, "a.csv")
 
 
@@ -240,7 +240,7 @@ def test_mnli_has_two_dev_sets(tmp_path):
 
 def test_folders_without_a_split_are_refused(tmp_path):
     write(tmp_path / "reviews.csv", "")
-    with pytest.raises(UserError, match="holds no file with train, dev or test in its name"):
+    with pytest.raises(UserError, match="contains no file with train, dev or test in its name"):
         find_splits(tmp_path)
     assert find_splits(tmp_path / "reviews.csv") == {"train": [tmp_path / "reviews.csv"]}
     with pytest.raises(UserError, match="does not exist"):
@@ -338,10 +338,16 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
     "content, message",
     [
         ("a,b\nx,1\n", "has the columns a, b; choose with --text and --label"),
-        ("text,label\n", "holds no rows"),
+        ("text,label\n", "contains no rows"),
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
-        ("text,label\nx,1\ny,0\nz,maybe\n", "line 4: the label 'maybe' in label follows '1'; words and numbers mix"),
-        ("text,label\nx,yes\ny,no\nz,2\n", "line 4: the label '2' in label follows 'yes'; words and numbers mix"),
+        (
+            "text,label\nx,1\ny,0\nz,maybe\n",
+            "line 4: the label 'maybe' in label follows '1'; give labels that are all words or all numbers",
+        ),
+        (
+            "text,label\nx,yes\ny,no\nz,2\n",
+            "line 4: the label '2' in label follows 'yes'; give labels that are all words or all numbers",
+        ),
         ("text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n", "line 6: the label '1.0' in label is the same number as '1'; w"),
         ("text, label\nx,1\n", "a.csv has the columns text, ' label'; choose with --text and --label"),
         ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; training needs"),

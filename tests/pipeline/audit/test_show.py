@@ -61,7 +61,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 def test_instances_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     main(["show", instances(tmp_path, [ROW, ROW, ROW]), "-n", "2"])
-    head = "NotNext, documents 3 and 8, duplicate 2, 9 tokens"
+    head = "NotNext, documents 3 and 8, pass 2, 9 tokens"
     assert capsys.readouterr().out == f"{head}\n[CLS] a ##b [MASK=c] [SEP] [d=a] [=d] [bold] [SEP]\n\n" * 2
 
 
@@ -83,7 +83,7 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     directory = instances(tmp_path, [ROW])
-    assert "no split 'test'; there is train" in error_of(capsys, directory, "--split", "test")
+    assert "no split 'test'; it has train" in error_of(capsys, directory, "--split", "test")
     assert "-n" in error_of(capsys, directory, "-n", "-1")
     write_manifest(tmp_path, "vocab")
     assert "written by `clozeworks vocab`" in error_of(capsys, str(tmp_path))
@@ -96,9 +96,7 @@ def test_broken_shards_are_one_line(stage: str, tmp_path: Path, capsys: pytest.C
     assert "it has no column" in error_of(capsys, directory)
     shard = tmp_path / SHARD
     shard.write_bytes(shard.read_bytes()[:-20])
-    assert f"{SHARD} cannot be read as {what}; run `clozeworks {stage} … --overwrite` again" in error_of(
-        capsys, directory
-    )
+    assert f"{SHARD} cannot be read as {what} (" in error_of(capsys, directory)
     shard.unlink()
     assert f"{SHARD} cannot be read" in error_of(capsys, directory)
 

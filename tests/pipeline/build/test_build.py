@@ -117,7 +117,10 @@ def test_counts_in_another_layout_are_not_resumed(documents: str, vocab: str, mo
         raise UserError("interrupted")
 
     config = VocabConfig(size=120, num_unused=7)
-    for step, error in (("_plan_merge", None), ("_learn", "merge/plan.json is missing or of another version")):
+    for step, error in (
+        ("_plan_merge", None),
+        ("_learn", "merge/plan.json is missing or was written by another version"),
+    ):
         with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
             patched.setattr(phases, "LAYOUT", 1)
             patched.setattr(f"clozeworks.pipeline.vocab.pipeline.{step}", interrupted)
@@ -175,7 +178,7 @@ def test_an_empty_validation_shard_makes_an_empty_one(held_out: list[list[str]],
     documents = write_documents(tmp_path / "documents", text_of(20), held_out)
     manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
     assert [shard.rows > 0 for shard in manifest.shards] == [True, False]
-    assert manifest.shards[1].warnings == ["the document shard holds no text"]
+    assert manifest.shards[1].warnings == ["the document shard contains no text"]
     assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
     report = learn_vocabulary(str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN).report
     assert report.validation.num_words == 0

@@ -91,7 +91,7 @@ def test_a_folder_of_parquet_files(tmp_path: Path):
         pair for i in range(3) for pair in [("simplewiki", str(i)), ("wiki", f"train/{i}/{i + 9}")]
     ]
     assert len(list(hub.open_set(name).rows)) == 6
-    with pytest.raises(UserError, match=r"wiki:train has no column 'text' but body, id, url, title"):
+    with pytest.raises(UserError, match=r"wiki:train has no column 'text', only body, id, url, title"):
         documents(name)
 
 
@@ -100,7 +100,7 @@ def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
     for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
         found = hub.open_set(name)
         assert [part.start for part in plan(found)] == [0]
-        with pytest.raises(UserError, match=f"{source} has no column 'body' but text, id: give --text-column"):
+        with pytest.raises(UserError, match=f"{source} has no column 'body', only text, id: give --text-column"):
             plan(found, "body")
         with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
             plan(found, "id")
@@ -202,9 +202,9 @@ def test_data_sets_of_the_hub(tmp_path: Path):
             "has several configurations: choose one of en, de.",
             "has no configuration 'fr'; it has en, de.",
             "has no split 'dev'; it has train.",
-            "nor a data set of the Hugging Face hub, or it is private",
+            "nor a data set of the Hugging Face Hub, or it is private",
             "has no revision 'v9'",
-            "is a loading script, which datasets no longer runs: try the hub's own conversion, "
+            "uses a loading script, which datasets no longer runs: try the Hub's own conversion, "
             "hf:owner/script@refs/convert/parquet",
         ],
         strict=True,
@@ -214,7 +214,7 @@ def test_data_sets_of_the_hub(tmp_path: Path):
 
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
     (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
-    assert "the Hugging Face hub cannot be reached" in error
+    assert "the Hugging Face Hub cannot be reached" in error
 
 
 def test_streaming_loads_no_torch(tmp_path: Path):

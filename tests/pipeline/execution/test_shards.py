@@ -33,8 +33,8 @@ def test_files_carry_the_version_beside_other_metadata(tmp_path: Path):
         ("2", "{path} has schema version 2, but this clozeworks reads versions up to 1: upgrade clozeworks."),
         (
             "x",
-            "{path} cannot be read as documents; run `clozeworks ingest … --overwrite` again: invalid literal for "
-            "int() with base 10: b'x'.",
+            "{path} cannot be read as documents (invalid literal for int() with base 10: b'x'): recreate it with "
+            "`clozeworks ingest … --overwrite`.",
         ),
     ],
 )

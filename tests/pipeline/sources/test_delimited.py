@@ -160,9 +160,13 @@ def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
 @pytest.mark.parametrize(
     "content, column, message",
     [
-        ("title,body\nA,b\n", "text", "part.csv has no column 'text' but title, body in its first line"),
-        (f'"{PROSE}"\n', "text", "which names the columns: give --text-column"),
-        ("\n", "text", "no column 'text' but nothing in its first line"),
+        (
+            "title,body\nA,b\n",
+            "text",
+            "part.csv has no column 'text'; its first line, which names the columns, is title, ",
+        ),
+        (f'"{PROSE}"\n', "text", "which names the columns, is Almonds are a rich source"),
+        ("\n", "text", "which names the columns, is empty"),
         ("text,text\na,b\n", "text", "part.csv has several columns 'text'"),
     ],
 )

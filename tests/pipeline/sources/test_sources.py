@@ -122,11 +122,11 @@ def test_empty_files_are_counted(tmp_path: Path):
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        (["all/a.txt", "all/a.txt"], "all/a.txt is named twice by the sources"),
-        (["all", "all/a.txt"], "all/a.txt is named twice by the sources"),
-        (["all/*.txt", "all"], "is named twice by the sources"),
-        (["all/a.txt", "link.txt"], "all/a.txt and link.txt are the same file, named twice by the sources"),
-        (["saved", "hf:saved"], "saved:train is named twice by the sources"),
+        (["all/a.txt", "all/a.txt"], "all/a.txt is listed twice among the sources"),
+        (["all", "all/a.txt"], "all/a.txt is listed twice among the sources"),
+        (["all/*.txt", "all"], "is listed twice among the sources"),
+        (["all/a.txt", "link.txt"], "all/a.txt and link.txt are the same file, listed twice among the sources"),
+        (["saved", "hf:saved"], "saved:train is listed twice among the sources"),
         (["all/a.txt", "other/a.txt"], "have the same name, a.txt: give the folder that contains both"),
         (["empty"], "The folder empty is empty."),
         (["nothing.txt"], "nothing.txt does not exist"),
@@ -177,7 +177,7 @@ def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_
     for source in ("lines/part.jsonl", "lines/part.jsonl.gz", "tables", "saved"):
         inputs, _ = find_inputs([f"{tmp_path}/{source}"], f"{tmp_path}/out", AUTO)
         assert len(plan_units(inputs, AUTO)) == 1
-        with pytest.raises(UserError, match=r"has no column 'body' but text: give --text-column"):
+        with pytest.raises(UserError, match=r"has no column 'body', only text: give --text-column"):
             plan_units(inputs, IngestConfig(text_column="body"))
 
 

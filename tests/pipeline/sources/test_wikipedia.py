@@ -346,7 +346,7 @@ def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.Captur
     assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
     assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
     assert warnings[1].startswith(
-        "Warning: only one worker each can read 1 single-stream .bz2 file; use multistream dumps"
+        "Warning: 1 single-stream .bz2 file can be read by only one worker each; use multistream dumps"
     )
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["examples"]["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]
