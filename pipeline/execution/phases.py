@@ -179,14 +179,15 @@ def plan_phase(directory: StageDirectory, phase: Phase[P, R]) -> list[int]:
 def _errors_written_down(directory: StageDirectory, name: str) -> Iterator[None]:
     """Write down the message of a `UserError` that the body raises, for the launching process.
 
-    Raise `RunError` with the same message if it cannot be written down, for example because the disk is full.
+    Raise `RunError` with the same message if it cannot be written down, because the disk is full or the store cannot be
+    reached.
     """
     try:
         yield
     except UserError as error:
         try:
             directory.write_bytes(f"{ERRORS}/{name}.txt", str(error).encode())
-        except UserError:
+        except (UserError, RunError):
             raise RunError(str(error)) from None
         raise
 

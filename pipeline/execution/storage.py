@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from ..errors import UserError
+from ..errors import RunError, UserError
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -34,17 +34,15 @@ SPOOL_BYTES = 16 << 20
 UPLOAD_BYTES = 64 << 20
 GCS_RETRY_TIME = timedelta(seconds=30)
 
-# What a store's error says, and what the user can do about it; the first match counts.
-_ADVICE = {
+# What a store says of a user's mistake, and what to do about it.
+_MISTAKES = {
     "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED|status (code: )?40[13]": (
         "access is denied. Check your credentials: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for "
         "s3://; GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`, for gs://"
     ),
     "NO_SUCH_BUCKET": "the bucket does not exist. Create it, or check its name",
-    "NETWORK_CONNECTION|UNAVAILABLE": (
-        "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST if set"
-    ),
 }
+_UNREACHABLE = "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST if set"
 
 
 def is_remote(path: str) -> bool:
@@ -53,16 +51,22 @@ def is_remote(path: str) -> bool:
 
 
 @contextmanager
-def _as_user_error(path: str) -> Iterator[None]:
-    """Turn an error of an object store into one line; a missing file stays a `FileNotFoundError`."""
+def _errors_in_a_line(path: str) -> Iterator[None]:
+    """Turn an error of an object store into a `UserError` if it is the user's mistake, else into a `RunError`, after
+    which a runner tries again; a missing file stays a `FileNotFoundError`.
+    """
     try:
         yield
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:  # Arrow's own errors are ValueErrors
         message = " ".join(str(error).split())
-        advice = (advice for reason, advice in _ADVICE.items() if re.search(reason, message))
-        raise UserError(f"{path}: {next(advice, message).rstrip('.')}.") from None
+        for reason, advice in _MISTAKES.items():
+            if re.search(reason, message):
+                raise UserError(f"{path}: {advice}.") from None
+        if re.search("NETWORK_CONNECTION|UNAVAILABLE", message):
+            message = _UNREACHABLE
+        raise RunError(f"{path}: {message.rstrip('.')}.") from None
 
 
 def _connect(path: str) -> tuple["FileSystem", str]:
@@ -73,7 +77,7 @@ def _connect(path: str) -> tuple["FileSystem", str]:
         raise UserError(f"{path} cannot be opened: use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://.")
     variables = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}.get(scheme, ())
     endpoint = next((os.environ[name] for name in variables if os.environ.get(name)), None)
-    with _as_user_error(path):
+    with _errors_in_a_line(path):
         filesystem, root = _client(scheme, bucket, endpoint, os.getpid())
     return filesystem, f"{root}/{key}".rstrip("/")
 
@@ -114,7 +118,7 @@ def open_input(path: str) -> BinaryIO:
     if not is_remote(path):
         return open(path, "rb")
     filesystem, name = _connect(path)
-    with _as_user_error(path):
+    with _errors_in_a_line(path):
         reader = _RemoteReader(filesystem.open_input_file(name), path)
         return cast(BinaryIO, io.BufferedReader(reader, MIN_FETCH_BYTES))
 
@@ -159,7 +163,7 @@ class _RemoteReader(io.RawIOBase):
 
     def _fetch(self, num_bytes: int) -> bytes:
         num_bytes = min(num_bytes, self._size - self._position)
-        with _as_user_error(self._path):
+        with _errors_in_a_line(self._path):
             return self._file.read_at(num_bytes, self._position) if num_bytes > 0 else b""
 
     def close(self) -> None:
@@ -280,7 +284,7 @@ def glob_root(pattern: str) -> str:
 def _stat(path: str) -> tuple[str, int]:
     """Return the kind of what is at a remote path (File, Directory or NotFound), and the length of a file in bytes."""
     filesystem, name = _connect(path)
-    with _as_user_error(path):
+    with _errors_in_a_line(path):
         found = filesystem.get_file_info(name)
     return found.type.name, found.size or 0
 
@@ -290,7 +294,7 @@ def _list(directory: str, recursive: bool) -> list[tuple[str, int]]:
     from pyarrow.fs import FileSelector
 
     filesystem, root = _connect(directory)
-    with _as_user_error(directory):
+    with _errors_in_a_line(directory):
         found = filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=recursive))
     return [(join(directory, each.path.removeprefix(f"{root}/")), each.size) for each in found if each.is_file]
 
@@ -303,13 +307,10 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     written on this machine and uploaded at the end.
     """
     if is_remote(path):
-        # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So the
-        # upload begins when the content is complete, and runs in a thread, which Ctrl-C does not interrupt.
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
             yield cast(BinaryIO, spooled)
             spooled.seek(0)
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(_upload, cast(BinaryIO, spooled), path).result()
+            _upload(cast(BinaryIO, spooled), path)
         return
     temporary = join(temporary_directory, f"{os.path.basename(path)}.{uuid.uuid4().hex}")
     os.makedirs(os.path.dirname(temporary), exist_ok=True)
@@ -336,7 +337,7 @@ def download(path: str, local: str) -> None:
     from pyarrow import fs
 
     filesystem, name = _connect(path)
-    with _as_user_error(path):
+    with _errors_in_a_line(path):
         found = filesystem.get_file_info(name)
         if not found.is_file:
             raise FileNotFoundError(path)
@@ -349,9 +350,16 @@ def download(path: str, local: str) -> None:
 
 
 def _upload(file: BinaryIO, path: str) -> None:
+    # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so far. So an upload
+    # begins when the content is complete, and runs in a thread, which Ctrl-C does not interrupt.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_upload_here, file, path).result()
+
+
+def _upload_here(file: BinaryIO, path: str) -> None:
     filesystem, name = _connect(path)
     try:
-        with _as_user_error(path):
+        with _errors_in_a_line(path):
             stream = filesystem.open_output_stream(name, compression=None)  # None: not by the suffix
             try:
                 while content := file.read(UPLOAD_BYTES):
@@ -369,7 +377,7 @@ def remove(path: str) -> None:
         filesystem, name = _connect(path)
         kind, _ = _stat(path)
         # A folder of Google's is deleted before its marker, a file of its own that may not exist, is found missing.
-        with _as_user_error(path), suppress(FileNotFoundError):
+        with _errors_in_a_line(path), suppress(FileNotFoundError):
             if kind == "Directory":
                 filesystem.delete_dir(name)
             elif kind == "File":

@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import storage
 from object_stores import object_store
 
@@ -135,8 +136,8 @@ def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
     assert len(sequential.fetched) < 50
 
 
-def message(path: str) -> str:
-    with pytest.raises(UserError) as raised:
+def message(path: str, kind: type[Exception] = UserError) -> str:
+    with pytest.raises(kind) as raised:
         storage.file_sizes(path)
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -147,11 +148,13 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
     assert message("s3://").startswith("s3:// cannot be opened: use a local path, s3://BUCKET/…")
     with pytest.raises(UserError, match=r"^s3://nobody/x: the bucket does not exist\. Create it, or check its name\.$"):
         write("s3://nobody/x", b"")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
-    assert message("s3://bucket/x").startswith("s3://bucket/x: the store cannot be reached. Check the network, and AWS")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # not reached, perhaps only now
+    assert message("s3://bucket/x", RunError).startswith(
+        "s3://bucket/x: the store cannot be reached. Check the network, and AWS"
+    )
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
     monkeypatch.setattr(storage, "GCS_RETRY_TIME", storage.timedelta(seconds=0.1))
-    assert message("gs://bucket/x").startswith("gs://bucket/x: the store cannot be reached.")
+    assert message("gs://bucket/x", RunError).startswith("gs://bucket/x: the store cannot be reached.")
 
 
 @pytest.fixture
@@ -208,6 +211,24 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
         write("s3://bucket/key", bytes(25 << 20))
     assert any("partNumber=2" in request for request in failing_store)
     assert not any(request.startswith("POST") and "uploadId" in request for request in failing_store), failing_store
+
+
+def test_an_upload_that_is_interrupted_is_completed(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage, "UPLOAD_BYTES", 6 << 20)
+    content, reads = os.urandom(20 << 20), []
+
+    class Interrupting(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            reads.append(size)
+            if len(reads) == 2:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            return super().read(size)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        storage._upload(Interrupting(content), f"{s3}/long")
+    signal.signal(signal.SIGINT, before)
+    assert storage.read_bytes(f"{s3}/long") == content
 
 
 def test_a_folder_that_another_process_removes_too_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
