@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ..pipeline.errors import UserError
+from ..pipeline.errors import RunError, UserError
 from ..pipeline.execution import storage
 from ..pipeline.parsing import FilePath, parse_json
 from ..pipeline.seeding import stable_hash
@@ -29,6 +29,11 @@ NUM_THREADS = 8
 def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
     """Return the folder of this process's copies; it is deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="clozeworks-")
+
+
+def delete_copies() -> None:
+    """Delete this process's copies, before it ends without cleaning up."""
+    _copies(os.getpid()).cleanup()
 
 
 def local_copy(path: str | Path, *names: str) -> Path:
@@ -113,17 +118,23 @@ def mirrored(output: str | Path) -> Iterator[Path]:
         yield mirror.local
         return
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
-    mirror.local.parent.mkdir(mode=0o700)
-    mirror.download()
     _mirrors.append(mirror)
+    keep = False
     try:
+        mirror.local.parent.mkdir(mode=0o700)
+        mirror.download()
         yield mirror.local
+        keep = True
         mirror.upload()
-    except UserError as error:
-        raise UserError(str(error).replace(str(mirror.local), mirror.remote)) from None
+        keep = False
+    except (UserError, RunError) as error:
+        if keep:
+            raise RunError(f"{error} What was not uploaded is in {mirror.local}.") from None
+        raise type(error)(str(error).replace(str(mirror.local), mirror.remote)) from None
     finally:
         _mirrors.remove(mirror)
-        shutil.rmtree(mirror.local.parent, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(mirror.local.parent, ignore_errors=True)
 
 
 @contextmanager
@@ -141,7 +152,15 @@ def local_file(output: str | Path) -> Iterator[Path]:
 
 
 def upload(path: Path) -> None:
-    """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do nothing."""
+    """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do nothing.
+
+    A failure is only reported: the next upload brings what is missing.
+    """
+    from .training.ranks import print_notice  # imported here because torch takes seconds
+
     for mirror in _mirrors:
         if path.is_relative_to(mirror.local):
-            mirror.upload()
+            try:
+                mirror.upload()
+            except (UserError, RunError) as error:
+                print_notice(f"A checkpoint was not uploaded ({error}); the run goes on, and the next upload has it.")

@@ -1,11 +1,12 @@
 """Local copies of remote folders, and runs whose output is remote, on an emulated S3."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from clozeworks.model.mirror import INDEX, local_copy, local_file, mirrored, upload
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import storage
 from object_stores import object_store
 
@@ -61,11 +62,37 @@ def test_a_run_is_uploaded_at_each_checkpoint_and_fetched_again(bucket):
     assert list(storage.file_sizes(output)) == [INDEX, "step-3"]
 
 
-def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(bucket):
+def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    output, works = f"{bucket}/unsteady", [True, False, True, False]
+
+    def unsteady(local: str, path: str) -> None:
+        if not works.pop(0):
+            raise RunError(f"{path}: the store cannot be reached.")
+        original(local, path)
+
+    original = storage.upload
+    monkeypatch.setattr(storage, "upload", unsteady)
+    refused = r"cannot be reached\. What was not uploaded is in \S+/run\.$"
+    with pytest.raises(RunError, match=refused), mirrored(output) as folder:
+        folder.mkdir()
+        for step in ("1", "2", "2"):
+            (folder / step).write_bytes(step.encode())
+            upload(folder)
+        assert list(storage.file_sizes(output)) == [INDEX, "1", "2"]
+        assert "A checkpoint was not uploaded" in capsys.readouterr().err
+        (folder / "3").touch()
+    (kept,) = tmp_path.glob("*/run/3")
+    assert not kept.read_bytes()
+
+
+def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(bucket, tmp_path, monkeypatch):
     write(f"{bucket}/other/notes.txt", b"")
     refused = r"^s3://bucket/other is not empty \(.*notes.txt, …\)\. Use another --output\.$"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/other"):
         pass
+    assert not list(tmp_path.iterdir())
     with pytest.raises(UserError, match=r"^s3://bucket/new is damaged$"), mirrored(f"{bucket}/new") as folder:
         raise UserError(f"{folder} is damaged")
 
