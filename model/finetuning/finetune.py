@@ -10,7 +10,6 @@ import json
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
 from pathlib import Path
@@ -120,9 +119,7 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
         join_ranks(job.config.device, job.recipe.batch_size) as ranks,
-        claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
-        if ranks.rank == 0
-        else nullcontext(),
+        ranks.on_first(claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)),
     ):
         if ranks.rank == 0:
             if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):

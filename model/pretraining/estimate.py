@@ -173,7 +173,7 @@ def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:
     if not storage.exists(path):
         return False
     changes = changed_fields(parse_json(storage.read_bytes(path), dict[str, Any], path), wanted)
-    has_work = any(storage.find_files(storage.join(output, name)) for name in (SUMMARY, "checkpoints"))
+    has_work = any(storage.find_files(storage.join(output, name)) for name in (SUMMARY, "checkpoints", "archive"))
     if changes and has_work:
         raise other_settings(output, changes)
     return not changes

@@ -127,9 +127,8 @@ def pretrain(
         mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
-        claimed_run(folder, identity(config, directories), overwrite) if ranks.rank == 0 else nullcontext(),
+        ranks.on_first(claimed_run(folder, identity(config, directories), overwrite)),
     ):
-        ranks.wait()  # for the claim
         if summary := read_summary(folder):
             return {**summary, "status": "already finished"}
         checkpoint = latest_checkpoint(folder)

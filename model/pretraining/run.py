@@ -65,7 +65,8 @@ def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> A
     advice = f"; to continue from its weights, use --checkpoint {output} with another --output"
 
     def has_work() -> bool:
-        return (output / SUMMARY).exists() or latest_checkpoint(output) is not None
+        made = (output / SUMMARY).exists() or latest_checkpoint(output) is not None
+        return made or any((output / "archive").glob("step-*"))
 
     return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice)
 

@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -18,7 +18,10 @@ from ...pipeline.errors import UserError
 from .device import find_device
 
 BUCKET_BYTES = 25 << 20
-SHARED = "Run the same command on all machines, on directories that all of them share."
+SHARED = (
+    "Run the same command on all machines, on directories that all of them share; a remote --output takes one torchrun "
+    "on one machine."
+)
 TIMEOUT = timedelta(hours=2)
 """How long ranks wait for the first one, which alone predicts the test files."""
 
@@ -58,6 +61,23 @@ class Ranks(NamedTuple):
                 if found[name] != value:
                     seen = f"{value} on rank 0 ({first_host}), but {found[name]} on rank {rank} ({host})"
                     raise UserError(f"The processes were not started alike: {name} is {seen}. {advice}")
+
+    @contextmanager
+    def on_first(self, context: AbstractContextManager[object]) -> Iterator[None]:
+        """Enter `context` on the first rank, and wait for that; if it raises `UserError`, raise it on all ranks."""
+        refusal = ""
+        with ExitStack() as stack:
+            if self.rank == 0:
+                try:
+                    stack.enter_context(context)
+                except UserError as error:
+                    refusal = str(error)
+            refusals = [refusal] * self.num_ranks
+            if self.num_ranks > 1:
+                dist.all_gather_object(refusals, refusal)
+            if refusals[0]:
+                raise UserError(refusals[0])
+            yield
 
     def wait(self) -> None:
         """Wait until all ranks are here."""

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,6 +128,10 @@ def test_models_are_archived_by_step_also_across_a_kill(instances, tmp_path):
     assert_same_weights(archive / "step-12", tmp_path / "whole")
     assert not torch.equal(*(weights(archive / name)["cls.predictions.bias"] for name in ("step-4", "step-12")))
     assert evaluate(archive / "step-8", instances, "validation", "cpu")["mlm_loss"] > 0
+    shutil.rmtree(archive.parent / "checkpoints")
+    (archive.parent / "summary.json").unlink()
+    with pytest.raises(UserError, match=r"other settings \(seed was 0, now 1\)"):
+        pretrain(make_config(archive_every=4, seed=1), [instances], archive.parent)
     # Whether models are archived changes nothing else.
     assert pretrain(make_config(), [instances], tmp_path / "whole")["status"] == "already finished"
 
@@ -268,6 +273,15 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
     ):
         pretrain(make_config(**changes), [instances], outputs[0])
     assert "were not started alike: --output" in second.communicate(timeout=120)[1]
+
+
+def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").touch()
+    (second,) = start_ranks(monkeypatch, 2, repr(SHORT | {"device": "cpu"}), instances, [tmp_path / "out"] * 2)
+    with pytest.raises(UserError, match="already contains other files"):
+        pretrain(make_config(device="cpu"), [instances], tmp_path / "out")
+    assert "UserError: " in second.communicate(timeout=120)[1].splitlines()[-1]
 
 
 def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
