@@ -6,6 +6,7 @@ from ..pipeline.errors import RunError, UserError
 
 EXTRAS = {
     "data": ("apache_beam", "datasets", "huggingface_hub", "py3langid", "rensa", "sentencex"),
+    "dask": ("dask", "distributed"),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
 

@@ -24,7 +24,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -119,7 +119,7 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
             raise error
     except KeyboardInterrupt:
         stop()
-        thread.join()
+        _first(ends)
         raise
     finally:
         threading.excepthook = hook_before
@@ -136,6 +136,12 @@ def prepare(options: RunOptions, output: str) -> None:
     runner = pipeline_options(options).view_as(StandardOptions).runner
     if runner == "DataflowRunner" and not is_remote(output):
         raise UserError(f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path.")
+
+
+class _OptionParser(_BeamArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Report a wrong value in one line, without all of Beam's options."""
+        raise UserError(f"Apache Beam's options are wrong: {message}.")
 
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:
@@ -156,7 +162,7 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
         flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *flags]
     else:
         flags = [f"--runner={runner}", *flags]
-    parser = _BeamArgumentParser()
+    parser = _OptionParser()
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
             group._add_argparse_args(parser)

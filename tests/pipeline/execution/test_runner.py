@@ -159,9 +159,20 @@ def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: si
     wait_until(lambda: not any(map(is_running, workers)))
 
 
-def run_until_interrupted(path: str) -> None:
+@pytest.mark.parametrize("beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"])
+def test_an_interrupt_from_a_terminal_ends_the_whole_group(tmp_path: Path, beam_options: tuple[str, ...]):
+    script = "import signal, sys, test_runner; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    script += "test_runner.run_until_interrupted(*sys.argv[1:])"
+    command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=20)[0] == "interrupted\n"
+
+
+def run_until_interrupted(path: str, *beam_options: str) -> None:
     try:
-        run_one(StageDirectory(path, "f"), linger, RunOptions(workers=2))
+        run_one(StageDirectory(path, "f"), linger, RunOptions(workers=2, beam_options=beam_options))
     except KeyboardInterrupt:
         print("interrupted")
         abandon(130)
