@@ -89,7 +89,7 @@ def _build_block(
     schema: pa.Schema,
 ) -> pa.RecordBatch:
     ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
-    ids = ids.astype(schema.field("input_ids").type.value_type.to_pandas_dtype(), copy=False)
+    ids = ids.astype(str(schema.field("input_ids").type.value_type), copy=False)
     positions, originals, mask_offsets = mask_rows(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     columns = {
         "input_ids": _lists(row_offsets, ids),

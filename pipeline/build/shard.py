@@ -76,7 +76,7 @@ def build_shard(
     name = path.rsplit("/", 1)[1]
     vocabulary, tokenizer = _tokenizer_of(directory)
     schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
-    corpus = tokenize_shard(path, tokenizer, schema.field("input_ids").type.value_type.to_pandas_dtype())
+    corpus = tokenize_shard(path, tokenizer, np.dtype(str(schema.field("input_ids").type.value_type)))
     # Nothing to make of a shard without text: an empty one is written, so that each has its own.
     num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
     counts: Counter[str] = Counter()
@@ -173,7 +173,7 @@ def sum_groups(mixture: Iterable[MixtureGroup], parts: Iterable[list[MixtureGrou
     return [structs.replace(group, **sums[group.source, group.language]) for group in mixture]
 
 
-def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: type) -> Corpus:
+def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -> Corpus:
     """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and their origins."""
     token_ids, documents = [np.zeros(0, dtype)], [_ORIGINS.empty_table()]
     sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
