@@ -17,7 +17,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -132,7 +132,8 @@ def write_file(path: str) -> Iterator[BinaryIO]:
             with storage.write_atomically(path, work) as file:
                 yield file
         finally:
-            storage.remove(work)
+            with suppress(OSError):  # a folder of the user's is not empty
+                os.rmdir(work)
 
 
 @dataclass(frozen=True)

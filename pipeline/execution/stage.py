@@ -41,6 +41,7 @@ from .directory import (
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
 PLAN = f"{WORK}/plan.json"
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 _STAGE_FILES = re.compile(
     r"(train|validation)-\d+-of-\d+\.parquet|word_counts\.parquet|vocab\.txt|tokenizer(_config)?\.json|timings\.json"
@@ -117,10 +118,11 @@ def unfinished_stage(directory: str) -> str | None:
 
 
 def _damage(directory: str, manifest: Manifest) -> str | None:
-    """Return what is wrong with a finished directory: a shard is missing or cut off, or all are of an old version."""
-    if isinstance(manifest, VocabularyManifest):
-        return None
+    """Return what is wrong with a finished directory: a file is missing or cut off, or all are of an old version."""
     sizes = storage.file_sizes(directory)
+    if isinstance(manifest, VocabularyManifest):
+        missing = {manifest.word_counts.name, *VOCABULARY_FILES} - sizes.keys()
+        return f"{storage.join(directory, min(missing))} is missing" if missing else None
     for shard in manifest.shards:
         if shard.name not in sizes:
             return f"{storage.join(directory, shard.name)} is missing"

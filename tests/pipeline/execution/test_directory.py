@@ -59,6 +59,12 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
     with write_file(str(tmp_path / "new" / "a.txt")) as file:
         file.write(b"a")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
+    mine = tmp_path / "new" / "a.txt.work" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.touch()
+    with write_file(str(tmp_path / "new" / "a.txt")) as file:
+        file.write(b"b")
+    assert mine.exists()
 
 
 def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path):
