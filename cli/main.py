@@ -102,7 +102,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted; rerun the same command to resume.", 130)
+        # With --overwrite it would start over once more.
+        without = " without --overwrite" if "--overwrite" in (sys.argv if args is None else args) else ""
+        _fail(f"Interrupted; rerun the same command{without} to resume.", 130)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
@@ -132,6 +134,8 @@ def abandon(exit_code: int) -> None:
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
+    if mirror := sys.modules.get("clozeworks.model.mirror"):
+        mirror.delete_copies()
     os._exit(exit_code)
 
 

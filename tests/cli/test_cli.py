@@ -100,6 +100,8 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "nowhere" in fails(capsys, "ingest", str(tmp_path / "nowhere.xml"), *output)
     assert "clozeworks ingest" in fails(capsys, "vocab", str(tmp_path), *output)
     assert "Apache Beam has no option --projekt=x" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
+    wrong = fails(capsys, *some_text(tmp_path), *output, "--", "--direct_num_workers=two")
+    assert "Apache Beam's options are wrong: argument --direct_num_workers: invalid int value: 'two'" in wrong
     assert "three percentages that sum to 100" in fails(
         capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20"
     )
@@ -146,6 +148,18 @@ def test_errors_of_the_system_are_one_line_and_code_1(error: Exception, line: st
     with pytest.raises(SystemExit) as ended:
         main(["results", "."])
     assert (ended.value.code, capsys.readouterr().err) == (1, f"Error: {line}\n")
+
+
+@pytest.mark.parametrize("without", ["", " without --overwrite"])
+def test_an_interrupted_command_says_how_it_resumes(without: str, capsys, monkeypatch):
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(COMMANDS["vocab"], "callback", interrupt)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit, match="130"):
+        main(["vocab", ".", "--output", "v", *(["--overwrite"] if without else [])])
+    assert capsys.readouterr().err.strip() == f"Error: Interrupted; rerun the same command{without} to resume."
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
@@ -207,6 +221,7 @@ def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(capsys: pyte
         "mask_rat = 0.2\n": "no option 'mask-rat'; did you mean mask-rate",
         "mask-rat = 0.2\n[build]\nseed = 2\n": "no option 'mask-rat'",
         "build = 3\n": "build has no option 'build'",
+        "[bulid]\nseed = 2\n": "there is no command 'bulid'; did you mean build",
         "[build\n": "c.toml is not valid (expected ']'",
     }.items():
         config.write_text(content)

@@ -161,6 +161,8 @@ def test_a_finished_stage_says_so(capsys, folder: Path):
             run(again)
             rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()]
             assert "state already finished, nothing to do" in rows
+    (folder / "v" / "vocab.txt").unlink()
+    assert "v/vocab.txt is missing: recreate all of v" in error_of(capsys, "vocab d --output v --size 100")
 
 
 def test_the_summaries_of_commands_are_not_cut(capsys):
