@@ -14,7 +14,7 @@ set -euo pipefail
 scheduler=$PWD/dask-scheduler-${SLURM_JOB_ID:-$$}.json
 trap 'kill $(jobs -p) 2>/dev/null; rm -f "$scheduler"' EXIT
 dask scheduler --scheduler-file "$scheduler" --no-dashboard --port 0 &
-until [ -s "$scheduler" ]; do kill -0 $! || exit 1; sleep 0.5; done
+until [ -s "$scheduler" ]; do kill -0 $! 2>/dev/null || exit 1; sleep 0.5; done
 srun dask worker --scheduler-file "$scheduler" --nthreads 1 --no-dashboard --death-timeout 120 &
 
 # Four partitions for each worker, so that a slow one is not waited for.
