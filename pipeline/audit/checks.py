@@ -16,7 +16,7 @@ from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, Mi
 from ..mixture import weights_of
 from ..vocab.vocabulary import Vocabulary, read_vocabulary
 from .documents import audit_documents, documents_digest
-from .measures import MAX_ROW_HASHES, Measures, checked_instances, read_rows
+from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, checked_instances, read_rows
 from .verdict import Audit, Check, Verdict
 
 # From this many rows on, the share of IsNext must be exact; below, allow for chance.
@@ -27,8 +27,8 @@ ORIGIN_AUC_TOLERANCE = 0.02
 ORIGINS = ("source", "language")
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
-ROWS_FOR_CUT = 200  # with fewer, a few tokens cut by chance are more than that
 MAX_REPEATED_SHARE = 0.01
+ROWS_FOR_SHARE = 200  # with fewer, what a few rows do by chance exceeds these shares
 # Whole words cannot always fill the mask budget; using less than this share is a fault, unless words are long.
 MIN_WHOLE_WORD_BUDGET = 0.9
 # If chance alone may account for a deviation this large, there are too few rows to judge.
@@ -114,7 +114,8 @@ def _row_checks(measures: Measures, num_rows: int) -> Iterator[Check]:
     yield _info("padding at fixed length", padding, f"{padding:.1%}")
     hashes = np.concatenate([np.zeros(0, np.uint64), *measures.row_hashes])
     repeated = (len(hashes) - len(np.unique(hashes))) / max(len(hashes), 1)
-    yield _at_most("repeated rows, including masks", repeated, MAX_REPEATED_SHARE)
+    name = f"repeated rows (with {MIN_MASKED_SPANS} or more masked spans)"
+    yield _at_most(name, repeated, MAX_REPEATED_SHARE, len(hashes))
 
 
 def _label_checks(measures: Measures) -> Iterator[Check]:
@@ -306,8 +307,7 @@ def _token_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[C
         yield _info("tokens cut", cut_share, f"{cut_share:.3%}")
         return
     yield _exact(name, used, tokens_in - tokens_cut)
-    cut = _at_most("tokens cut", cut_share, MAX_CUT_SHARE)
-    yield cut if measures.counts["rows"] >= ROWS_FOR_CUT else replace(cut, asked=TOO_FEW, verdict="unjudged")
+    yield _at_most("tokens cut", cut_share, MAX_CUT_SHARE, measures.counts["rows"])
 
 
 def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
@@ -353,7 +353,9 @@ def _none(name: str, value: int) -> Check:
     return _exact(name, value, 0)
 
 
-def _at_most(name: str, share: float, limit: float) -> Check:
+def _at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
+    if num_rows < ROWS_FOR_SHARE:
+        return Check(name, f"{share:.3%}", TOO_FEW, "unjudged", share)
     return Check(name, f"{share:.3%}", f"at most {limit:.1%}", _verdict(share <= limit), share)
 
 

@@ -17,6 +17,8 @@ from ..vocab.vocabulary import Vocabulary
 
 # Repeated rows are found by 64-bit hashes; for a larger corpus only a share of the hashes is kept.
 MAX_ROW_HASHES = 20_000_000
+# In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass.
+MIN_MASKED_SPANS = 4
 
 
 @dataclass(frozen=True)
@@ -253,4 +255,7 @@ class Measures:
         hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
+        row = np.repeat(np.arange(len(hashes)), rows.mask_counts)
+        starts_span = np.diff(rows.positions, prepend=-2) != 1
+        hashes = hashes[np.bincount(row[starts_span], minlength=len(hashes)) >= MIN_MASKED_SPANS]
         self.row_hashes.append(hashes[hashes <= np.uint64(self._hash_share * (2**64 - 2**12))])
