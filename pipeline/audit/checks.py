@@ -29,6 +29,7 @@ WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
 ROWS_FOR_SHARE = 200  # with fewer, what a few rows do by chance exceeds these shares
+MIN_RANDOM_TOKENS = 100  # with fewer, chi-squared is too far from its limiting distribution
 # Whole words cannot always fill the mask budget; using less than this share is a fault, unless words are long.
 MIN_WHOLE_WORD_BUDGET = 0.9
 # If chance alone may account for a deviation this large, there are too few rows to judge.
@@ -260,10 +261,15 @@ def _split_checks(measures: Measures) -> Iterator[Check]:
     titles = {"mask": "masked tokens that are [MASK]", "random": "… a random token", "keep": "… kept"}
     for (name, share), percent in zip(shares.items(), measures.config.mask_split, strict=True):
         own_squares, products, all_squares = measures.squares[name]
-        variance = own_squares - 2 * observed[name] * products + observed[name] ** 2 * all_squares
-        error = math.sqrt(max(variance, 1.0)) / masked
-        interval = (max(share - Z_SHOWN * error, 0.0), min(share + Z_SHOWN * error, 1.0))
-        verdict = _verdict(abs(share - percent / 100) <= Z_JUDGED * error)
+        expected = percent / 100
+        # The interval shown is about the observed share. In few tokens, that share and its variance may be near 0 by
+        # chance; so the verdict takes the variance about the expected share.
+        shown, judged = (
+            math.sqrt(max(own_squares - 2 * p * products + p**2 * all_squares, masked * p * (1 - p), 1.0)) / masked
+            for p in (observed[name], expected)
+        )
+        interval = (max(share - Z_SHOWN * shown, 0.0), min(share + Z_SHOWN * shown, 1.0))
+        verdict = _verdict(abs(share - expected) <= Z_JUDGED * judged)
         measured = f"{max(share, 0.0):.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
         yield Check(titles[name], measured, f"{percent}%", verdict, share, interval)
     if counts["masked_random"]:
@@ -272,6 +278,9 @@ def _split_checks(measures: Measures) -> Iterator[Check]:
 
 def _uniform_check(measures: Measures) -> Check:
     """Judge by chi-squared whether random tokens are uniform over the ordinary ones other than the original."""
+    name = "spread of random tokens (chi-squared per token)"
+    if (num_random := measures.counts["masked_random"]) < MIN_RANDOM_TOKENS:
+        return Check(name, f"{num_random} tokens", TOO_FEW, "unjudged", None)
     ordinary = measures.vocabulary.is_ordinary
     times = measures.random_tokens[ordinary]
     expected = 1 - measures.masked_tokens[ordinary] / measures.counts["masked"]
@@ -279,8 +288,7 @@ def _uniform_check(measures: Measures) -> Check:
     freedom = max(len(times) - 1, 1)
     ratio = float(((times - expected) ** 2 / expected).sum()) / freedom
     tolerance = Z_JUDGED * math.sqrt(2 / freedom) + 0.05
-    name = "spread of random tokens (chi-squared per token)"
-    return Check(name, f"{ratio:.3f}", f"1 ± {tolerance:.2f}", _verdict(ratio <= 1 + tolerance), ratio)
+    return Check(name, f"{ratio:.3f}", f"at most {1 + tolerance:.2f}", _verdict(ratio <= 1 + tolerance), ratio)
 
 
 def _special_checks(measures: Measures) -> Iterator[Check]:

@@ -211,8 +211,13 @@ def test_labels_of_a_few_rows_are_not_judged(tmp_path):
     manifest = build(tmp_path, 2, duplicates=1, max_length=64)
     assert 4 < manifest["shards"][0]["rows"] < 60
     checks = {check.name: check for check in audit(tmp_path, manifest).checks}
-    for name in ("IsNext", "AUC of row length for the label"):
+    for name in ("IsNext", "AUC of row length for the label", "spread of random tokens (chi-squared per token)"):
         assert (checks[name].verdict, checks[name].asked) == ("unjudged", "too few rows to judge")
+
+
+@pytest.mark.parametrize("seed", [10, 104, 135])
+def test_few_tokens_of_one_kind_in_a_few_rows_are_no_fault(tmp_path, seed: int):
+    assert failed(audit(tmp_path, build(tmp_path, 2, pairing="none", duplicates=1, max_length=64, seed=seed))) == set()
 
 
 def test_google_researchs_pairing_is_measured_and_not_judged(tmp_path):
