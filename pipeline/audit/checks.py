@@ -232,9 +232,12 @@ def _mask_checks(measures: Measures) -> Iterator[Check]:
     spare = counts["rows"] * (counts["text_tokens"] / max(counts["words"], 1) - 1)
     unused = counts["masks_asked"] - counts["masked"]
     most = max((1 - MIN_WHOLE_WORD_BUDGET) * counts["masks_asked"], spare)
-    enough = unused <= most or config.masking == "token"
-    limit = f"{asked:.2%}" if config.masking == "token" else f"at most {asked:.2%}, in whole words"
-    yield Check("masked share", f"{share:.2%}", limit, _verdict(enough), share)
+    measured, limit = f"{share:.2%}", f"{asked:.2%}"
+    if config.masking == "token":
+        enough = measured == limit  # fewer lost or added masks are left to the next check
+    else:
+        enough, limit = unused <= most, f"at most {limit}, in whole words"
+    yield Check("masked share", measured, limit, _verdict(enough), share)
     yield _none("rows with the wrong number of masks", counts["rows_breaking_count"])
     if config.masking != "token":
         yield _none("partly masked words", counts["split_words"])
@@ -269,9 +272,10 @@ def _split_checks(measures: Measures) -> Iterator[Check]:
             for p in (observed[name], expected)
         )
         interval = (max(share - Z_SHOWN * shown, 0.0), min(share + Z_SHOWN * shown, 1.0))
-        verdict = _verdict(abs(share - expected) <= Z_JUDGED * judged)
+        reason = _too_few(Z_JUDGED * judged)
+        verdict = "unjudged" if reason else _verdict(abs(share - expected) <= Z_JUDGED * judged)
         measured = f"{max(share, 0.0):.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
-        yield Check(titles[name], measured, f"{percent}%", verdict, share, interval)
+        yield Check(titles[name], measured, reason or f"{percent}%", verdict, share, interval)
     if counts["masked_random"]:
         yield _uniform_check(measures)
 

@@ -284,6 +284,11 @@ def lose_a_mask(rows):
     row["input_ids"][position] = original
 
 
+def lose_all_masks(rows):
+    for row in rows:
+        row["masked_lm_positions"], row["masked_lm_ids"] = [], []
+
+
 def first_token_pad(rows):
     """What a streaming example did: labels[0] = 0 on padded rows, so that [CLS] learns to predict [PAD]."""
     for row in rows[:5]:
@@ -341,6 +346,7 @@ def drop_rows(rows):
         (random_unused, "special or [unused] tokens drawn as random"),
         (random_of_few, "spread of random tokens (chi-squared per token)"),
         (lose_a_mask, "rows with the wrong number of masks"),
+        (lose_all_masks, "masked share"),
         (first_token_pad, "rows with misplaced [CLS] or [SEP]"),
         (first_token_pad, "masks on [CLS] or [SEP]"),
         (special_in_text, "special tokens in the text"),
@@ -359,6 +365,13 @@ def test_a_planted_fault_is_named(tmp_path, fault, named):
     manifest = build(tmp_path)
     spoil(tmp_path, manifest, fault)
     assert named in failed(audit(tmp_path, manifest))
+
+
+def test_shares_of_no_masks_at_all_are_not_judged(tmp_path):
+    manifest = build(tmp_path, 20)
+    spoil(tmp_path, manifest, lose_all_masks)
+    verdicts = {check.name: check.verdict for check in audit(tmp_path, manifest).checks}
+    assert {verdicts[name] for name in ("masked tokens that are [MASK]", "… a random token", "… kept")} == {"unjudged"}
 
 
 def test_a_single_wrong_label_is_named(tmp_path):
