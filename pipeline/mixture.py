@@ -1,10 +1,12 @@
 """How often each source and language is read in a pass: weights as asked, or by an exponent over the languages.
 
-The weight of a group of documents is the product of those of its source and its language. With an exponent below 1,
-small languages are read more often and large ones less, in the same total: the share of a language becomes proportional
-to (share of the text) ** exponent, as in multilingual BERT (0.7) and XLM-R (0.3; arXiv 1911.02116, section 3.1).
+The weight of a group of documents is the product of those of its source and its language; if these share a name, its
+weight counts once. With an exponent below 1, small languages are read more often and large ones less, in the same
+total: the share of a language becomes proportional to (share of the text) ** exponent, as in multilingual BERT (0.7)
+and XLM-R (0.3; arXiv 1911.02116, section 3.1).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +25,8 @@ def parse_weights(entries: Iterable[str]) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in (part for entry in entries for part in entry.split(",")):
         name, equals, value = part.rpartition("=")
+        if name in weights:
+            raise UserError(f"--weight {part}: {name} has a weight already; give one for each name.")
         try:
             weights[name] = float(value)
         except ValueError:
@@ -50,7 +54,7 @@ def plan_mixture(corpus: DocumentsManifest, weight: Sequence[str], language_expo
         MixtureGroup(
             source=source,
             language=language,
-            weight=round(scale.get(language, 1.0) * asked.get(source, 1.0) * asked.get(language, 1.0), 6),
+            weight=round(scale.get(language, 1.0) * math.prod(asked.get(name, 1.0) for name in {source, language}), 6),
         )
         for source, language in sorted(characters)
     ]

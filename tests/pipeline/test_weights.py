@@ -167,6 +167,20 @@ def test_mistakes_are_one_line(entry: str):
         parse_weights([entry])
 
 
+@pytest.mark.parametrize("entries", [["ko=2,ko=3"], ["ko=2", "en=1,ko=3"]])
+def test_a_name_has_one_weight(entries: list[str]):
+    with pytest.raises(UserError, match="--weight ko=3: ko has a weight already; give one for each name"):
+        parse_weights(entries)
+
+
+@pytest.mark.parametrize(("source", "asked", "weight"), [("ko", "ko=2", 2), ("kowiki", "ko=2,kowiki=3", 6)])
+def test_a_name_that_source_and_language_share_counts_once(source: str, asked: str, weight: float):
+    groups = [{"source": source, "language": "ko", "documents": 1, "characters": 1}]
+    shard = {"name": TRAIN, "split": "train", "rows": 1, "bytes": 1, "groups": groups}
+    [group] = plan_mixture(parsed(make_manifest("ingest", [shard])), (asked,), 1.0)
+    assert group.weight == weight
+
+
 def few(path: Path, num_documents: int) -> str:
     rows = [
         {"doc_id": f"{i}", "source": "a" if i else "b", "language": "en", "title": "", "sentences": ["x y z ."] * 30}
