@@ -148,6 +148,8 @@ def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[
         return
     unjudged = "" if pairing == "balanced" else _not_promised(pairing)
     yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
+    training = [shard for shard in manifest.shards if shard.split == "train"]
+    advice = "lower ingest --shards" if len(training) > 1 else "add documents of it, or leave it out"
     if not manifest.label_counts:
         yield _unknown(f"AUC of {' and '.join(ORIGINS)} for the label")
     for name, by_value in manifest.label_counts.items():
@@ -158,10 +160,10 @@ def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and across and measures.config.negatives == "same-source":
-            few = f"{across:,} pairs join two {name}s, one with too few documents in its shard: lower ingest --shards"
+            few = f"{across:,} pairs join two {name}s, one with too few documents in its shard: {advice}"
             check = replace(check, measured=f"{check.measured}; {few}")
         yield check
-        num_rows = sum(shard.rows for shard in manifest.shards if shard.split == "train")
+        num_rows = sum(shard.rows for shard in training)
         if histogram.sum() != num_rows:
             yield _exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)
 

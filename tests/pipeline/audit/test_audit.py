@@ -589,11 +589,15 @@ def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*"))
 
 
-def test_groups_too_small_for_their_shard_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("num_shards", "advice"), [(1, "add documents of it, or leave it out"), (2, "lower ingest --shards")]
+)
+def test_groups_too_small_for_their_shard_are_named(tmp_path, num_shards: int, advice: str):
     manifest = build(tmp_path, origins=True, negatives="any")
     manifest["config"]["negatives"] = "same-source"
+    manifest["shards"] *= num_shards
     checks = {check.name: check for check in audit(tmp_path, manifest).checks}
     number = f"{manifest['counts']['pairs_across_sources']:,}"
     assert checks["AUC of source for the label"].measured.endswith(
-        f"; {number} pairs join two sources, one with too few documents in its shard: lower ingest --shards"
+        f"; {number} pairs join two sources, one with too few documents in its shard: {advice}"
     )
