@@ -177,7 +177,7 @@ def _is_next_check(measures: Measures) -> Check:
     """Judge the share of label 0 in all rows and in each pass over each shard; show first what is wrong."""
     rows, is_next = measures.counts["rows"], measures.counts["rows"] - measures.counts["not_next"]
     deviating = [
-        f"{(num_rows - not_next) / num_rows:.1%} in pass {duplicate} of {shard}"
+        (shard, f"{(num_rows - not_next) / num_rows:.1%} in pass {duplicate} of {shard}")
         for (shard, duplicate), (num_rows, not_next) in measures.passes.items()
         if not _is_half(num_rows - not_next, num_rows)
     ]
@@ -190,11 +190,13 @@ def _is_next_check(measures: Measures) -> Check:
         return Check(name, measured, reason, "unjudged", share, (low, high))
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     if deviating:
-        passes = deviating[0] + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
+        passes = deviating[0][1] + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
         if _is_half(is_next, rows):
             measured, asked = f"{passes}; {measured} in all", "50% in each pass over a shard"
         else:
             measured += f"; {passes}"
+        if all(shard.startswith("validation-") for shard, _ in deviating):
+            measured += "; ingest with a larger --validation-share"
     return Check(name, measured, asked, _verdict(not deviating and _is_half(is_next, rows)), share, (low, high))
 
 

@@ -404,8 +404,15 @@ def test_labels_out_of_balance_are_named(tmp_path):
     assert "IsNext" in failed(audit(tmp_path, manifest))
 
 
-def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(tmp_path):
+@pytest.mark.parametrize(
+    ("split", "advice"), [("train", ""), ("validation", "; ingest with a larger --validation-share")]
+)
+def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(tmp_path, split: str, advice: str):
     manifest = build(tmp_path, duplicates=2)
+    [shard] = manifest["shards"]
+    name = shard["name"].replace("train", split)
+    (tmp_path / shard["name"]).rename(tmp_path / name)
+    shard |= {"name": name, "split": split}
 
     def trade_labels(rows):
         for label, duplicate in ((0, 0), (1, 1)):
@@ -417,7 +424,7 @@ def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(tmp
     check = next(check for check in audit(tmp_path, manifest).checks if check.name == "IsNext")
     assert (check.verdict, check.asked) == ("bad", "50% in each pass over a shard")
     assert re.fullmatch(r"\d\d\.\d% in pass 0 of \S+ and 1 more", check.figure)
-    assert re.search(r"; (49|50)\.\d+% \(.*\) in all$", check.measured)
+    assert re.search(rf"; (49|50)\.\d+% \(.*\) in all{advice}$", check.measured)
 
 
 def test_a_split_other_than_the_requested_one_is_named(tmp_path):
