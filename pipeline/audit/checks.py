@@ -10,6 +10,7 @@ import numpy as np
 from ..build.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..errors import UserError
 from ..execution import storage
+from ..execution.counters import count_of
 from ..execution.shards import open_shard
 from ..execution.stage import read_manifest
 from ..manifests import DocumentsManifest, InstancesManifest, InstancesShard, MixtureGroup
@@ -337,8 +338,10 @@ def _mixture_checks(manifest: InstancesManifest) -> Iterator[Check]:
         error = math.sqrt(group.squared_tokens) / 2 / group.tokens / passes
         tolerance = max(WEIGHT_TOLERANCE * group.weight, Z_JUDGED * error)
         verdict = _verdict(abs(read - group.weight) <= tolerance)
-        asked = f"{group.weight:.3f} ± {tolerance:.3f}"
-        yield Check(f"times read per pass: {group.source}, {group.language}", f"{read:.3f}", asked, verdict, read)
+        measured, asked = f"{read:.3f}", f"{group.weight:.3f} ± {tolerance:.3f}"
+        if verdict == "bad" and (alone := manifest.counts.get("documents_without_partner", 0)):
+            measured += f"; {count_of(alone, 'document')} skipped, alone in a part of a pass"
+        yield Check(f"times read per pass: {group.source}, {group.language}", measured, asked, verdict, read)
 
 
 def _source_checks(shards: Sequence[InstancesShard]) -> Iterator[Check]:

@@ -207,6 +207,9 @@ def test_a_document_alone_in_a_part_of_a_pass_is_left_out_if_it_needs_a_partner(
     assert bool(left_out) == (pairing in ("balanced", "bert"))
     read = sum(group.tokens_built for group in manifest.mixture) / 120
     assert read + left_out == pytest.approx(4 * (4 if weight == "b=3" else 0.6), abs=1)
+    if weight == "b=3":
+        reasons = [check.measured.partition("; ")[2] for check in audit(str(tmp_path / "out")).failed]
+        assert reasons == ([f"{left_out} documents skipped, alone in a part of a pass"] if left_out else [])
 
 
 def test_a_shard_with_a_single_document_stays_a_mistake(tmp_path: Path):
