@@ -95,9 +95,10 @@ class Audit:
         return {**asdict(replace(self, shares_read={})), "shares_read": shares, **verdict}
 
 
-def _interest(check: Check) -> tuple[bool, float]:
-    """Order checks that were not judged: the share of labels first, then what tells the label best."""
-    return check.name.startswith("AUC"), -abs((check.value or 0.5) - 0.5)
+def _interest(check: Check) -> tuple[bool, bool, float]:
+    """Order checks that were not judged: the share of labels first, then what tells the label best, then the others."""
+    value = 0.5 if check.value is None else check.value
+    return check.name not in ("IsNext", "pairs in order"), not check.name.startswith("AUC"), -abs(value - 0.5)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -170,11 +170,11 @@ def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check
         (
             [
                 *[("rows", "9", "ok")] * 19,
-                *[("AUC of length", "0.510", "unjudged", 0.51), ("AUC of source", "0.9", "unjudged", 0.9)],
-                ("IsNext", "13.6% (13% to 14%)", "unjudged", 0.136),
+                *[("tokens cut", "0.030%", "unjudged", 0.0003), ("AUC of length", "0.510", "unjudged", 0.51)],
+                *[("AUC of source", "0.000", "unjudged", 0.0), ("IsNext", "45.0% (44% to 46%)", "unjudged", 0.45)],
             ],
             "unjudged",
-            "19 checks hold, 3 not judged: IsNext 13.6%, AUC of source 0.9, AUC of length 0.510.",
+            "19 checks hold, 4 not judged: IsNext 45.0%, AUC of source 0.000, AUC of length 0.510 and 1 more.",
         ),
         (
             [("IsNext", "40% (39% to 41%); 9% in pass 1", "bad"), ("rows", "9", "ok"), ("a", "1", "unjudged")],
