@@ -227,7 +227,7 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str
         return Check(name, f"{auc:.3f}", reason, "unjudged", auc, interval)
     tolerance = max(tolerance, Z_JUDGED * error)
     verdict = _verdict(abs(auc - 0.5) <= tolerance)
-    return Check(name, f"{auc:.3f}", f"0.50 ± {tolerance:.2f}", verdict, auc, interval, tolerance)
+    return Check(name, f"{auc:.3f}", f"0.500 ± {tolerance:.3f}", verdict, auc, interval, tolerance)
 
 
 def _mask_checks(measures: Measures) -> Iterator[Check]:

@@ -374,6 +374,13 @@ def test_shares_of_no_masks_at_all_are_not_judged(tmp_path):
     assert {verdicts[name] for name in ("masked tokens that are [MASK]", "… a random token", "… kept")} == {"unjudged"}
 
 
+def test_tolerances_of_an_auc_have_as_many_decimals_as_the_auc(tmp_path):
+    checks = {check.name: check for check in audit(tmp_path, build(tmp_path, 20)).checks}
+    auc = checks["AUC of row length for the label"]
+    assert re.fullmatch(r"0\.500 ± 0\.\d{3}", auc.asked)
+    assert auc.asked.endswith(f"{auc.tolerance:.3f}")
+
+
 def test_a_single_wrong_label_is_named(tmp_path):
     manifest = build(tmp_path)
     spoil(tmp_path, manifest, wrong_label)

@@ -24,7 +24,7 @@ AUDIT = Audit(
     checks=[
         Check("rows", "1,200", "1,200", "ok", 1200),
         Check("IsNext", "50.00% (47% to 53%)", "50%", "ok", 0.5, (0.47, 0.53)),
-        Check("AUC of row length for the label", "0.501", "0.50 ± 0.02", "ok", 0.501, (0.48, 0.52), 0.02),
+        Check("AUC of row length for the label", "0.501", "0.500 ± 0.020", "ok", 0.501, (0.48, 0.52), 0.02),
         Check("tokens", "9,000", "", "info", 9000),
     ],
     lengths=[[0, 0, 5, 10] * 33, [0, 0, 6, 9] * 33],
@@ -130,6 +130,13 @@ def test_a_row_without_segment_b():
     Page(html)
     assert html.count("[SEP]") == 1
     assert 'class="seg-b"' not in html
+
+
+@pytest.mark.parametrize("pairing", ["balanced", "none"])
+def test_row_lengths_are_mirrored_only_if_there_are_two_labels(pairing):
+    html = render_instances({"new": replace(AUDIT, config=asdict(BuildConfig(pairing=pairing)))}, [])
+    text = text_of(html)
+    assert ("should mirror each other" in text) == ("label 1" in text) == (pairing == "balanced")
 
 
 def test_two_corpora_are_shown_side_by_side():
