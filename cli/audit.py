@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
-from .summary import CommandSummary
+from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
     from ..pipeline.audit.documents import DocumentsAudit
@@ -50,10 +50,15 @@ def audit(
         sentences, failed = _audit_documents(directories, report, as_json), []
     else:
         sentences, failed = _audit_instances(directories, documents, report, as_json)
-    if failed:
-        ctx.exit(1)
     rows = [("verdict", sentence) for sentence in sentences]
-    return None if as_json else CommandSummary("audit", directory, [*rows, *([("report", report)] if report else [])])
+    summary = CommandSummary("audit", directory, [*rows, *([("report", report)] if report else [])])
+    if failed:
+        if not as_json:
+            print_summaries([summary])
+        for sentence in failed:
+            click.echo(sentence, err=True)
+        ctx.exit(1)
+    return None if as_json else summary
 
 
 def _audit_documents(directories: list[str], report: str | None, as_json: bool) -> list[str]:
@@ -87,13 +92,14 @@ def _audit_instances(
         _print_json(audits)
     else:
         _print_checks(audits)
+        for measured in audits.values():
+            if measured.documents:
+                click.echo()
+                _print_documents(measured.documents)
     if report:
         _write_report(report, audits)
     sentences = {directory: _named(directory, measured.sentence, directories) for directory, measured in audits.items()}
-    failed = [sentences[directory] for directory, measured in audits.items() if measured.failed]
-    for sentence in failed:
-        click.echo(sentence, err=True)
-    return [*sentences.values()], failed
+    return [*sentences.values()], [sentences[directory] for directory, measured in audits.items() if measured.failed]
 
 
 def _named(directory: str, sentence: str, directories: list[str]) -> str:
@@ -123,7 +129,7 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
 
 
 def _print_documents(measured: "DocumentsAudit") -> None:
-    """Print the sizes by source and language, and the signs of bad text with an example of each."""
+    """Print the sizes by source and language, the signs of bad text with an example of each, and what was left out."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
@@ -136,12 +142,19 @@ def _print_documents(measured: "DocumentsAudit") -> None:
         sizes.add_row(
             escape(origin.source), origin.language, *(f"{count:,}" for count in figures), *(f"{x:,.1f}" for x in means)
         )
-    signs = Table(Column("sign"), Column("count", justify="right"), Column("for example", overflow="fold"))
-    signs.box, signs.pad_edge = None, False
-    for sign in measured.signs:
-        example = "{1} ({0})".format(*sign.examples[0]) if sign.examples else ""
-        signs.add_row(sign.name, f"{sign.count:,}", escape(example))
-    for table in (sizes, signs):
+    signs = [
+        (sign.name, sign.count, [f"{text} ({document})" for document, text in sign.examples]) for sign in measured.signs
+    ]
+    left_out = [(entry.name, entry.count, entry.examples) for entry in measured.counted]
+    left_out += [(f"words left out: {entry.name}", entry.count, entry.examples) for entry in measured.words_left_out]
+    tables = [sizes]
+    for heading, entries in (("sign", signs), ("read and left out by ingest", left_out)):
+        columns = Column(heading), Column("count", justify="right"), Column("for example", overflow="fold")
+        tables.append(Table(*columns, box=None, pad_edge=False))
+        for name, count, examples in entries:
+            tables[-1].add_row(name, f"{count:,}", escape(examples[0]) if examples else "")
+    click.echo(f"documents in {measured.directory}")
+    for table in tables:
         Console().print(table)
         click.echo()
 

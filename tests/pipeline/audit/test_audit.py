@@ -594,6 +594,24 @@ def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, 
     assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
 
 
+def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        manifest = build(tmp_path / name, 20)
+        if name == "bad":
+            spoil(tmp_path / name, manifest, mask_separator)
+        write_directory(tmp_path / name, manifest)
+    good, bad, report = (str(tmp_path / name) for name in ("good", "bad", "r.html"))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", good, bad, f"--report={report}"])
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"{bad}: 2 checks fail: special tokens in the text 1")
+    for shown in (f"{good}: ", captured.err, report):
+        assert "".join(shown.split()) in "".join(captured.out.split())  # lines are wrapped
+
+
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     directory = write_directory(tmp_path, build(tmp_path, 20))
     with pytest.raises(SystemExit) as ended:

@@ -1,6 +1,7 @@
 """The audit of documents counts what is there, and finds the signs of bad text that are planted."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -168,6 +169,8 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
     for example in first_examples(instances, manifest, 500, vocabulary, documents):
         assert example.title_a == titles[example.row["document_a"]]
         assert example.title_b == titles[example.row["document_b"]]
+    main(["audit", instances, "--documents", documents])
+    assert f"documents in {documents}" in capsys.readouterr().out
     main(["audit", instances, "--report", str(tmp_path / "r.html")])
     assert "Signs of bad text" in (tmp_path / "r.html").read_text()
     main(["audit", documents, "--report", str(tmp_path / "d.html")])
@@ -176,6 +179,19 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
     assert "Audit of documents" in (tmp_path / "d.html").read_text()
     main(["audit", documents, "--json"])
     assert json.loads(capsys.readouterr().out)[documents]["origins"][0]["documents"] == 40
+
+
+def test_the_tables_of_two_directories_are_named_and_show_what_was_left_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    counts = {"words_left_out_as_tables": 7, "redirects": 4}
+    directories = [write_documents(tmp_path / name, prose(9), counts=counts) for name in ("one", "two")]
+    main(["audit", *directories])
+    printed = capsys.readouterr().out.split("documents in ")[1:]
+    for directory, tables in zip(directories, printed, strict=True):
+        assert tables.startswith(f"{directory}\n")
+        assert "books" in tables
+        for name, count in (("redirects", 4), ("words left out: tables", 7)):
+            assert re.search(rf"^{name} +{count}\b", tables, re.MULTILINE)
 
 
 def test_documents_beside_are_those_of_the_manifest(tmp_path):
