@@ -21,7 +21,8 @@ def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correct
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        (free if name.endswith("bias") or "LayerNorm" in name else decayed).append(parameter)
+        is_bias = name.rsplit(".", 1)[-1].startswith("bias")  # those of an LSTM are bias_ih_l0, bias_hh_l0 and so on
+        (free if is_bias or "LayerNorm" in name else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
     if not bias_correction:

@@ -41,6 +41,13 @@ def test_equals_the_adam_of_google_research():
         np.testing.assert_allclose(parameter.detach().numpy(), weights[name], atol=2e-5, err_msg=name)
 
 
+def test_biases_of_an_lstm_do_not_decay():
+    model = nn.LSTM(5, 7, bidirectional=True)
+    free = make_optimizer(model).param_groups[1]["params"]
+    biases = [parameter for name, parameter in model.named_parameters() if "bias" in name]
+    assert list(map(id, free)) == list(map(id, biases))
+
+
 def test_bias_correction_is_that_of_pytorch():
     ours, theirs = make_model(), make_model()
     peer = torch.optim.AdamW(theirs.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0)
