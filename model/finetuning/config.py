@@ -21,6 +21,9 @@ _AT_LEAST_1 = (
     "max_answer_length",
     "seeds",
 )
+_TASK_SIZES = ("max_length", "lstm_size", "stride", "max_question_length", "max_answer_length")
+MAX_TASK_SIZE = 1 << 16
+"""The most tokens or units that a task's settings may name."""
 LayerChoice = Literal[
     "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all"
 ]
@@ -104,6 +107,9 @@ class FinetuneConfig:
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
+        for name in _TASK_SIZES:
+            value = getattr(self, name)
+            check(value is None or value <= MAX_TASK_SIZE, name, value, f"must be at most {MAX_TASK_SIZE:,}")
         if self.lstm_size and not self.features and not self.bilstm:
             raise UserError("--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out.")
         if self.compile and (self.features or self.bilstm):

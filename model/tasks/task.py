@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
+from ..finetuning.config import MAX_TASK_SIZE
 from ..heads import IGNORED
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
@@ -30,7 +31,7 @@ Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
 """What `predict` writes for an example: its label and so on, and ``probabilities`` if there are classes."""
-Size = Annotated[int, Meta(ge=1, le=1 << 16)]
+Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
 

@@ -544,6 +544,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     ({"epochs": 0}, "--epochs is 0"), ({"micro_batch_size": 0}, "--micro-batch-size is 0"),
     ({"checkpoint_every": 0}, "--checkpoint-every is 0"), ({"max_length": 3}, "--max-length is 3"),
     ({"dropout": 1.0}, "--dropout is 1"),
+    ({"max_question_length": 100_000}, "--max-question-length is 100000, but must be at most 65,536"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(UserError, match=message):
