@@ -46,7 +46,7 @@ def task_card(
     )
     baseline = summary["baseline"]
     scores = {
-        metric: f"{score:.4g}" + (f" ({baseline[metric]:.4g} for a constant answer)" if metric in baseline else "")
+        metric: _figure(score) + (f" ({_figure(baseline[metric])} for a constant answer)" if metric in baseline else "")
         for metric, score in best["scores"].items()
     }
     tables = {
@@ -71,6 +71,10 @@ def task_card(
     licences = "" if config.license else f"\n\n{_LICENCES}"
     title = f"# A BERT encoder fine-tuned on {name} by Clozeworks"
     return f"{front}\n{title}\n{_use(pipeline, in_transformers)}{text}{licences}\n"
+
+
+def _figure(score: float) -> str:
+    return f"{score:,}" if isinstance(score, int) else f"{score:.4g}"  # a count, such as SQuAD 2.0's total
 
 
 def _dataset(task: Task, data: str) -> dict[str, str]:

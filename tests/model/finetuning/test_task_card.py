@@ -15,7 +15,7 @@ SUMMARY: SearchSummary = {
     "status": "finished",
     "task": "mrpc",
     "metric": "f1",
-    "best": {"learning_rate": 3e-5, "seed": 2, "tuned": {}, "scores": {"f1": 0.88, "matthews": 0.5, "odd": 1.0}},
+    "best": {"learning_rate": 3e-5, "seed": 2, "tuned": {}, "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873}},
     **dict.fromkeys(("median", "lowest", "highest"), 0.8),  # pyright: ignore[reportAssignmentType]
     "runs": 4,
     "degenerate_runs": 0,
@@ -67,7 +67,7 @@ def test_the_metadata_are_those_of_the_hub():
         "| max length | 128 |",
         "| runs | 4, of which this is the best on dev |",
         "| f1 | 0.88 (0.8122 for a constant answer) |",
-        "| odd | 1 |",
+        "| total | 11,873 |",
     ],
 )
 def test_data_recipe_and_figures_are_stated(line: str):
