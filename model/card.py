@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
 _IN_CACHE = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
+_UNKNOWN_LICENCES = " are not recorded; look them up before you publish the model."
 _METRICS = {
     "matthews": "matthews_correlation",
     "spearman": "spearmanr",
@@ -90,8 +91,16 @@ def read_languages(directory: str | Path) -> list[str]:
     return re.findall(r"[\w-]*\w", found[1].replace("\n- ", " ")) if found else []
 
 
+def licence_notice(license: str | None, whose: str) -> str:
+    """Return the end of a card: without a `license`, that those of `whose` (the sources) are unknown."""
+    return "" if license else f"\n\nThe licences of {whose}{_UNKNOWN_LICENCES}"
+
+
 def with_license(card: str, license: str) -> str:
-    """Return a card whose metadata name the licence."""
-    head, rest = card.split("\n---", 1)
-    lines: Sequence[str] = [line for line in head.split("\n") if not line.startswith("license:")]
-    return "\n".join([*lines, f"license: {license}"]) + "\n---" + rest
+    """Return a card whose metadata name this licence alone, and whose text no longer says that it is unknown."""
+    head, end, rest = card.partition("\n---")
+    if not end or not card.startswith("---"):  # a card of others, without metadata
+        head, rest = "---", f"\n\n{card}"
+    head = re.sub(r"\nlicense\w*:.*(\n[ -].*)*", "", head)
+    rest = re.sub(rf"\n\nThe licences of .*{re.escape(_UNKNOWN_LICENCES)}", "", rest)
+    return f"{head}\nlicense: {license}\n---{rest}"

@@ -32,13 +32,15 @@ def export(directory: str | Path, output: str | Path, license: str | None = None
         )
     if others := [name for name in storage.file_names(output) if name not in FILES and not name.startswith(".")]:
         raise UserError(f"{output} already contains other files ({others[0]}, …). Choose another --output.")
+    card = storage.read_bytes(storage.join(directory, CARD))
+    if license:
+        card = with_license(card.decode(errors="surrogateescape"), license).encode(errors="surrogateescape")
     target = OutputDirectory(output)
     with locked(output):
         for name in names:
-            with storage.open_input(storage.join(directory, name)) as source, target.write(name) as file:
-                if name == CARD and license:
-                    file.write(with_license(source.read().decode(), license).encode())
-                else:
+            if name != CARD:
+                with storage.open_input(storage.join(directory, name)) as source, target.write(name) as file:
                     shutil.copyfileobj(source, file)
+        target.write_bytes(CARD, card)
         target.remove(WORK)
     return {name: storage.file_sizes(output)[name] for name in names}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..card import DATASET, as_code, front_matter, model_index, model_name, software, table
+from ..card import DATASET, as_code, front_matter, licence_notice, model_index, model_name, software, table
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
@@ -12,7 +12,6 @@ from .results import SearchSummary
 
 _PIPELINES = {"squad": "question-answering", "ner": "token-classification", "swag": "multiple-choice"}
 """The Hub's names of tasks; all others are text-classification."""
-_LICENCES = "The licences of the data and of the encoder are not recorded; look them up before you publish the model."
 
 
 def task_card(
@@ -68,7 +67,7 @@ def task_card(
         "On the dev examples": scores,
     }
     text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
-    licences = "" if config.license else f"\n\n{_LICENCES}"
+    licences = licence_notice(config.license, "the data and of the encoder")
     title = f"# A BERT encoder fine-tuned on {name} by Clozeworks"
     return f"{front}\n{title}\n{_use(pipeline, in_transformers)}{text}{licences}\n"
 

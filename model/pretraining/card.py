@@ -8,7 +8,7 @@ from typing import Any
 
 from ...pipeline.languages import UNKNOWN
 from ...pipeline.manifests import InstancesManifest
-from ..card import DATASET, as_code, front_matter, model_index, model_name, software, table
+from ..card import DATASET, as_code, front_matter, licence_notice, model_index, model_name, software, table
 from ..config import ModelConfig, PretrainConfig
 from ..training.optim import BETAS, EPS, MAX_GRADIENT_NORM, default_warmup
 
@@ -20,7 +20,6 @@ fill = pipeline("fill-mask", model=".")  # this directory, or its name on the Hu
 fill("The capital of France is [MASK].")
 ```
 """
-_LICENCES = "The licences of these texts are not recorded; look them up before you publish the model."
 _OPTIONS = ("objective", "batch_size", "learning_rate", "hours", "weight_decay", "bias_correction")
 _OPTIONS += ("dropout", "seed", "duplicates_per_epoch", "dynamic_masking")
 
@@ -49,7 +48,7 @@ def model_card(
         **measured,
     }
     use = "" if shape.is_decoder else _USE
-    licences = "" if config.license else f"\n\n{_LICENCES}"
+    licences = licence_notice(config.license, "these texts")
     text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
     return f"{front}\n# A BERT encoder pre-trained by Clozeworks\n{use}{text}{licences}\n"
 

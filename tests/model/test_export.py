@@ -7,7 +7,7 @@ import pytest
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
-from clozeworks.model.card import front_matter, read_languages, with_license
+from clozeworks.model.card import front_matter, licence_notice, read_languages, with_license
 from clozeworks.model.export import export
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
@@ -46,7 +46,21 @@ def test_a_licence_replaces_that_of_the_card(run, tmp_path):
     assert (card.data.get("license"), card.data.get("language")) == ("cc-by-sa-4.0", ["en", "lt"])
     assert card.text.endswith("license: as it says\n")
     assert (run / "README.md").read_text() == CARD
-    assert ModelCard(with_license("---\ntags:\n- bert\n---\n", "mit")).data.get("license") == "mit"
+
+
+@pytest.mark.parametrize(
+    ("card", "written"),
+    [
+        ("---\ntags:\n- bert\n---\n", "---\ntags:\n- bert\nlicense: mit\n---\n"),
+        ("---\nlicense: other\nlicense_name: x\ntags:\n- a\n---\n", "---\ntags:\n- a\nlicense: mit\n---\n"),
+        ("---\nlicense:\n- a\n- b\n---\n", "---\nlicense: mit\n---\n"),
+        (f"---\ntags:\n- a\n---\nText{licence_notice(None, 'these')}\n", "---\ntags:\n- a\nlicense: mit\n---\nText\n"),
+        ("# Title\n\n---\n", "---\nlicense: mit\n---\n\n# Title\n\n---\n"),
+    ],
+)
+def test_a_licence_fits_any_card(card: str, written: str):
+    assert with_license(card, "mit") == written
+    assert ModelCard(written).data.get("license") == "mit"
 
 
 def test_what_cannot_be_exported_is_refused(run, tmp_path):
