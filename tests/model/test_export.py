@@ -38,6 +38,17 @@ def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, cap
     assert list(export(run, tmp_path / "hub")) == FILES  # again, over its own files
     (run / "task.json").write_text("{}")
     assert "task.json" in export(run, tmp_path / "hub")
+    (run / "task.json").unlink()  # another model
+    assert list(export(run, tmp_path / "hub")) == FILES
+    assert sorted(path.name for path in (tmp_path / "hub").iterdir()) == sorted(FILES)
+
+
+def test_an_edited_card_is_not_overwritten(run, tmp_path):
+    export(run, tmp_path / "hub")
+    (tmp_path / "hub" / "README.md").write_text(f"{CARD}What it is for.\n")
+    with pytest.raises(UserError, match=r"hub contains another README\.md, perhaps edited\. Delete it, or choose"):
+        export(run, tmp_path / "hub")
+    assert (tmp_path / "hub" / "README.md").read_text().endswith("What it is for.\n")
 
 
 def test_a_licence_replaces_that_of_the_card(run, tmp_path):
