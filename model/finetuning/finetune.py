@@ -122,8 +122,10 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
         ranks.on_first(claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)),
     ):
         if ranks.rank == 0:
-            if not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
-                (job.output / SUMMARY).unlink(missing_ok=True)
+            if not _is_complete(job):
+                # The card too, so that nobody exports the next best model with the figures of this one.
+                for name in (SUMMARY, CARD):
+                    (job.output / name).unlink(missing_ok=True)
             report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
             for prefix, features in job.dev.items():
                 report_cut(job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
@@ -143,6 +145,16 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
             ranks.wait()
             summary = read_summary(job.output)
     return {**summary} if summary else {"status": "interrupted"}
+
+
+def _is_complete(job: Job) -> bool:
+    """Return whether all runs are done, the card has this licence, and the predictions are of these test files."""
+    card, license = job.output / CARD, job.config.license
+    if not card.is_file() or not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
+        return False
+    has_license = license is None or f"\nlicense: {license}\n" in card.read_text(encoding="utf-8", errors="replace")
+    summary = read_summary(job.output)
+    return has_license and summary is not None and summary.get("test_digest") == job.data.test_digest()
 
 
 def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
@@ -274,10 +286,10 @@ def _keep_best(job: Job) -> None:
 
 def _finish(job: Job, device: torch.device) -> None:
     """Write what the best model says of the test files, then the summary."""
-    tests = {split: files for split, files in job.data.splits.items() if split.startswith("test")}
-    if tests:
+    shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
+    if job.data.tests:
         finetuned = load_finetuned(job.output, device)
-        for split, files in tests.items():
+        for split, files in job.data.tests.items():
             for name, content in predict_files(finetuned, files, split).items():
                 job.files.write_bytes(f"test/{name}", content)
     summary = _summary(job, job.records())
@@ -363,4 +375,5 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "train_examples_cut": num_cut(job.train),
         "dev_examples_cut": num_cut(job.dev[""]),
         "held_out": job.data.held_out,
+        "test_digest": job.data.test_digest(),
     }

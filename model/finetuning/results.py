@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta, Struct
 
@@ -68,6 +68,8 @@ class SearchSummary(TypedDict):
     train_examples_cut: Count
     dev_examples_cut: Count
     held_out: bool
+    test_digest: NotRequired[str]
+    """Of the test files whose predictions lie in ``test/``."""
 
 
 class RunRow(Struct):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,6 +124,21 @@ class TaskData:
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
         return files_digest(files)
 
+    @property
+    def tests(self) -> dict[str, list[Path]]:
+        """The test files by split: ``test`` and, of MNLI, ``test_mismatched``."""
+        return {split: files for split, files in self.splits.items() if split.startswith("test")}
+
+    def test_digest(self) -> str:
+        """Return a digest of the test files, or of what the Hub says of such splits."""
+        files = list(chain.from_iterable(self.tests.values()))
+        if not any(map(is_hub, files)):
+            return files_digest(files)
+        # Imported late: it needs the `datasets` library.
+        from ...pipeline.execution.hub import open_set
+
+        return f"{stable_hash(*(open_set(*str(file).split('#', 1)).digest for file in files)):016x}"
+
 
 def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
     """Read the examples for training and development; without a dev file, hold out a tenth by hash.
@@ -139,11 +155,12 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group, str(data))
+    found = TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
-    for file in (file for split, files in splits.items() if split.startswith("test") for file in files):
+    for file in chain.from_iterable(found.tests.values()):
         if not sum(1 for _ in task.read(file, labelled=False)):
             raise UserError(f"{file} contains no rows.")
-    return TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
+    return found
 
 
 def read_labelled(task: Task, files: Sequence[Path]) -> list[Any]:

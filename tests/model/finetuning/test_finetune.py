@@ -231,6 +231,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
         patched.setattr(os, "replace", killed)
         finetune("sst2", small_data, checkpoint, output, config)
     assert not (output / "summary.json").exists()
+    assert (output / "README.md").exists() == (file == "summary.json")  # written just before it
     # The predictions of the former best model are removed with it.
     assert (output / "test" / "SST-2.tsv").exists() == ("run.json" in file or file == "summary.json")
     if file in ("model.safetensors", "task.json"):
@@ -244,6 +245,26 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     finetune("sst2", small_data, checkpoint, output, config)
     assert read_whole(output) == read_whole(tmp_path / "whole")
     assert not list(output.glob("runs/*/model"))
+
+
+def test_a_finished_search_takes_other_test_files_and_another_licence(checkpoint, data, tmp_path, monkeypatch):
+    folder, output, config = tmp_path / "data", tmp_path / "run", {"epochs": 0.1, "learning_rates": (1e-3,)}
+    shutil.copytree(data, folder)
+    finetune("sst2", folder, checkpoint, output, quick(**config))
+    monkeypatch.setattr(trainer, "train_model", lambda *_: pytest.fail("trained again"))
+    for size in (3, 5):
+        write_table(folder / "test.tsv", [("good",)] * size, "sentence")
+        finetune("sst2", folder, checkpoint, output, quick(**config))
+        assert (output / "test" / "SST-2.tsv").read_text().count("\n") == size + 1
+    finetune("sst2", folder, checkpoint, output, quick(**config, license="mit"))
+    card = ModelCard.load(output / "README.md")
+    assert card.data.get("license") == "mit" and "not recorded" not in card.text
+    written = {path: path.stat().st_mtime_ns for path in output.rglob("*.*")}
+    finetune("sst2", folder, checkpoint, output, quick(**config))
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*.*")} == written
+    (folder / "test.tsv").unlink()
+    finetune("sst2", folder, checkpoint, output, quick(**config))
+    assert not (output / "test").exists()
 
 
 def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(checkpoint, tmp_path):
@@ -393,6 +414,9 @@ def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, d
     assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config) == expected
     assert evaluate_task(tmp_path / "hub", f"hf:{folder}", "cpu") == evaluate_task(tmp_path / "files", data, "cpu")
     assert predict(tmp_path / "hub", f"hf:{folder}:validation", tmp_path / "out.tsv", "cpu") == 40
+    shutil.copy(folder / "validation-00000-of-00001.parquet", folder / "test-00000-of-00001.parquet")
+    assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config)["best"] == expected["best"]
+    assert (tmp_path / "hub" / "test" / "SST-2.tsv").read_text().count("\n") == 41
 
 
 def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_path):
