@@ -19,6 +19,7 @@ from .task import Task
 T = TypeVar("T")
 
 HELD_OUT_SHARE = 0.1
+BACKUPS = ("~", ".bak", ".orig")
 _WORDS = {
     **{"train": "train", "test": "test", "testb": "test"},
     **dict.fromkeys(("dev", "validation", "valid", "val", "testa"), "dev"),
@@ -27,12 +28,13 @@ _WORDS = {
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
     """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`; raises `UserError`
-    without any.
+    without any, and for files of one split with different suffixes.
 
     In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that contains it as a word
     (``dev_ids.tsv``), which beats one that contains it at all (``wnut17train.csv``). Several files of equal rank form
     one split, in the order of their names. A single file is for training, whatever its name. Only files with one of
-    `suffixes` count; if that is empty, all do. The splits of a data set of the Hub are found in the same way.
+    `suffixes` count, or with any if that is empty, and no hidden files or editors' backups. The splits of a data set of
+    the Hub are found in the same way.
     """
     if is_hub(Path(data)):
         # Imported late: it needs the `datasets` library.
@@ -52,6 +54,8 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         raise UserError(f"{data} does not exist.")
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in sorted(path.iterdir()):
+        if file.name.startswith(".") or file.name.endswith(BACKUPS):
+            continue
         if (not suffixes or file.suffix in suffixes) and file.is_file() and (match := _match(file)):
             rank, split = match
             ranked.setdefault(split, {}).setdefault(rank, []).append(file)
@@ -59,7 +63,11 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         raise UserError(
             f"{data} contains no file with train, dev or test in its name ({', '.join(suffixes) or 'any'})."
         )
-    return {split: files[min(files)] for split, files in ranked.items()}
+    found = {split: files[min(files)] for split, files in ranked.items()}
+    for split, (first, *others) in found.items():
+        if other := next((file for file in others if file.suffix != first.suffix), None):
+            raise UserError(f"{first} and {other.name} are both for {split}; remove or rename one of them.")
+    return found
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:

@@ -180,7 +180,7 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
 
 
 def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
-    for name in ("eng.train", "eng.testa", "eng.testb"):
+    for name in ("eng.train", "eng.testa", "eng.testb", "eng.train~", "eng.train.bak", ".eng.train.swp"):
         write(tmp_path / "2003" / name, "")
     found = find_splits(tmp_path / "2003", ())
     assert {split: [path.name for path in paths] for split, paths in found.items()} == {

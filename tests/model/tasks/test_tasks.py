@@ -226,6 +226,10 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     write(tmp_path / "train-dev.tsv", "")
     with pytest.raises(UserError, match=r"train-dev.tsv names more than one of train, dev and test"):
         find_splits(tmp_path)
+    (tmp_path / "train-dev.tsv").unlink()
+    write(tmp_path / "wnut17train.tsv", "")
+    with pytest.raises(UserError, match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename"):
+        find_splits(tmp_path)
 
 
 def test_mnli_has_two_dev_sets(tmp_path):
