@@ -80,10 +80,10 @@ def extract_features(
     ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
     `output` holds something else.
     """
+    if Path(output).resolve() == Path(data).resolve():
+        raise UserError(f"--output is DATA itself ({output}); give another file.")
     with local_file(output) as local:
         data, digest = _opened(local_copy(data))
-        if local.resolve() == data.resolve():
-            raise UserError(f"--output is DATA itself ({local}); give another file.")
         num_texts = sum(1 for _ in read_texts(data, config))
         if not num_texts:
             raise UserError(f"{data} contains no texts.")

@@ -108,6 +108,8 @@ def predict(
     `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then writes
     nothing.
     """
+    if str(output) != "-" and Path(output).resolve() == Path(data).resolve():
+        raise UserError(f"--output is DATA itself ({output}); give another file.")
     suffix = Path(output).suffix
     if not official and str(output) != "-" and suffix not in PREDICTION_SUFFIXES:
         raise UserError(

@@ -428,6 +428,9 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
         predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
     with pytest.raises(UserError, match=r"none\.txt does not exist"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
+    for path in (pairs, "s3://bucket/pairs.tsv"):
+        with pytest.raises(UserError, match=rf"^--output is DATA itself \({path}\); give another file\.$"):
+            predict(trained[0], path, path, "cpu")
 
 
 def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, checkpoint, data, tmp_path):
