@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -110,6 +111,8 @@ def predict(
     """
     if str(output) != "-" and Path(output).resolve() == Path(data).resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
+    if official and str(output) == "-":
+        raise UserError("--official writes files; give a folder for them as --output, not -.")
     suffix = Path(output).suffix
     if not official and str(output) != "-" and suffix not in PREDICTION_SUFFIXES:
         raise UserError(
@@ -127,8 +130,10 @@ def predict(
 def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
     examples = list(_examples(finetuned.task, data))
     answers = list(_answers(finetuned, iter(examples), _name(data)))
-    # GLUE's diagnostic set (AX) is a file of its own.
-    split = split_of(Path(data)) or ("diagnostic" if "diagnostic" in Path(data).stem.lower() else "test")
+    # GLUE's diagnostic set is a file of its own; on the Hub it is the test split of ax.
+    name = Path(data).name.lower()
+    is_diagnostic = "diagnostic" in name or "ax" in re.split("[^a-z]+", name)
+    split = "diagnostic" if is_diagnostic else split_of(Path(data)) or "test"
     files = finetuned.task.official(answers, examples, split)
     if not files:
         raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")

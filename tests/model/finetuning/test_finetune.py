@@ -346,7 +346,11 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     assert sizes == {"MNLI-m.tsv": 4, "MNLI-mm.tsv": 5}
     mismatched = tmp_path / "data" / "test_mismatched.tsv"
     predict(tmp_path / "run", mismatched, tmp_path / "server", "cpu", official=True)
-    assert [path.name for path in (tmp_path / "server").iterdir()] == ["MNLI-mm.tsv"]
+    shutil.copy(mismatched, tmp_path / "data" / "ax_test.tsv")
+    predict(tmp_path / "run", tmp_path / "data" / "ax_test.tsv", tmp_path / "server", "cpu", official=True)
+    assert sorted(path.name for path in (tmp_path / "server").iterdir()) == ["AX.tsv", "MNLI-mm.tsv"]
+    with pytest.raises(UserError, match=r"--official writes files; give a folder"):
+        predict(tmp_path / "run", mismatched, "-", "cpu", official=True)
 
 
 def test_predict_reads_standard_input_and_answers_every_line(trained, monkeypatch, capsys):
