@@ -230,7 +230,10 @@ def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
         json.dump(listed, file, ensure_ascii=False, indent=1)
         file.write("\n")
         return len(listed)
-    writer = csv.writer(file, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
+    # TSV is unquoted, as `finetune` reads it.
+    unquoted: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
+    writer = csv.writer(file, lineterminator="\n", **({} if suffix == ".csv" else unquoted))
+    cell = _cell if suffix == ".csv" else _tsv_cell
     num_answers = 0
     for num_answers, answer in enumerate(answers, 1):
         if suffix == ".jsonl":
@@ -238,10 +241,11 @@ def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
             continue
         # In a table, a question's other answers would hide the best one; they are for JSON.
         values = {name: value for name, value in answer.items() if name not in ("n_best", "probabilities")}
-        values |= answer.get("probabilities", {})
+        classes = answer.get("probabilities", {})
+        values |= {f"p({name})" if name in values else name: share for name, share in classes.items()}
         if num_answers == 1:
-            writer.writerow(values)
-        writer.writerow(map(_cell, values.values()))
+            writer.writerow(map(cell, values))
+        writer.writerow(map(cell, values.values()))
     return num_answers
 
 
@@ -249,3 +253,8 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+
+
+def _tsv_cell(value: Any) -> Any:
+    value = _cell(value)
+    return re.sub(r"[\t\r\n]", " ", value) if isinstance(value, str) else value

@@ -20,9 +20,11 @@ from clozeworks.cli.evaluate import evaluate
 from clozeworks.cli.main import main
 from clozeworks.cli.summary import figure
 from clozeworks.model.finetuning import finetune as trainer
+from clozeworks.model.finetuning import predict as predictor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
+from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
@@ -388,6 +390,18 @@ def test_predictions_in_each_form_say_the_same(trained, tmp_path):
             rows = list(csv.DictReader(file, delimiter=delimiter))
         assert [row["label"] for row in rows] == [answer["label"] for answer in expected]
         assert float(rows[1]["positive"]) == pytest.approx(expected[1]["probabilities"]["positive"], rel=1e-5)
+
+
+def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
+    answers = [
+        {"label": 'a "b"\t\nc', "start": None, "tags": ['"'], "probabilities": {"label": 0.25, 'a "b"\t\nc': 1.0}}
+    ]
+    for suffix, text in ((".tsv", 'a "b"  c'), (".csv", 'a "b"\t\nc')):
+        path = tmp_path / f"out{suffix}"
+        with path.open("w", newline="") as file:
+            predictor._write(file, answers, suffix)
+        (row,) = read_rows(path)
+        assert row.values == {"label": text, "start": "", "tags": '["\\""]', "p(label)": "0.25", text: "1"}
 
 
 def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(checkpoint, tmp_path):
