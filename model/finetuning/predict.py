@@ -23,6 +23,8 @@ from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
 from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
+from ..tasks.conll import has_columns
+from ..tasks.ner import EntityRecognition
 from ..tasks.splits import dev_sets, find_splits, read_labelled, split_of
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
@@ -103,11 +105,11 @@ def predict(
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
-    `data` is a file in the task's format, or plain text (``.txt``, or ``-`` for standard input): one example per line,
-    a tab between the texts of a pair. A prediction is the answer and the probability of each class, or the score:
-    tab-separated with a header line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With
-    `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then writes
-    nothing.
+    `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for standard input): one
+    example per line, a tab between the texts of a pair. A prediction is the answer and the probability of each class,
+    or the score: tab-separated with a header line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is
+    standard output. With `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad
+    input, and then writes nothing.
     """
     if str(output) != "-" and Path(output).resolve() == Path(data).resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
@@ -198,7 +200,8 @@ def evaluate_task(
 
 
 def _examples(task: Task, data: str) -> Iterator[Any]:
-    if data != "-" and not data.endswith(".txt"):
+    is_text = data == "-" or data.endswith(".txt")
+    if not is_text or (data != "-" and isinstance(task, EntityRecognition) and has_columns(Path(data))):
         yield from task.read(Path(data), labelled=False)
         return
     if data != "-":

@@ -9,7 +9,7 @@ They also define the entities of invalid sequences, which a model may predict.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ def read_documents(path: Path, labelled: bool, types: Sequence[str] | None = Non
     has_marks, num_columns = False, 0
     with path.open("rb") as file:
         for where, line in chain(text_lines(file, str(path)), [("", "")]):  # a blank line ends the last sentence
-            columns = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+            columns = _columns(line)
             is_mark = columns[0] == DOCUMENT_START
             if line.strip() and not is_mark:
                 num_columns = num_columns or len(columns)
@@ -69,6 +69,24 @@ def read_documents(path: Path, labelled: bool, types: Sequence[str] | None = Non
                 document = []
     if document:
         yield document
+
+
+def has_columns(path: Path) -> bool:
+    """Return whether each line of the first sentence in a text file is a word and its tag, not a sentence itself."""
+    check_file(path)
+    with path.open("rb") as file:
+        lines = dropwhile(lambda line: not line.strip(), (line for _, line in text_lines(file, str(path))))
+        first = next(lines, "")
+        return all(_is_tagged(line) for line in chain([first], takewhile(str.strip, lines)))
+
+
+def _is_tagged(line: str) -> bool:
+    word, *others = _columns(line)
+    return word == DOCUMENT_START or (bool(others) and _TAG.fullmatch(others[-1]) is not None)
+
+
+def _columns(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
 
 
 def _check(columns: Sequence[str], num_columns: int, labelled: bool, types: Sequence[str] | None, where: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from clozeworks.model.tasks.conll import (
     bio_tags,
     entities,
     entity_scores,
+    has_columns,
     read_documents,
     split_words,
 )
@@ -396,6 +398,27 @@ def test_evaluation_is_that_of_seqeval_on_the_predictions(trained, data, tmp_pat
     gold = [list(example.sentence.tags or ()) for example in task.read(data / "dev.conll", labelled=True)]
     assert measured["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
     assert measured["examples"] == 40
+
+
+def test_a_text_file_with_columns_is_not_read_as_a_sentence_per_line(trained, data, tmp_path):
+    for name in ("dev.conll", "dev.txt"):
+        shutil.copy(data / "dev.conll", tmp_path / name)
+        predict(trained, tmp_path / name, tmp_path / f"{name}.jsonl", "cpu")
+    assert (tmp_path / "dev.txt.jsonl").read_bytes() == (tmp_path / "dev.conll.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\n-DOCSTART-\n\nthe O\n", True),
+        ("the DT I-per\nfilm\tNN\tO\n\nplain text", True),
+        ("blood type O\nanother line\n", False),
+        ("O\n", False),
+        ("", False),
+    ],
+)
+def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
+    assert has_columns(write(tmp_path / "a.txt", text)) == expected
 
 
 def test_the_official_form_is_what_conlleval_reads():
