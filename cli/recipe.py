@@ -35,8 +35,8 @@ class Stage:
     """The values of the stage's matrix, such as ``full-0``; empty if it has none."""
     command: str
     args: list[str]
-    if_exists: str
-    """A path without which the stage is skipped; empty for none."""
+    if_exists: list[str]
+    """Paths or globs, each of which must match something, else the stage is skipped."""
 
     @property
     def title(self) -> str:
@@ -109,7 +109,7 @@ def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, la
             combination="-".join(str(filled[names.split()[0]]) for names in axes),
             command=command,
             args=_arguments(fields),
-            if_exists=str(fields.get("if-exists", "")),
+            if_exists=_strings(fields.get("if-exists", [])),
         )
 
 
@@ -125,8 +125,7 @@ def _named(names: str, value: Value, label: str) -> Variables:
 
 def _arguments(fields: Mapping[str, Value]) -> list[str]:
     """Return the arguments and options of a stage as one would type them."""
-    arguments = fields.get("arguments", [])
-    args = [str(value) for value in (arguments if isinstance(arguments, list) else [arguments])]
+    args = _strings(fields.get("arguments", []))
     for key, value in fields.items():
         flag = f"--{key.replace('_', '-')}"
         if key in KEYS:
@@ -136,6 +135,10 @@ def _arguments(fields: Mapping[str, Value]) -> list[str]:
         else:
             args.extend([flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)])
     return args
+
+
+def _strings(value: Value) -> list[str]:
+    return list(map(str, value if isinstance(value, list) else [value]))
 
 
 def _fill(value: Value | dict[str, Value], variables: Variables, label: str) -> Value:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..pipeline.errors import RunError, UserError, did_you_mean
-from ..pipeline.execution.storage import is_missing
+from ..pipeline.execution.storage import find_files, is_missing
 from .failures import describe_failure
 from .options import make_config
 from .recipe import Stage, read_recipe
@@ -54,16 +54,19 @@ def run(
     --key, false --no-key or nothing). In strings, {recipe} is the recipe's folder, {output} the value of --output, and
     {name} a value from the recipe's [variables]. A stage with a `matrix`, such as {seed = [0, 1]}, runs once for each
     combination; {"task folder" = ["sst2 SST-2", "mrpc MRPC"]} sets two variables together. `name` names a stage for
-    --only; `if-exists` skips it if that path is missing. Relative paths start from the folder in which you run this,
-    not from the recipe's. All stages and options are checked before the first one runs.
+    --only; `if-exists` skips it if that path is missing, which may be a glob, or one path of a list. Relative paths
+    start from the folder in which you run this, not from the recipe's. All stages and options are checked before the
+    first one runs.
     """
     stages = _select(read_recipe(recipe, output, files, settings), only, recipe)
     stages = [_check(ctx, stage, recipe) for stage in stages]
     summaries: list[CommandSummary] = []
     failures: list[str] = []
     for number, stage in enumerate(stages, start=1):
-        if stage.if_exists and is_missing(stage.if_exists):
-            click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {stage.if_exists} does not exist")
+        # What lies in the output may be there once the stages before have run.
+        needed = (path for path in stage.if_exists if not (dry_run and path.startswith(f"{output}/")))
+        if missing := next((path for path in needed if is_missing(path) and not find_files(path)), None):
+            click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {missing} does not exist")
             continue
         click.echo(f"[{number}/{len(stages)}] {_typed(stage)}")
         if dry_run:

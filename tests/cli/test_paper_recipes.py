@@ -135,6 +135,13 @@ def test_table_7_and_glue_with_one_encoder(data, corpus, tmp_path, capsys):
     assert {cell.column: cell.paper for cell in cells} == {"mnli": 84.6, "rte": 66.4, "stsb": 85.8}
     write_server_zip(output, str(tmp_path / "again.zip"))
     assert (tmp_path / "again.zip").read_bytes() == (output / "glue.zip").read_bytes()
+    settings: dict[str, Any] = {"checkpoint": encoder, "epochs": 0.2, "seeds": 1, "rates": "1e-3", "tasks": "rte RTE"}
+    run("glue", data, tmp_path / "rte", "--dry-run", **settings)
+    assert "skipped" not in capsys.readouterr().out
+    run("glue", data, tmp_path / "rte", **settings)
+    printed = capsys.readouterr().out
+    assert "diagnostics: skipped, " in printed and "server: skipped, " in printed
+    assert (tmp_path / "rte" / "table1.md").exists()
     output, recipe = tmp_path / "compared", PAPER.parent / "compare" / "recipe.toml"
     settings = {"data": data, "checkpoint": encoder, "tasks": "rte RTE", "epochs": 0.2, "rates": "1e-3", "seeds": 1}
     settings |= {"squad-length": 32, "squad-stride": 8, "ner-length": 16, "squad-epochs": 1}

@@ -81,7 +81,7 @@ def test_variables_are_lists_flags_and_parts_of_text(recipe: str, tmp_path: Path
         "--learning-rates",
         "0.001,0.002",
     ]
-    assert last.if_exists == folder
+    assert last.if_exists == [folder]
 
 
 def test_settings_go_over_files_and_files_over_the_recipe(recipe: str, tmp_path: Path):
