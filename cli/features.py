@@ -7,7 +7,7 @@ import click
 from ..model.features.config import FeaturesConfig
 from .options import config_options, make_config
 from .summary import CommandSummary, megabytes
-from .training_progress import training_progress
+from .training_progress import report_upload, training_progress
 
 
 @click.command()
@@ -29,6 +29,7 @@ def features(checkpoint: str, data: str, output: str, overwrite: bool, **values:
     from ..pipeline.execution import storage
 
     config = make_config(FeaturesConfig, values)
+    report_upload(output, "the finished file")
     with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]

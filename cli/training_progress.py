@@ -29,10 +29,10 @@ SHOWN = {
 Report = Callable[[Mapping[str, Any]], None]
 
 
-def report_upload(output: str) -> None:
-    """Say where a run with a remote output works."""
+def report_upload(output: str, what: str = "every checkpoint") -> None:
+    """Say where a run with a remote output works, and what it uploads."""
     if is_remote(output) and is_first_rank():
-        click.echo(f"Working in a local folder; every checkpoint is uploaded to {output}.", err=True)
+        click.echo(f"Working in a local folder; {what} is uploaded to {output}.", err=True)
 
 
 @contextmanager

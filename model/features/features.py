@@ -9,7 +9,8 @@ layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a lay
            ``--combine`` there is one column ``vector`` instead
 
 The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts are computed in
-parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them.
+parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them, but not with a
+remote output.
 
 Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D hidden size.
 """
@@ -76,9 +77,9 @@ def extract_features(
     """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts`` and ``vectors``.
 
     `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub (``hf:nyu-mll/glue:sst2:test``),
-    which is streamed. The same call resumes unfinished work; `overwrite` starts over. `progress` is called with
-    ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and where
-    `output` holds something else.
+    which is streamed. The same call resumes unfinished work, unless `output` is remote; `overwrite` starts over.
+    `progress` is called with ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError`
+    for bad input, and where `output` holds something else.
     """
     if Path(output).resolve() == Path(data).resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")

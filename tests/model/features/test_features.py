@@ -280,6 +280,13 @@ def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
     assert pq.read_schema(tmp_path / "a.parquet").field("vector").type.list_size == 64
 
 
+def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
+    path = "s3://bucket/a.parquet"
+    ended = CliRunner().invoke(command, [str(checkpoint), path, "--output", path])
+    assert ended.stderr == f"Working in a local folder; the finished file is uploaded to {path}.\n"
+    assert str(ended.exception) == f"--output is DATA itself ({path}); give another file."
+
+
 def test_features_load_no_beam():
     script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
