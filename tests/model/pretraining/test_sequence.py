@@ -129,7 +129,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
         replace_shard(path, pq.read_table(path), write_statistics=False)
-    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which duplicate"):
+    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which pass"):
         RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
