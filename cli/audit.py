@@ -92,10 +92,9 @@ def _audit_instances(
         _print_json(audits)
     else:
         _print_checks(audits)
-        for measured in audits.values():
-            if measured.documents:
-                click.echo()
-                _print_documents(measured.documents)
+        if documents and (measured := audits[directories[0]].documents):
+            click.echo()
+            _print_documents(measured)
     if report:
         _write_report(report, audits)
     sentences = {directory: _named(directory, measured.sentence, directories) for directory, measured in audits.items()}

@@ -173,6 +173,7 @@ def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatc
     assert f"documents in {documents}" in capsys.readouterr().out
     main(["audit", instances, "--report", str(tmp_path / "r.html")])
     assert "Signs of bad text" in (tmp_path / "r.html").read_text()
+    assert "documents in" not in capsys.readouterr().out
     main(["audit", documents, "--report", str(tmp_path / "d.html")])
     printed = capsys.readouterr().out
     assert f"verdict  {audit_documents(documents).sentence}" in printed
