@@ -119,22 +119,20 @@ def mirrored(output: str | Path) -> Iterator[Path]:
         return
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
     _mirrors.append(mirror)
-    keep = False
     try:
         mirror.local.parent.mkdir(mode=0o700)
         mirror.download()
         yield mirror.local
-        keep = True
-        mirror.upload()
-        keep = False
+        try:
+            mirror.upload()
+        except (UserError, RunError) as error:
+            kept = mirror.local.rename(f"{mirror.local.parent}-not-uploaded")
+            raise RunError(f"{error} The whole run is in {kept}.") from None
     except (UserError, RunError) as error:
-        if keep:
-            raise RunError(f"{error} What was not uploaded is in {mirror.local}.") from None
         raise type(error)(str(error).replace(str(mirror.local), mirror.remote)) from None
     finally:
         _mirrors.remove(mirror)
-        if not keep:
-            shutil.rmtree(mirror.local.parent, ignore_errors=True)
+        shutil.rmtree(mirror.local.parent, ignore_errors=True)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monke
 
     original = storage.upload
     monkeypatch.setattr(storage, "upload", unsteady)
-    refused = r"cannot be reached\. What was not uploaded is in \S+/run\.$"
+    refused = r"cannot be reached\. The whole run is in \S+-not-uploaded\.$"
     with pytest.raises(RunError, match=refused), mirrored(output) as folder:
         folder.mkdir()
         for step in ("1", "2", "2"):
@@ -82,7 +82,7 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monke
         assert list(storage.file_sizes(output)) == [INDEX, "1", "2"]
         assert "A checkpoint was not uploaded" in capsys.readouterr().err
         (folder / "3").touch()
-    (kept,) = tmp_path.glob("*/run/3")
+    (kept,) = tmp_path.glob("*-not-uploaded/3")
     assert not kept.read_bytes()
 
 
