@@ -120,8 +120,8 @@ def _open_closed_streams() -> None:
 
 
 def _fail(message: str, exit_code: int) -> Any:
-    if exit_code == 2 and not is_first_rank():
-        # Under torchrun all processes usually hit the same mistake. The first reports it, and torchrun ends this one.
+    if exit_code in (1, 2) and not is_first_rank():
+        # Under torchrun all processes usually hit the same failure. The first reports it, and torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     click.echo(f"Error: {' '.join(message.split())}", err=True)
     if exit_code == 2:

@@ -97,11 +97,12 @@ def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Co
 def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is None:
         return
+    from .main import COMMANDS  # imported here because the commands import this module
+
     values = read_toml(value, dict[str, Any])
-    commands = ctx.find_root().command
-    known = commands.list_commands(ctx) if isinstance(commands, click.Group) else [str(ctx.command.name)]
-    if unknown := [name for name, table in values.items() if isinstance(table, dict) and name not in known]:
-        raise UserError(f"--config {value}: there is no command {unknown[0]!r}{did_you_mean(unknown[0], known)}.")
+    commands = [str(command.name) for command in COMMANDS]
+    if unknown := [name for name, table in values.items() if isinstance(table, dict) and name not in commands]:
+        raise UserError(f"--config {value}: there is no command {unknown[0]!r}{did_you_mean(unknown[0], commands)}.")
     table = values.get(str(ctx.command.name))
     defaults = {
         name.replace("-", "_"): default

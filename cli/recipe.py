@@ -109,7 +109,7 @@ def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, la
             combination="-".join(str(filled[names.split()[0]]) for names in axes),
             command=command,
             args=_arguments(fields),
-            if_exists=_strings(fields.get("if-exists", [])),
+            if_exists=[path for path in _strings(fields.get("if-exists", [])) if path],
         )
 
 

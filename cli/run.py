@@ -54,7 +54,7 @@ def run(
     --key, false --no-key or nothing). In strings, {recipe} is the recipe's folder, {output} the value of --output, and
     {name} a value from the recipe's [variables]. A stage with a `matrix`, such as {seed = [0, 1]}, runs once for each
     combination; {"task folder" = ["sst2 SST-2", "mrpc MRPC"]} sets two variables together. `name` names a stage for
-    --only; `if-exists` skips it if that path is missing, which may be a glob, or one path of a list. Relative paths
+    --only; `if-exists` names a path or glob, or a list of them, and skips the stage if one is missing. Relative paths
     start from the folder in which you run this, not from the recipe's. All stages and options are checked before the
     first one runs.
     """

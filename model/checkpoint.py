@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
+from ..pipeline.execution.stage import VOCABULARY_FILES
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
-from ..pipeline.vocab.vocabulary import VOCABULARY_FILES
 from .config import ModelConfig
 from .heads import BertForPreTraining
 from .mirror import local_copy

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..pipeline.errors import UserError
 from ..pipeline.execution import storage
 from ..pipeline.execution.directory import WORK, OutputDirectory, locked
-from ..pipeline.vocab.vocabulary import VOCABULARY_FILES
+from ..pipeline.execution.stage import VOCABULARY_FILES
 from .card import CARD, with_license
 from .checkpoint import CONFIG, WEIGHTS, read_config
 from .config import check_license

@@ -28,7 +28,7 @@ NUM_THREADS = 8
 @cache
 def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
     """Return the folder of this process's copies; it is deleted when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="clozeworks-")
+    return tempfile.TemporaryDirectory(prefix="clozeworks-", ignore_cleanup_errors=True)
 
 
 def delete_copies() -> None:
@@ -66,6 +66,8 @@ class _Mirror:
     local: Path
     remote: str
     uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)
+    is_behind: bool = False
+    """Whether the last upload failed."""
 
     def download(self) -> None:
         """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything else."""
@@ -81,6 +83,7 @@ class _Mirror:
 
     def upload(self) -> None:
         """Make the remote folder hold what the local one holds now."""
+        self.is_behind = True
         files = self._files()
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
         with ThreadPoolExecutor(NUM_THREADS) as pool:
@@ -88,6 +91,14 @@ class _Mirror:
             self._write_index(sorted(files))
             list(pool.map(lambda name: storage.remove(self._path(name)), self.uploaded.keys() - files.keys()))
         self.uploaded = files
+        self.is_behind = False
+
+    def keep(self) -> None:
+        """Move the local folder to where nothing deletes it, and say so."""
+        from .training.ranks import print_notice  # imported here because torch takes seconds
+
+        kept = self.local.rename(Path(tempfile.mkdtemp(prefix="clozeworks-"), "run"))
+        print_notice(f"{kept} holds what was not uploaded: copy it to {self.remote}, or rerun from the last upload.")
 
     def _write_index(self, names: list[str]) -> None:
         with storage.write_atomically(self._path(INDEX), "") as file:
@@ -123,15 +134,13 @@ def mirrored(output: str | Path) -> Iterator[Path]:
         mirror.local.parent.mkdir(mode=0o700)
         mirror.download()
         yield mirror.local
-        try:
-            mirror.upload()
-        except (UserError, RunError) as error:
-            kept = mirror.local.rename(f"{mirror.local.parent}-not-uploaded")
-            raise RunError(f"{error} The whole run is in {kept}.") from None
+        mirror.upload()
     except (UserError, RunError) as error:
         raise type(error)(str(error).replace(str(mirror.local), mirror.remote)) from None
     finally:
         _mirrors.remove(mirror)
+        if mirror.is_behind and mirror.local.exists():
+            mirror.keep()
         shutil.rmtree(mirror.local.parent, ignore_errors=True)
 
 
@@ -161,4 +170,6 @@ def upload(path: Path) -> None:
             try:
                 mirror.upload()
             except (UserError, RunError) as error:
-                print_notice(f"A checkpoint was not uploaded ({error}); the run goes on, and the next upload has it.")
+                print_notice(
+                    f"{error} The checkpoint was not uploaded; training continues, and the next upload includes it."
+                )

@@ -21,9 +21,9 @@ from torch import nn
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, claimed, unwritable_as_user_error
+from ...pipeline.execution.stage import VOCABULARY_FILES
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for, stable_hash
-from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import CONFIG, WEIGHTS, files_digest, load_weights, model_digest, read_config, save_model, write_json

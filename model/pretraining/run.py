@@ -21,8 +21,8 @@ import torch
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import TEMPORARY, OutputDirectory, claimed
+from ...pipeline.execution.stage import VOCABULARY_FILES
 from ...pipeline.parsing import Count, Finite, parse_json
-from ...pipeline.vocab.vocabulary import VOCABULARY_FILES
 from ..card import CARD
 from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
 from ..training.curve import CURVE

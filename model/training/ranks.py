@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...pipeline.errors import UserError
+from ...pipeline.errors import RunError, UserError
 from .device import find_device
 
 BUCKET_BYTES = 25 << 20
 SHARED = (
-    "Run the same command on all machines, on directories that all of them share; a remote --output takes one torchrun "
-    "on one machine."
+    "Run the same command on all machines, on directories that all of them share; a remote --output works "
+    "only with one torchrun on one machine."
 )
 TIMEOUT = timedelta(hours=2)
 """How long ranks wait for the first one, which alone predicts the test files."""
@@ -64,19 +64,19 @@ class Ranks(NamedTuple):
 
     @contextmanager
     def on_first(self, context: AbstractContextManager[object]) -> Iterator[None]:
-        """Enter `context` on the first rank, and wait for that; if it raises `UserError`, raise it on all ranks."""
-        refusal = ""
+        """Enter `context` on the first rank, and wait for that; raise its `UserError` or `RunError` on all ranks."""
+        failure: Exception | None = None
         with ExitStack() as stack:
             if self.rank == 0:
                 try:
                     stack.enter_context(context)
-                except UserError as error:
-                    refusal = str(error)
-            refusals = [refusal] * self.num_ranks
+                except (UserError, RunError) as error:
+                    failure = error
+            failures = [failure] * self.num_ranks
             if self.num_ranks > 1:
-                dist.all_gather_object(refusals, refusal)
-            if refusals[0]:
-                raise UserError(refusals[0])
+                dist.all_gather_object(failures, failure)
+            if failures[0]:
+                raise failures[0]
             yield
 
     def wait(self) -> None:

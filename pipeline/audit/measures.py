@@ -256,6 +256,6 @@ class Measures:
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         row = np.repeat(np.arange(len(hashes)), rows.mask_counts)
-        starts_span = np.diff(rows.positions, prepend=-2) != 1
+        starts_span = (np.diff(rows.positions, prepend=-2) != 1) | (np.diff(row, prepend=-1) != 0)
         hashes = hashes[np.bincount(row[starts_span], minlength=len(hashes)) >= MIN_MASKED_SPANS]
         self.row_hashes.append(hashes[hashes <= np.uint64(self._hash_share * (2**64 - 2**12))])

@@ -76,10 +76,9 @@ def _show(progress: Progress, directory: StageDirectory, phases: Phases) -> None
     """Show how much of the current phase is done, in bytes."""
     for phase in phases if not progress.disable else ():
         try:
-            units = read_plan(directory, phase)
-        except UserError:  # not planned yet
+            units, done = read_plan(directory, phase), finished_units(directory, phase.name)
+        except (UserError, RunError):  # not planned yet, or the store cannot be reached just now
             return
-        done = finished_units(directory, phase.name)
         if len(done) < len(units):
             total, completed = sum(unit.cost for unit in units), sum(units[number].cost for number in done)
             progress.update(progress.task_ids[0], description=phase.name, total=total, completed=completed)

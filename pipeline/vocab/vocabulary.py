@@ -17,13 +17,11 @@ from tokenizers.processors import TemplateProcessing
 
 from ..errors import UserError
 from ..execution import storage
-from ..execution.stage import describe_absence, unfinished_stage
+from ..execution.stage import VOCABULARY_FILES, describe_absence, unfinished_stage
 from ..parsing import parse_json
 from .tokenize import Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
-VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 _TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
 _NUM_EXAMPLES = 10

@@ -172,7 +172,9 @@ def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path, capsys: pyt
 def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
     documents = ({"id": str(index), "text": f"There are {index}. All of them are here."} for index in range(9))
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
-    (tmp_path / "c.toml").write_text("[ingest]\nvalidation-share = 0.5\nlanguage = 'en'\nmin-characters = 1\n")
+    (tmp_path / "c.toml").write_text(
+        "[build]\nseed = 1\n[ingest]\nlanguage = 'en'\nmin-characters = 1\nvalidation-share = 0.5\n"
+    )
     path = tmp_path / "r.toml"
     stage = f'[[stage]]\ncommand = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
     path.write_text(f'{stage}config = "{tmp_path}/c.toml"\n[[stage]]\ncommand = "show"\narguments = ["{tmp_path}/d"]\n')
