@@ -163,8 +163,8 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
         raise UserError(f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances.")
     if duplicates_per_epoch > len(stored):
         raise UserError(
-            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} has only {len(stored)} passes; "
-            "lower it."
+            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} was built with "
+            f"--duplicates {len(stored)}; lower it."
         )
     num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
     turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)

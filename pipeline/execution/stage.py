@@ -42,10 +42,10 @@ MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
 PLAN = f"{WORK}/plan.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+WORD_COUNTS_FILE = "word_counts.parquet"
 
-_STAGE_FILES = re.compile(
-    r"(train|validation)-\d+-of-\d+\.parquet|word_counts\.parquet|vocab\.txt|tokenizer(_config)?\.json|timings\.json"
-)
+_SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
+_STAGE_FILES = re.compile("|".join([_SHARD, *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS))]))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,14 @@ from ..execution.partitions import partitioned_file
 from ..execution.phases import Phase, Record, Unit, read_records, unit_names
 from ..execution.runner import prepare, run_phases
 from ..execution.shards import shard_paths, write_parquet
-from ..execution.stage import StageDirectory, check_output, manifest_head, open_stage, read_manifest
+from ..execution.stage import (
+    WORD_COUNTS_FILE,
+    StageDirectory,
+    check_output,
+    manifest_head,
+    open_stage,
+    read_manifest,
+)
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..mixture import plan_mixture, weights_of
 from ..schemas import WORD_COUNTS
@@ -32,7 +39,6 @@ from .vocabulary import Vocabulary, fertility_report, read_vocabulary, vocabular
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS, BUCKETS_PER_SHARD = 256, 16  # a bucket of words must fit in memory, also if all words of a shard differ
-WORD_COUNTS_FILE = "word_counts.parquet"
 
 # For estimates.
 COUNT_BYTES_PER_S = 40e6  # of text

@@ -124,7 +124,9 @@ def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
 
 def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
-    with pytest.raises(UserError, match=r"--duplicates-per-epoch is 3, but .* has only 2"):
+    with pytest.raises(
+        UserError, match=r"--duplicates-per-epoch is 3, but .* was built with --duplicates 2; lower it\."
+    ):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
