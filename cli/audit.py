@@ -122,7 +122,10 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
         table.add_column("expected")
         table.add_column("")
     for name, cells in checks_by_name(audits.values()).items():
-        shown = [(escape(cell.measured), cell.asked, MARKS[cell.verdict]) if cell else ("", "", "") for cell in cells]
+        shown = [
+            (escape(cell.measured_and_advice), cell.asked, MARKS[cell.verdict]) if cell else ("", "", "")
+            for cell in cells
+        ]
         table.add_row(escape(name), *(text for cell in shown for text in cell))
     Console().print(table)
 

@@ -161,8 +161,8 @@ def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and across and measures.config.negatives == "same-source":
-            few = f"{across:,} pairs join two {name}s, one with too few documents in its shard: {advice}"
-            check = replace(check, measured=f"{check.measured}; {few}")
+            few = f"{across:,} pairs join two {name}s, one with too few documents in its shard"
+            check = replace(check, measured=f"{check.measured}; {few}", advice=advice)
         yield check
         num_rows = sum(shard.rows for shard in training)
         if histogram.sum() != num_rows:
@@ -189,6 +189,7 @@ def _is_next_check(measures: Measures) -> Check:
     name = "pairs in order" if pairing == "sop" else "IsNext"
     if reason := _not_promised(pairing) if pairing == "bert" else _too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1))):
         return Check(name, measured, reason, "unjudged", share, (low, high))
+    advice = ""
     asked = f"50% ± {IS_NEXT_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
     if deviating:
         passes = deviating[0][1] + (f" and {len(deviating) - 1} more" if len(deviating) > 1 else "")
@@ -197,8 +198,9 @@ def _is_next_check(measures: Measures) -> Check:
         else:
             measured += f"; {passes}"
         if all(shard.startswith("validation-") for shard, _ in deviating):
-            measured += "; ingest with a larger --validation-share"
-    return Check(name, measured, asked, _verdict(not deviating and _is_half(is_next, rows)), share, (low, high))
+            advice = "ingest with a larger --validation-share"
+    verdict = _verdict(not deviating and _is_half(is_next, rows))
+    return Check(name, measured, asked, verdict, share, (low, high), advice=advice)
 
 
 def _not_promised(pairing: str) -> str:

@@ -15,7 +15,10 @@ Verdict = Literal["ok", "bad", "unjudged", "info"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may be from one half."""
+    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may be from one half.
+
+    `advice` says what to do about it, if that is known.
+    """
 
     name: str
     measured: str
@@ -24,6 +27,7 @@ class Check:
     value: float | None
     interval: tuple[float, float] | None = None
     tolerance: float | None = None
+    advice: str = ""
 
     @property
     def figure(self) -> str:
@@ -34,6 +38,16 @@ class Check:
     def name_and_figure(self) -> str:
         """For instance ``IsNext 13.63%``."""
         return f"{self.name} {self.figure}"
+
+    @property
+    def measured_and_advice(self) -> str:
+        """For a table's cell."""
+        return "; ".join(filter(None, (self.measured, self.advice)))
+
+    @property
+    def complaint(self) -> str:
+        """For instance ``IsNext 13.63% (expected 50% ± 0.5%)``, with the advice."""
+        return f"{self.name_and_figure} ({'; '.join(filter(None, (f'expected {self.asked}', self.advice)))})"
 
 
 @dataclass(frozen=True)
@@ -78,9 +92,7 @@ class Audit:
         if not failed:
             return f"{holding}."
         fails = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
-        return (
-            f"{fails}: {_listed(f'{check.name_and_figure} (expected {check.asked})' for check in failed)}; {holding}."
-        )
+        return f"{fails}: {_listed(check.complaint for check in failed)}; {holding}."
 
     def _having(self, verdict: Verdict) -> list[Check]:
         return [check for check in self.checks if check.verdict == verdict]
