@@ -117,7 +117,9 @@ def _print_table(lines: "list[ResultLine]") -> None:
             before = line.directory
     # In a file or a pipe a row is a line, however long.
     Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 10_000).print(table)
-    click.echo("In percent; BERT's figures are the paper's, on dev or (*) on test.")
+    click.echo(
+        "In percent; BERT's figures are the paper's, on dev or (*) on test of the paper's data (ner: CoNLL-2003)."
+    )
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..model.tasks.names import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.execution.storage import find_files, is_missing
 from .failures import describe_failure
@@ -118,8 +119,9 @@ def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
     args = _as_typed(stage.args, command)
     try:
         values = command.make_context(stage.command, [*args]).params
-        for config in getattr(command.callback, "configs", ()):
-            make_config(config, values)
+        configs = [make_config(config, values) for config in getattr(command.callback, "configs", ())]
+        if stage.command == "finetune":
+            check_task(values["task"], *configs)
     except (click.ClickException, UserError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise UserError(f"{recipe}: stage {stage.title!r}: {message}") from None

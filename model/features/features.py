@@ -58,6 +58,7 @@ from .config import FeaturesConfig
 IDENTITY = "features.json"
 PARTS = "parts"
 METADATA = b"clozeworks"
+FREE_OPTIONS = ("device", "batch_tokens")  # how the work is done: these may change when it resumes
 PART_BYTES = 64 << 20
 """Of the vectors of a part, if each character were a token."""
 PART_CHARACTERS = 250_000
@@ -151,8 +152,8 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
 
 
 def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
-    """Return all that decides what is written; where it is computed is no part of it."""
-    options = {name: value for name, value in asdict(config).items() if name != "device"}
+    """Return all that decides what is written; where and how it is computed is no part of it."""
+    options = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
     digests = {"data": digest, "checkpoint": model_digest(checkpoint)}
     return {**digests, **json.loads(json.dumps(options))}
 

@@ -33,7 +33,7 @@ def task_card(
     pipeline, best = _PIPELINES.get(task.name, "text-classification"), summary["best"]
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
-    split = "train (a tenth held out)" if summary["held_out"] else "validation"
+    split = "train (held-out part)" if summary["held_out"] else "validation"
     front = front_matter(
         language=languages,
         license=config.license,

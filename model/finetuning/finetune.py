@@ -167,7 +167,8 @@ def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config:
         raise UserError(
             f"None of the {len(data.train):,} training examples has a usable label or answer; check the training file."
         )
-    _report_untrained(checkpoint, shape, [*train, *chain.from_iterable(dev.values())])
+    if not config.random_weights:
+        _report_untrained(checkpoint, shape, [*train, *chain.from_iterable(dev.values())])
     recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
     return Job(source, data, train, dev, checkpoint, config, recipe, output)
 

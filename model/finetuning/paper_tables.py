@@ -15,9 +15,8 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import write_file
-from ..mirror import local_copy
 from .paper import PERPLEXITY, TABLES, Column, PaperTable
-from .results import IN_PERCENT, RESULTS, SUMMARY, read_runs
+from .results import IN_PERCENT, RESULTS, SUMMARY, read_runs, results_folder
 
 
 class Cell(NamedTuple):
@@ -43,7 +42,7 @@ class _Pretrained(msgspec.Struct):
 
 def read_cells(folder: str | Path, name: str) -> list[Cell]:
     """Return the cells of the table `name` that have results below `folder`; raises `UserError` if there are none."""
-    root, table = local_copy(folder, RESULTS, SUMMARY), TABLES[name]
+    root, table = results_folder(folder, RESULTS, SUMMARY), TABLES[name]
     found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
     for file in sorted(root.rglob(RESULTS)):
         parts = file.relative_to(root).parts
@@ -58,7 +57,8 @@ def read_cells(folder: str | Path, name: str) -> list[Cell]:
     if name == "figure5":
         found = {key: rates for key, rates in found.items() if key[1].isdecimal()}
     if not found:
-        raise UserError(f"{folder} contains no ROW/COLUMN/{RESULTS}; run {_recipe(name)} --output {folder}.")
+        command = f"clozeworks run {_recipe(name)} --output {folder}"
+        raise UserError(f"{folder} contains no ROW/COLUMN/{RESULTS}; `{command}` writes them.")
     cells = []
     for key, rates in found.items():
         best = max(sorted(rates), key=lambda rate: statistics.median(rates[rate]))
@@ -115,7 +115,8 @@ def markdown(cells: Sequence[Cell], name: str) -> str:
     runs = sorted({cell.runs for cell in cells})
     counted = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     count = f"{counted} run{'s' if counted != '1' else ''}"
-    note = f"Median [lowest, highest] of {count}, in percent."
+    aside = ", perplexity aside" if PERPLEXITY in columns else ""
+    note = f"Median [lowest, highest] of {count}, in percent{aside}."
     if table.note:
         note += f" The paper's figures: {table.note}."
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -25,7 +25,7 @@ from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.conll import has_columns
 from ..tasks.ner import EntityRecognition
-from ..tasks.splits import dev_sets, find_splits, read_labelled, split_of
+from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file, split_of
 from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, text_lines
@@ -183,10 +183,10 @@ def evaluate_task(
             f"{data} holds pre-training data, but {directory} is fine-tuned for {finetuned.task.name}: "
             "give labelled examples."
         )
-    data, files = local_copy(data), {}
-    if data.is_file():
-        files = {"": [data]}
-    elif not (files := dev_sets(find_splits(data, TASKS[finetuned.task.name].suffixes))):
+    suffixes = TASKS[finetuned.task.name].suffixes
+    if single := single_file(data, suffixes):
+        files = {"": [single]}
+    elif not (files := dev_sets(find_splits(data, suffixes))):
         raise UserError(f"{data} contains no file with dev or validation in its name; give the file itself.")
     scores: dict[str, Any] = {}
     for prefix, paths in files.items():

@@ -166,14 +166,20 @@ _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
 
 def read_results(folder: str | Path) -> list[ResultLine]:
     """Return a line per metric and output directory of `finetune` below `folder`; raises `UserError` without any."""
-    root = local_copy(folder, RESULTS, SUMMARY)
-    if not root.is_dir():
-        raise UserError(f"{folder} does not exist.")
+    root = results_folder(folder, RESULTS, SUMMARY)
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(f"{folder} contains no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
     lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(root)))]
     return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
+
+
+def results_folder(folder: str | Path, *names: str) -> Path:
+    """Return the local copy of a folder, with the files of these names; raises `UserError` if there is no folder."""
+    root = local_copy(folder, *names)
+    if not root.is_dir():
+        raise UserError(f"{folder} is not a folder." if root.exists() else f"{folder} does not exist.")
+    return root
 
 
 def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:

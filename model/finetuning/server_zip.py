@@ -6,8 +6,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from ...pipeline.errors import UserError
 from ...pipeline.execution.directory import write_file
-from ..mirror import local_copy
 from ..tasks.glue import GLUE
+from .results import results_folder
 
 NAMES = [name for task in GLUE.values() for name in task.server_files.values()]
 
@@ -17,7 +17,7 @@ def write_server_zip(folder: str | Path, output: str) -> list[str]:
 
     The server refuses a zip that lacks one. Raises `UserError` if there are none, or two of one name.
     """
-    root = local_copy(folder, *NAMES)
+    root = results_folder(folder, *NAMES)
     found: dict[str, Path] = {}
     for path in sorted(path for path in root.rglob("*.tsv") if path.name in NAMES):
         if other := found.get(path.name):

@@ -132,11 +132,11 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
                     log.speed(step, speed)
                 losses.clear()
                 clock.start_interval()
-            if log and (saves or stops) and not ends:
+            if log and (stops or (saves and not ends)):
                 log.flush()
                 weights = {"model": model.state_dict(), "optimizer": updater.state_dict()}
                 _save(training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses})
-            if stops and not ends:
+            if stops:
                 return None
     return clock.elapsed()
 

@@ -15,6 +15,7 @@ from .bilstm import bilstm_size
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
 from .glue import GLUE
+from .names import check_task
 from .ner import EntityRecognition, read_ner
 from .squad import Squad, read_squad
 from .task import Size, Task
@@ -28,40 +29,27 @@ class TaskEntry(NamedTuple):
     """From its training files and the options."""
     suffixes: tuple[str, ...] = tables.SUFFIXES
     """Of its files; empty for any."""
-    options: tuple[str, ...] = ()
-    """The options that only this task takes."""
-
-
-BILSTM = ("bilstm", "lstm_size")
 
 
 def _glue(task: Classification) -> TaskEntry:
     def read(_: Sequence[Path], config: FinetuneConfig) -> Classification:
         return replace(task, **config.given("max_length"), lstm_size=bilstm_size(config))
 
-    return TaskEntry(Classification, read, options=BILSTM)
+    return TaskEntry(Classification, read)
 
 
 TASKS = {
     **{name: _glue(task) for name, task in GLUE.items()},
-    "classify": TaskEntry(Classification, read_classify, options=("text", "text_pair", "label", *BILSTM)),
-    "squad": TaskEntry(
-        Squad, read_squad, (".json",), ("stride", "max_question_length", "max_answer_length", "metric", *BILSTM)
-    ),
+    "classify": TaskEntry(Classification, read_classify),
+    "squad": TaskEntry(Squad, read_squad, (".json",)),
     "swag": TaskEntry(Choice, read_choice),
-    "ner": TaskEntry(EntityRecognition, read_ner, suffixes=(), options=("features", "lstm_size")),
+    "ner": TaskEntry(EntityRecognition, read_ner, suffixes=()),
 }
-TASK_OPTIONS = frozenset(option for entry in TASKS.values() for option in entry.options)
 
 
 def find_entry(name: str, config: FinetuneConfig) -> TaskEntry:
     """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's option."""
-    if name not in TASKS:
-        raise UserError(f"There is no task {name!r}; choose one of {', '.join(TASKS)}.")
-    for option in sorted(TASK_OPTIONS.difference(TASKS[name].options)):
-        if getattr(config, option) not in (None, False):
-            owners = ", ".join(task for task, entry in TASKS.items() if option in entry.options)
-            raise UserError(f"--{option.replace('_', '-')} is for {owners}; {name} does not take it.")
+    check_task(name, config)
     return TASKS[name]
 
 

@@ -1,7 +1,7 @@
 """Find a task's training, development and test files by their names, and read their examples."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,43 +31,61 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     without any, and for files of one split with different suffixes.
 
     In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that contains it as a word
-    (``dev_ids.tsv``), which beats one that contains it at all (``wnut17train.csv``). Several files of equal rank form
-    one split, in the order of their names. A single file is for training, whatever its name. Only files with one of
-    `suffixes` count, or with any if that is empty, and no hidden files or editors' backups. The splits of a data set of
-    the Hub are found in the same way.
+    (``wnut17dev.tsv``), which beats one in which a word begins with it (``devset.tsv``). Several files of equal rank
+    form one split, in the order of their names. A single file is for training, whatever its name. Only files with one
+    of `suffixes` count, or with any if that is empty, and no hidden files or editors' backups. The splits of a data set
+    of the Hub are found in the same way; one that `data` names is like a single file.
     """
+    if single := single_file(data, suffixes):
+        return {"train": [single]}
     if is_hub(Path(data)):
         # Imported late: it needs the `datasets` library.
         from ...pipeline.execution.hub import splits
 
-        if suffixes != SUFFIXES:
-            raise UserError(f"{data} is a table, but this task reads files of another format; give a folder of those.")
         names = splits(str(data))
-        found = {split: [hub_split(str(data), name)] for name in names if (split := split_of(Path(name)))}
+        found = _by_split(map(Path, names))
         if not found:
             raise UserError(f"{data} has no split train, validation or test, only {', '.join(names)}.")
-        return found
+        return {split: [hub_split(str(data), name.name) for name in found[split]] for split in found}
     path = local_copy(data)
-    if path.is_file():
-        return {"train": [path]}
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
-    ranked: dict[str, dict[int, list[Path]]] = {}
-    for file in sorted(path.iterdir()):
-        if file.name.startswith(".") or file.name.endswith(BACKUPS):
-            continue
-        if (not suffixes or file.suffix in suffixes) and file.is_file() and (match := _match(file)):
-            rank, split = match
-            ranked.setdefault(split, {}).setdefault(rank, []).append(file)
-    if not ranked:
+    files = [
+        file for file in sorted(path.iterdir()) if not file.name.startswith(".") and not file.name.endswith(BACKUPS)
+    ]
+    found = _by_split(file for file in files if (not suffixes or file.suffix in suffixes) and file.is_file())
+    if not found:
         raise UserError(
             f"{data} contains no file with train, dev or test in its name ({', '.join(suffixes) or 'any'})."
         )
-    found = {split: files[min(files)] for split, files in ranked.items()}
     for split, (first, *others) in found.items():
         if other := next((file for file in others if file.suffix != first.suffix), None):
             raise UserError(f"{first} and {other.name} are both for {split}; remove or rename one of them.")
     return found
+
+
+def single_file(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
+    """Return `data` if it is one file, or one split of a data set of the Hub; None if there may be several."""
+    if not is_hub(Path(data)):
+        path = local_copy(data)
+        return path if path.is_file() else None
+    # Imported late: it needs the `datasets` library.
+    from ...pipeline.execution.hub import named_split
+
+    if suffixes != SUFFIXES:
+        raise UserError(f"{data} is a table, but this task reads files of another format; give a folder of those.")
+    split = named_split(str(data))
+    return hub_split(str(data), split) if split else None
+
+
+def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """Return the files of each split, those of the best rank only."""
+    ranked: dict[str, dict[int, list[Path]]] = {}
+    for file in files:
+        if match := _match(file):
+            rank, split = match
+            ranked.setdefault(split, {}).setdefault(rank, []).append(file)
+    return {split: ranks[min(ranks)] for split, ranks in ranked.items()}
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
@@ -83,13 +101,18 @@ def split_of(file: Path) -> str | None:
 
 
 def _match(file: Path) -> tuple[int, str] | None:
-    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains it as a word, else 2."""
+    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains the word, and 2 if one of
+    its words begins with it.
+    """
     stem = file.stem.lower()
     # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
     stem = stem if any(word in stem for word in _WORDS) else file.name.lower()
     whole = stem.removesuffix("_matched").removesuffix("_mismatched")
-    for rank, text in enumerate(([whole], re.split("[^a-z]+", stem), stem)):
-        found = {split for word, split in _WORDS.items() if word in text}
+    words = re.split("[^a-z]+", stem)
+    # "val" begins too many words, such as "values".
+    begun = [word for word in _WORDS if word != "val" and any(each.startswith(word) for each in words)]
+    for rank, names in enumerate(([whole], words, begun)):
+        found = {split for word, split in _WORDS.items() if word in names}
         if len(found) > 1:
             raise UserError(f"{file} names more than one of train, dev and test; rename it.")
         if found:
@@ -126,11 +149,11 @@ class TaskData:
     """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return a digest of the contents of the files, or of the examples of a data set of the Hub."""
-        files = [file for part in (self.splits["train"], *dev_sets(self.splits).values()) for file in part]
-        if any(map(is_hub, files)):
+        """Return a digest of the contents of the files of each split, or of the examples of a data set of the Hub."""
+        parts = {"train": self.splits["train"], **dev_sets(self.splits)}
+        if any(map(is_hub, chain.from_iterable(parts.values()))):
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
-        return files_digest(files)
+        return f"{stable_hash(*chain.from_iterable((name, files_digest(files)) for name, files in parts.items())):016x}"
 
     @property
     def tests(self) -> dict[str, list[Path]]:

@@ -144,8 +144,8 @@ class Squad(Task):
                 target = None if example.answers is None or is_unlocated else window_target(span, window)
                 features.append(Feature((row,), target, index, window))
         if unlocated:
-            found = f"{len(unlocated):,} of {len(examples):,} questions have no answer at its answer_start"
-            print_notice(f"{found} ({_first_answer(unlocated)}); training leaves them out.")
+            found = f"{len(unlocated):,} of {len(examples):,} questions have no answer where answer_start says"
+            print_notice(f"{found} ({_first_answer(unlocated)}); they are not used for training.")
         return features
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
@@ -256,7 +256,7 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
         raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
     answered = [question for content in contents.values() for question in content.questions if question.answers]
     if answered and not any(question.located_answer for question in answered):
-        found = f"No answer is at its answer_start ({_first_answer(answered)})"
+        found = f"No answer is where answer_start says ({_first_answer(answered)})"
         raise UserError(f"{found}; answer_start must be the index of its first character in the passage.")
     given = config.given("max_length", "stride", "max_question_length", "max_answer_length", "metric")
     given["lstm_size"] = bilstm_size(config)

@@ -86,6 +86,16 @@ def splits(name: str) -> list[str]:
     return list(_saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2])
 
 
+def named_split(name: str) -> str | None:
+    """Return the split that a data set's name gives; raise `UserError` if there is no such split."""
+    named = _parse(name)
+    if is_saved(named.path):
+        asked, found = named.parts, _saved_splits(named)
+    else:
+        (_, *asked), _, found = _streamed_splits(_pinned(named))
+    return _chosen("split", asked[0], list(found), None, named) if asked else None
+
+
 @lru_cache(maxsize=8)
 def open_set(name: str, split: str | None = None) -> DataSet:
     """Open one split of a data set, by default the one that `name` gives, or train; no rows are read yet.

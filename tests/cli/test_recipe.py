@@ -119,6 +119,10 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
         ),
         ('command = "vocab"\narguments = ["d"]\noutput = "o"\nsize = "x"', "'x' is not a valid integer."),
         ('command = "build"\narguments = ["d"]\nvocab = "v"\noutput = "o"\nmask-rate = 3', "--mask-rate is 3"),
+        (
+            'command = "finetune"\narguments = ["mprc", "d"]\ncheckpoint = "c"\noutput = "o"',
+            "stage 'finetune': There is no task 'mprc'; did you mean mrpc.",
+        ),
     ],
 )
 def test_all_stages_are_checked_before_the_first_runs(

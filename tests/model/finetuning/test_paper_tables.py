@@ -1,11 +1,14 @@
 """The paper's tables from hand-made results: what is counted, which learning rate, and the forms."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from clozeworks.model.finetuning.paper import TABLES
 from clozeworks.model.finetuning.paper_tables import Cell, as_csv, markdown, read_cells, write_table
+from clozeworks.model.finetuning.results import read_results
+from clozeworks.model.finetuning.server_zip import write_server_zip
 from clozeworks.pipeline.errors import UserError
 
 HEADER = "task,variant,checkpoint,seed,learning_rate"
@@ -44,7 +47,7 @@ def test_perplexities_are_those_of_the_encoders_of_a_row(tmp_path: Path):
     cells = read_cells(tmp_path, "6")
     assert cells[1] == Cell("6-768-12", "perplexity", "perplexity", None, 3, 4.7, 4.5, 5.0, 4.68)
     assert "| 6-768-12 | 4.7 [4.5, 5.0] | 4.68 |" in markdown(cells, "6")
-    assert "of 1 to 3 runs" in markdown(cells, "6")
+    assert "of 1 to 3 runs, in percent, perplexity aside." in markdown(cells, "6")
 
 
 def test_starts_have_columns_of_their_own_tasks_and_no_figures_of_the_paper(tmp_path: Path):
@@ -92,8 +95,11 @@ def test_every_row_of_the_paper_has_a_figure_for_every_column():
 
 
 def test_mistakes_are_named(tmp_path: Path):
-    with pytest.raises(UserError, match=r"run examples/paper/table7\.toml"):
+    with pytest.raises(UserError, match=r"`clozeworks run examples/paper/table7\.toml --output .*` writes them\.$"):
         read_cells(tmp_path, "7")
+    for read in (read_results, partial(read_cells, name="7"), partial(write_server_zip, output="a.zip")):
+        with pytest.raises(UserError, match=r"nothere does not exist\.$"):
+            read(tmp_path / "nothere")
     write_runs(tmp_path / "full/0/mrpc", "mrpc", "f1", "1e-4,0.5")
     with pytest.raises(UserError, match="has no accuracy, which table 5 shows; it has f1"):
         read_cells(tmp_path, "5")

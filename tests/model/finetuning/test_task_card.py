@@ -79,6 +79,6 @@ def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for()
     card = card_of(task, "my data/reviews.csv", held_out=True)
     assert card.data.get("datasets") is None
     assert card.data.eval_results[0].dataset_name == "reviews.csv"  # pyright: ignore[reportAttributeAccessIssue, reportOptionalSubscript]
-    assert "| dev examples are | train (a tenth held out) |" in card.text
+    assert "| dev examples are | train (held-out part) |" in card.text
     assert "The licences of the data and of the encoder are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

@@ -204,6 +204,22 @@ def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
     assert signal.getsignal(number) == before
 
 
+def test_a_signal_in_the_last_update_is_not_lost(checkpoint, tmp_path, monkeypatch):
+    rate, signals = Training.rate, [signal.SIGTERM]
+
+    def signalling_rate(training: Training, step: int) -> float:
+        if step == 15 and signals:
+            os.kill(os.getpid(), signals.pop())
+        return rate(training, step)
+
+    monkeypatch.setattr(Training, "rate", signalling_rate)
+    features, model = sentences(60), classifier(checkpoint, 0.1)
+    assert train_model(model, make_training(features, tmp_path)) is None
+    resumed = classifier(checkpoint, 0.1)
+    assert train_model(resumed, make_training(features, tmp_path)) is not None
+    assert_same_weights(model, resumed)
+
+
 def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
     with pytest.raises(UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"):

@@ -441,8 +441,8 @@ def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys
     features = task.encode([good, shifted, second_stands, blank], tokenizer)
     assert [feature.target is None for feature in features] == [False, True, False, True]
     assert capsys.readouterr().err == (
-        "2 of 4 questions have no answer at its answer_start (the first: a.json, question 2, 'film' at character 5); "
-        "training leaves them out.\n"
+        "2 of 4 questions have no answer where answer_start says (the first: a.json, question 2, 'film' at character "
+        "5); they are not used for training.\n"
     )
     assert task.encode([good._replace(answers=None)], tokenizer)[0].target is None
     assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[0].target.tolist() == [0, 0]  # type: ignore
@@ -455,14 +455,14 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     config = quick(epochs=1, learning_rates=(1e-3,), batch_size=1)
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (3, 3)
-    assert capsys.readouterr().err.count("training leaves them out") == 2
+    assert capsys.readouterr().err.count("not used for training") == 2
     metrics = (tmp_path / "run" / "runs" / "learning-rate-0.001-seed-0" / "metrics.csv").read_text()
     assert "\n2,train," in metrics
     assert "\n3,train," not in metrics
     for name in ("train", "dev"):
         write(tmp_path / "data" / f"{name}.json", squad_json(qa(2, start=5)))
     with pytest.raises(
-        UserError, match=r"No answer is at its answer_start \(the first: .*train\.json, question 2, 'film'"
+        UserError, match=r"No answer is where answer_start says \(the first: .*train\.json, question 2, 'film'"
     ):
         finetune("squad", tmp_path / "data", checkpoint, tmp_path / "again", config)
 

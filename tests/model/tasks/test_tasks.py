@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +16,11 @@ from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.tasks import classification
-from clozeworks.model.tasks.catalogue import find_entry, read_task, restore_task
+from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
 from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample, read_classify
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out
+from clozeworks.model.tasks.names import TASK_OPTIONS
+from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer, cut_lengths, tokenizer_files
@@ -39,6 +41,7 @@ MRPC = (
 
 
 def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(text.encode())
     return path
 
@@ -218,11 +221,15 @@ def test_the_names_of_files_give_the_splits(tmp_path):
 
 def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     names = ["wnut17train.csv", "validation-00000-of-00002.parquet", "validation-00001-of-00002.parquet"]
-    for name in names:
+    for name in (*names, "trainset.csv", "evaluation.tsv", "values.tsv", "latest.tsv", "constraints.tsv"):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
     assert [path.name for path in splits["train"]] == names[:1]
     assert [path.name for path in splits["dev"]] == names[1:]
+    assert splits.keys() == {"train", "dev"}
+    write(tmp_path / "sets" / "trainset.csv", "")
+    write(tmp_path / "sets" / "devset.csv", "")
+    assert find_splits(tmp_path / "sets").keys() == {"train", "dev"}
     write(tmp_path / "train-dev.tsv", "")
     with pytest.raises(UserError, match=r"train-dev.tsv names more than one of train, dev and test"):
         find_splits(tmp_path)
@@ -230,6 +237,15 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     write(tmp_path / "wnut17train.tsv", "")
     with pytest.raises(UserError, match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename"):
         find_splits(tmp_path)
+
+
+def test_the_digest_of_the_data_says_which_files_are_for_training(tmp_path):
+    for folder, names in (("one", ("train-1", "train-2")), ("two", ("train", "dev"))):
+        for number, name in enumerate(names):
+            write(tmp_path / folder / f"{name}.tsv", f"sentence\tlabel\ngood {number}\t1\nbad {number}\t0\n")
+    one, two = (read_data("sst2", tmp_path / folder, FinetuneConfig()) for folder in ("one", "two"))
+    assert (one.held_out, two.held_out) == (True, False)
+    assert one.digest() != two.digest()
 
 
 def test_mnli_has_two_dev_sets(tmp_path):
@@ -364,8 +380,12 @@ def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
     assert message in str(error.value)
 
 
+def test_every_task_is_named_before_pytorch_is_loaded():
+    assert list(TASK_OPTIONS) == list(TASKS)
+
+
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
-    with pytest.raises(UserError, match="There is no task 'sst'; choose one of cola, sst2"):
+    with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
         find_entry("sst", FinetuneConfig())
     with pytest.raises(UserError, match="--text-pair is for classify; sst2 does not take it"):
         find_entry("sst2", FinetuneConfig(text_pair="b"))
@@ -466,3 +486,22 @@ def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
         read("rte", splits["train"][0])
     with pytest.raises(UserError, match="is a table, but this task reads files of another format"):
         find_splits(f"hf:{hub_folder}", (".json",))
+
+
+def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
+    names = ("train", "train_small", "validation_r1", "validation_r2", "test")
+    rows = datasets.Dataset.from_dict({"sentence": ["a", "b"], "label": [0, 1]})
+    datasets.DatasetDict(dict.fromkeys(names, rows)).save_to_disk(tmp_path / "set")
+    splits = find_splits(f"hf:{tmp_path / 'set'}")
+    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
+        "train": ["set#train"], "dev": ["set#validation_r1", "set#validation_r2"], "test": ["set#test"],
+    }  # fmt: skip
+
+
+def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
+    single = single_file(f"hf:{hub_folder}:validation")
+    assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}
+    assert [example.text for example in read("sst2", single)] == [f"text {i} of validation" for i in range(4)]
+    assert single_file(f"hf:{hub_folder}") is None
+    with pytest.raises(UserError, match="has no split 'nonsense'; it has train, validation, test"):
+        single_file(f"hf:{hub_folder}:nonsense")
