@@ -70,7 +70,8 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
 class Deduplicated(Record):
     """The record of a unit: what stays and what is removed; the latter also per bucket, as in `Scattered`.
 
-    `lowest_validation_hashes` are those of the documents that stay, ascending.
+    `lowest_validation_hashes` are the lowest ones of the documents that stay, ascending; each counts once, because
+    versions of a document under one id share theirs.
     """
 
     documents: int
@@ -98,7 +99,7 @@ def deduplicate(directory: StageDirectory, unit: KeyRange, layout: Layout, near:
         left_out=left_out.num_rows,
         bucket_bytes=bytes_left_out.astype(np.int64).tobytes(),
         bucket_documents=np.bincount(buckets, minlength=layout.num_buckets + 1).astype(np.uint32).tobytes(),
-        lowest_validation_hashes=np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
+        lowest_validation_hashes=np.unique(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     )
 
 

@@ -113,7 +113,7 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
             ),
         ]
     plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
-    gather = partial(gather_shards, layout=layout, cleaned=bool(repeated))
+    gather = partial(gather_shards, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
     return [
         Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered),
         *near,

@@ -146,6 +146,34 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+@pytest.mark.parametrize("num_ids", [20, 100])
+@pytest.mark.parametrize("repeated_lines", [None, 50])
+def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int, repeated_lines: int | None):
+    # Both versions of an id have the same validation hash, and the split needs two documents.
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(2 * num_ids)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(repeated_lines=repeated_lines)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
+    assert manifest.counts["repeated_ids"] == num_ids
+    train, validation = ({row["doc_id"] for row in rows_in(tmp_path / "out", split)} for split in ("train", "val*"))
+    assert len(train) == num_ids - 2 and len(validation) == 2 and not train & validation
+
+
+@pytest.mark.parametrize(
+    "num_ids, shards, message",
+    [
+        (1, None, "^A train shard would hold 0 documents: of documents with the same id only one stays.$"),
+        (3, None, "^A train shard would hold 1 document: of documents with the same id only one stays.$"),
+        (3, 1, "^A train shard would hold 1 document: lower --shards.$"),
+    ],
+)
+def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(6)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=message):
+        ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(shards=shards), ONE)
+
+
 def test_a_source_edited_in_place_is_another_one(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(20)} | {"long": text_of(0, 50_000)})
     ingest([source], str(tmp_path / "out"), CONFIG, ONE)
