@@ -13,17 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
 from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.ingest import layout, scatter
 from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.ingest.scatter import cut_parts
+from clozeworks.pipeline.ingest.scatter import cut_parts, select_lines
 from clozeworks.pipeline.seeding import stable_hash
+from clozeworks.pipeline.sources.documents import read_documents
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +94,27 @@ def test_language_of_each_document_and_sums(tmp_path: Path):
         assert sum(group.documents for group in shard.groups) == shard.rows == len(own)
     named = ingest([str(source)], str(tmp_path / "korean"), replace(config, language="ko"), ONE)
     assert named.languages == {"en": 16, "ko": 8}  # only of documents whose source does not name one
+
+
+@pytest.mark.parametrize("name", ["books/a.txt", "rows.jsonl", "sentences.parquet", "wiki_00"])
+def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, name: str):
+    lines = [f"The logo number {i} \ufffcof the old firm was on the wall of the town hall." for i in range(9)]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"text": lines}), path)
+    elif name == "rows.jsonl":
+        path.write_text(json.dumps({"text": "\n".join(lines)}) + "\n")
+    elif name == "wiki_00":
+        text = "\n".join(lines).replace("\ufffc", "&#xFFFC;")
+        path.write_text(f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{text}\n</doc>\n')
+    else:
+        path.write_text("\n".join(lines))
+    counters = Counters()
+    (raw,) = read_documents(str(path), counters=counters)
+    sentences = [sentence for line in select_lines(raw, IngestConfig(), counters) for sentence in line]
+    assert sentences == [line.replace("\ufffc", "") for line in lines]
+    assert counters.counts["sentences_with_gaps"] == 0
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
