@@ -22,6 +22,7 @@ SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻�
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
+_YES = ("y", "yes", "1", "true")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
@@ -222,7 +223,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
         return first or None
-    if date := _format_date(first, month, last, language, day_first=bool(arguments.get("df"))):
+    if date := _format_date(first, month, last, language, day_first=arguments.get("df", "").lower() in _YES):
         return date
     return None if month.isdecimal() else f"{first} {month} {last}".strip()
 
