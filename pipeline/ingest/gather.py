@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UserError
-from ..execution.counters import CounterRecord, Counters, count_of
+from ..execution.counters import CounterRecord, Counters, count_of, name_counts
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
@@ -137,12 +137,15 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     """Say that there are too few documents, and why the others were left out."""
     num_documents = sum(record.documents for record in cleaned or deduplicated)
     num_equal = sum(record.left_out for record in deduplicated)
-    num_read, num_short = (
-        sum(record.counters["counts"].get(name, 0) for record in (*scattered, *cleaned))
-        for name in ("documents_read", "documents_too_short")
-    )
+    total = Counters()
+    for record in (*scattered, *cleaned):
+        total.add(record.counters)
+    num_read, num_short = (total.counts.pop(name, 0) for name in ("documents_read", "documents_too_short"))
+    filtered = {name: count for name, count in total.counts.items() if name.startswith("documents_")}
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
     left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
+    if filtered:
+        left_out += f", filters leave out {name_counts(filtered)}"
     advice = ""
     if 2 * num_short > num_read:
         advice = " To keep short documents, lower --min-characters, and give --overwrite."

@@ -223,6 +223,13 @@ def test_too_few_texts_that_differ_are_reported(tmp_path):
         ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
 
 
+def test_too_few_texts_that_pass_the_filters_are_reported(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(9)})
+    config = IngestConfig(keep_language=("ko",))
+    with pytest.raises(UserError, match=r"0 repeat others, filters leave out 9 x documents in other languages\.$"):
+        ingest([source], str(tmp_path / "out"), config, ONE)
+
+
 def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     one, two = (ingest([source], str(tmp_path / f"{n}"), CONFIG, RunOptions(workers=n)) for n in (1, 2))
