@@ -68,8 +68,8 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     """Yield the documents of one text file (always the whole file).
 
     Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as Windows-1252 and counted.
-    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``, with ``#`` and
-    a number from 0 if the document is not the file.
+    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``; if each line or
+    block is a document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by ``#1`` from the second.
     """
     stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
     chunks = _chunks(stream, counters)
