@@ -248,6 +248,15 @@ def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     assert ids(documents) == [1, 3] and counters.bad == {"oversized_page": 1}
 
 
+@pytest.mark.parametrize("num_ranges", range(1, 12))
+def test_a_page_that_is_never_closed_gives_no_page_twice(num_ranges: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
+    whole = HEAD + page(1) + "<page>" + "x" * 6000 + page(2) + page(3) + FOOT
+    documents, counters = read(whole.encode(), num_ranges=num_ranges)
+    assert ids(documents) == [1, 2, 3] and counters.bad == {"oversized_page": 1}
+
+
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [
