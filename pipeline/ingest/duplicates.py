@@ -1,7 +1,9 @@
 """Exact duplicates: of all documents with the same text, the one with the lowest hash stays, whatever its source.
 
-Two texts are duplicates if their characters match, however lines were wrapped or sentences split. Letter case,
-punctuation and accents count. Texts are compared by the first 128 bits of SHA-256, which processors implement.
+Two texts are duplicates if their characters match, with one space for each line break and between sentences. So it
+makes no difference where lines were wrapped or sentences split. Chinese and Japanese have no such spaces: there only
+splits after 。！？」』） make no difference, in texts with a 。 Letter case, punctuation and accents count. Texts are
+compared by the first 128 bits of SHA-256, which processors implement.
 
 For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of this phase reads the
 keys of a range of text hashes from all files, so all copies of a text meet. It lists the documents to remove, including
@@ -27,7 +29,7 @@ MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
 
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
-_NO_SPACE_AFTER = "。！？」』）"  # so sentence splits after these marks make no difference
+_NO_SPACE_AFTER = "。！？」』）"  # in a text with 。, so that splits after these marks make no difference
 
 KEYS = pa.schema(
     [
