@@ -95,7 +95,7 @@ class LineRemover:
         results = documents.filter(pa.array(last == first)), pa.RecordBatch.from_pylist(changed, SCATTERED)
         for batch in results:
             self.num_documents += batch.num_rows
-            hashes = [*self.lowest_validation_hashes, *batch["validation_hash"].to_pylist()]
+            hashes = {*self.lowest_validation_hashes, *batch["validation_hash"].to_pylist()}
             self.lowest_validation_hashes = nsmallest(MIN_VALIDATION_DOCUMENTS, hashes)
         return results
 

@@ -1,7 +1,9 @@
 """Exact duplicates: of all documents with the same text, the one with the lowest hash stays, whatever its source.
 
-Two texts are duplicates if their characters match, however lines were wrapped or sentences split. Letter case,
-punctuation and accents count. Texts are compared by the first 128 bits of SHA-256, which processors implement.
+Two texts are duplicates if their characters match, with one space for each line break and between sentences. So it
+makes no difference where lines were wrapped or sentences split. Chinese and Japanese have no such spaces: there only
+splits after 。！？」』） make no difference, in texts with a 。 Letter case, punctuation and accents count. Texts are
+compared by the first 128 bits of SHA-256, which processors implement.
 
 For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of this phase reads the
 keys of a range of text hashes from all files, so all copies of a text meet. It lists the documents to remove, including
@@ -27,7 +29,7 @@ MIN_VALIDATION_DOCUMENTS = 2
 DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
 
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
-_NO_SPACE_AFTER = "。！？」』）"  # so sentence splits after these marks make no difference
+_NO_SPACE_AFTER = "。！？」』）"  # in a text with 。, so that splits after these marks make no difference
 
 KEYS = pa.schema(
     [
@@ -70,7 +72,8 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
 class Deduplicated(Record):
     """The record of a unit: what stays and what is removed; the latter also per bucket, as in `Scattered`.
 
-    `lowest_validation_hashes` are those of the documents that stay, ascending.
+    `lowest_validation_hashes` are the lowest ones of the documents that stay, ascending; each counts once, because
+    versions of a document under one id share theirs.
     """
 
     documents: int
@@ -98,7 +101,7 @@ def deduplicate(directory: StageDirectory, unit: KeyRange, layout: Layout, near:
         left_out=left_out.num_rows,
         bucket_bytes=bytes_left_out.astype(np.int64).tobytes(),
         bucket_documents=np.bincount(buckets, minlength=layout.num_buckets + 1).astype(np.uint32).tobytes(),
-        lowest_validation_hashes=np.sort(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
+        lowest_validation_hashes=np.unique(kept["validation_hash"].to_numpy())[:MIN_VALIDATION_DOCUMENTS].tolist(),
     )
 
 

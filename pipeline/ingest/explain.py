@@ -56,6 +56,11 @@ class _Collector(Counters):
         self.found = Explanation(doc_id=doc_id, title=title, left_out=self.left_out)
         return True
 
+    def skip(self, reason: str, where: str) -> None:
+        super().skip(reason, where)
+        if reason == "no_text":  # a file or archive member without a document, to which this could belong
+            self.left_out = []
+
     def count_left_out(self, reason: str, num_words: int) -> None:
         super().count_left_out(reason, num_words)
         self.left_out.append(LeftOut(reason=reason, num_words=num_words))
@@ -77,6 +82,7 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
     inputs, _ = find_inputs(sources, None, config)
     ranges = [part for unit in plan_units(inputs, config) for part in unit.ranges]
     for part in ranges:
+        collector.left_out = []
         for raw in read_range(part, config, collector):
             doc_id = f"{raw.source}:{raw.id}"
             if document in (doc_id, raw.title):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UserError
-from ..execution.counters import CounterRecord, Counters, count_of
+from ..execution.counters import CounterRecord, Counters, count_of, name_counts
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Record, Unit
 from ..execution.shards import shard_name, write_parquet
@@ -81,12 +81,13 @@ def check_shards(scattered: Sequence[Scattered], num_shards: int | None) -> None
     """Raise `UserError` if a shard would hold too few documents, even if none is a duplicate."""
     if num_shards is not None:  # then a bucket is a shard
         _, *documents = np.sum([np.frombuffer(record.bucket_documents, np.uint32) for record in scattered], axis=0)
-        _check_documents("train", int(min(documents)))
+        _check_documents("train", int(min(documents)), num_shards)
 
 
-def _check_documents(split: Split, num_documents: int) -> None:
+def _check_documents(split: Split, num_documents: int, num_shards: int | None) -> None:
     if num_documents < 2:
-        raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: lower --shards.")
+        advice = "of documents with the same id only one stays" if num_shards is None else "lower --shards"
+        raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: {advice}.")
 
 
 def plan_shards(
@@ -111,8 +112,8 @@ def plan_shards(
         ("train", train, sum(bucket_bytes), layout.num_partitions),
         ("validation", cut_validation(validation_bytes), validation_bytes, layout.num_validation_partitions),
     ]
-    lowest = sorted(value for record in last for value in record.lowest_validation_hashes)
-    below = max(layout.validation_below, lowest[MIN_VALIDATION_DOCUMENTS - 1] + 1)
+    lowest = sorted({value for record in last for value in record.lowest_validation_hashes})
+    below = max(layout.validation_below, lowest[:MIN_VALIDATION_DOCUMENTS][-1] + 1)
     units: list[Unit[ShardRun]] = []
     for split, edges, num_bytes, num_partitions in splits:
         for run in group_by_partition(edges, num_partitions):
@@ -136,12 +137,15 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     """Say that there are too few documents, and why the others were left out."""
     num_documents = sum(record.documents for record in cleaned or deduplicated)
     num_equal = sum(record.left_out for record in deduplicated)
-    num_read, num_short = (
-        sum(record.counters["counts"].get(name, 0) for record in (*scattered, *cleaned))
-        for name in ("documents_read", "documents_too_short")
-    )
+    total = Counters()
+    for record in (*scattered, *cleaned):
+        total.add(record.counters)
+    num_read, num_short = (total.counts.pop(name, 0) for name in ("documents_read", "documents_too_short"))
+    filtered = {name: count for name, count in total.counts.items() if name.startswith("documents_")}
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
     left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
+    if filtered:
+        left_out += f", filters leave out {name_counts(filtered)}"
     advice = ""
     if 2 * num_short > num_read:
         advice = " To keep short documents, lower --min-characters, and give --overwrite."
@@ -151,7 +155,9 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     return f"The sources hold {count_of(num_documents, 'document')}; {needed}. {read}{advice}"
 
 
-def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout, cleaned: bool) -> Gathered:
+def gather_shards(
+    directory: StageDirectory, run: ShardRun, num_shards: int | None, layout: Layout, cleaned: bool
+) -> Gathered:
     """Write the shards of a unit from the scattered files; or, if lines were removed, from the `cleaned` ones."""
     counters = Counters()
     partitions, num_partitions = run.partitions(layout), layout.num_document_partitions
@@ -164,7 +170,9 @@ def gather_shards(directory: StageDirectory, run: ShardRun, layout: Layout, clea
         documents = read_phase(directory, "scatter", "documents", partitions, num_partitions)
     batches = chain.from_iterable(empty_left_out(_own(documents, run), left_out))
     shards = [
-        _write_shard(directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), counters)
+        _write_shard(
+            directory, run, name, documents, left_out.filter(pa.array(left_out_of == index)), num_shards, counters
+        )
         for index, (name, documents) in enumerate(zip(run.names(), _deal(directory, run, batches), strict=True))
     ]
     return Gathered(files=tuple(run.names()), counters=counters.to_record(), shards=shards)
@@ -194,11 +202,17 @@ def _own(batches: Iterable[pa.RecordBatch], run: ShardRun) -> Iterator[pa.Record
 
 
 def _write_shard(
-    directory: StageDirectory, run: ShardRun, name: str, documents: pa.Table, left_out: pa.Table, counters: Counters
+    directory: StageDirectory,
+    run: ShardRun,
+    name: str,
+    documents: pa.Table,
+    left_out: pa.Table,
+    num_shards: int | None,
+    counters: Counters,
 ) -> DocumentsShard:
     documents = documents.combine_chunks()
     order = choose_rows(documents.select(["hash", "text_hash", "doc_id"]), left_out, counters)
-    _check_documents(run.split, len(order))
+    _check_documents(run.split, len(order), num_shards)
     documents = documents.select(DOCUMENTS.names)
     num_sentences = 0
     sizes: list[pa.Table] = []

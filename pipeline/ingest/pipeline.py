@@ -113,7 +113,7 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
             ),
         ]
     plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
-    gather = partial(gather_shards, layout=layout, cleaned=bool(repeated))
+    gather = partial(gather_shards, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
     return [
         Phase("scatter", None, partial(scatter_ranges, config=config, layout=layout), Ranges, Scattered),
         *near,
@@ -218,10 +218,10 @@ def estimate_documents(
 def _rates_of(entry: Input) -> tuple[float, float]:
     name = entry.name.lower()
     if entry.format == "wikipedia":
-        return PLAIN_DUMP if name.endswith(".xml") else COMPRESSED_DUMP
+        return COMPRESSED_DUMP if is_compressed(name) else PLAIN_DUMP
     if entry.format in ("parquet", "hf"):
         return TABLES
-    return COMPRESSED_TEXT if is_compressed(name) or name.endswith((".zip", ".tgz")) else PLAIN_TEXT
+    return COMPRESSED_TEXT if is_compressed(name) or name.endswith(".zip") else PLAIN_TEXT
 
 
 class _Job(NamedTuple):

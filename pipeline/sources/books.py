@@ -30,6 +30,7 @@ from .compression import decompressed, peekable, stem_of
 from .gutenberg import Block
 from .records import InputRange, RawDocument
 from .sentences import compose, ends_sentence
+from .wikitext.repair import GAP
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
@@ -67,8 +68,8 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     """Yield the documents of one text file (always the whole file).
 
     Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as Windows-1252 and counted.
-    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``, with ``#`` and
-    a number from 0 if the document is not the file.
+    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``; if each line or
+    block is a document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by ``#1`` from the second.
     """
     stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
     chunks = _chunks(stream, counters)
@@ -159,7 +160,10 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is lost."""
+    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is lost.
+
+    U+FFFC goes: it would be taken for the `GAP` of a removal.
+    """
     if b"\r" in chunk:
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
@@ -167,7 +171,7 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
         text = chunk.decode("utf-8")
     except UnicodeDecodeError:
         text = "\n".join(_decoded_line(line, counters) for line in chunk.split(b"\n"))
-    return compose(text)
+    return compose(text.replace(GAP, ""))
 
 
 def _decoded_line(line: bytes, counters: Counters) -> str:

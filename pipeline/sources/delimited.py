@@ -17,7 +17,7 @@ from ..execution.counters import Counters
 from .compression import decompressed, stem_of
 from .lines import LONGEST_LINE_BYTES, decode, plan_lines, read_lines
 from .records import Input, InputRange, OpenFile, RawDocument
-from .rows import Table, row_documents
+from .rows import FIELDS, Table, row_documents
 
 DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
@@ -188,5 +188,5 @@ def _check_header(entry: Input, open_file: OpenFile, config: IngestConfig) -> No
             f"{entry.path} has no column {config.text_column!r}; its first line, which names the "
             f"columns, is {columns}: give --text-column."
         )
-    if header.count(config.text_column) > 1:
-        raise UserError(f"{entry.path} has several columns {config.text_column!r}: rename all but one.")
+    if repeated := [name for name in (config.text_column, *FIELDS) if header.count(name) > 1]:
+        raise UserError(f"{entry.path} has several columns {repeated[0]!r}: rename or remove all but one.")

@@ -193,6 +193,8 @@ def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterat
             return
         if len(buffer) > MAX_PAGE_BYTES:
             counters.skip("oversized_page", _location(part, num_pages + 1))
+            if own_end is not None:  # what follows is for the next range
+                return
             buffer, searched = b"", 0
     if _PAGE_OPEN in buffer:
         counters.skip("cut_off_page", _location(part, num_pages + 1))

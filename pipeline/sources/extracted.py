@@ -142,7 +142,7 @@ def repair_line(line: str) -> str:
     'Apollo (Greek: Apollon) is a god. He plays the lyre.'
     """
     if "&" in line:
-        line = html.unescape(line)
+        line = html.unescape(line).replace(GAP, "")
     if "<" in line:
         line = _HTML.sub("", _LINE_BREAK.sub(" ", line))
     if "[" in line and "[[" in line:

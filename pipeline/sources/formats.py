@@ -93,7 +93,8 @@ def _find_files(source: str, output: str | None, config: IngestConfig, left_out:
         raise UserError(f"{os.fsencode(strange[0])!r} is not a valid UTF-8 file name: rename it.")
     known = {path: kind for path in found if (kind := _format_of(path, config))}
     if not known:
-        raise UserError(f"{source} has no file in a known format ({KNOWN_NAMES}): rename it or give --format.")
+        what = "is not" if source in found else "has no file"
+        raise UserError(f"{source} {what} in a known format ({KNOWN_NAMES}): rename it or give --format.")
     unknown = {path: "files_of_unknown_format" for path in found if path not in known}
     for path, reason in {**unknown, **unread}.items():
         record = left_out.skip if reason in ("broken_link", "unreadable_folder") else left_out.note
@@ -162,9 +163,11 @@ def _refuse_output_within(source: str, output: str | None, found: Iterable[str])
     if output is None:  # nothing is written
         return
     folder = f"{_absolute(output)}/"
-    in_folder = not storage.has_wildcard(source) and folder.startswith(f"{_absolute(source)}/")
+    own = f"{_absolute(source)}/"
+    in_folder = not storage.has_wildcard(source) and folder.startswith(own)
     if in_folder or any(_absolute(path).startswith(folder) for path in found):
-        raise UserError(f"--output {output} is inside the source {source} and would be read with it: choose another.")
+        relation = "is" if folder == own else "is inside" if in_folder else "holds files of"
+        raise UserError(f"--output {output} {relation} the source {source}: choose another, or it would be read too.")
 
 
 def _refuse_repeated(inputs: Sequence[Input]) -> None:

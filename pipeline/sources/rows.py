@@ -20,6 +20,7 @@ from .extracted import article_paragraphs
 from .gutenberg import is_gutenberg
 from .records import InputRange, RawDocument
 from .sentences import compose, normalise
+from .wikitext.repair import GAP
 
 FIELDS = ("id", "url", "title")
 """The optional columns beside the text."""
@@ -97,7 +98,8 @@ def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Co
     source = wiki.database if wiki else table.source
     if not counters.wants(f"{source}:{identity}", title):
         return None
-    text = compose(text.replace("\r\n", "\n"))  # the rules below judge lengths and letters
+    # The rules below judge lengths and letters, and may put a `GAP`, for which U+FFFC would be taken.
+    text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
     paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
@@ -125,7 +127,7 @@ def _joined_documents(
         if text is not None and not isinstance(text, str):
             counters.skip("text_is_not_a_string", table.location(number))
             continue
-        if text and text.strip():
+        if text and (text := text.replace(GAP, "")).strip():
             first = first if lines else number
             lines.append(text)
             size += len(text)

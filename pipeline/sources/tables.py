@@ -66,7 +66,7 @@ def read_table(file: BinaryIO, part: InputRange, config: IngestConfig, counters:
     rows of no wiki is ``parquet``. `counters` gets the bad input ``unreadable_row_group`` and ``oversized_row``
     (more than `LONGEST_ROW_BYTES` of text), and what `row_document` names.
     """
-    stem = part.name.removesuffix(".parquet")
+    stem = part.name[: -len(".parquet")] if part.name.lower().endswith(".parquet") else part.name
     table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)

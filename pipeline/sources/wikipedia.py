@@ -14,22 +14,24 @@ from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..execution.counters import Counters, count_words
+from .compression import is_compressed
 from .dump_pages import read_head, read_pages, sniff_encoding
 from .lines import decode
 from .records import Input, InputRange, OpenFile, RawDocument
 from .wikitext.names import NAMES
 from .wikitext.passages import wikitext_to_paragraphs
 
-_SPLITTABLE_SUFFIXES = (".xml", ".xml.bz2", ".bz2")
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
 
 
 def plan_dump(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
-    ``.xml`` and ``.xml.bz2`` are cut into equal parts; any other file (``.xml.gz``, ``.xml.xz``) is one range.
+    Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``, ``.xml.xz``) is one range.
     """
-    return entry.cut_evenly(range_bytes) if entry.name.lower().endswith(_SPLITTABLE_SUFFIXES) else entry.cut([0])
+    if is_compressed(entry.name) and not entry.name.lower().endswith(".bz2"):
+        return entry.cut([0])
+    return entry.cut_evenly(range_bytes)
 
 
 def read_dump(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:

@@ -11,8 +11,8 @@ MEGABYTE = 1_000_000
 ONE, TWO = RunOptions(workers=1), RunOptions(workers=2)
 
 
-def dump(num_bytes: int) -> Input:
-    return Input("/x/wiki.xml.bz2", "wiki.xml.bz2", "wikipedia", num_bytes)
+def dump(num_bytes: int, name: str = "wiki.xml.bz2") -> Input:
+    return Input(f"/x/{name}", name, "wikipedia", num_bytes)
 
 
 def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_the_time():
@@ -20,6 +20,14 @@ def test_ten_times_the_input_takes_ten_times_the_disk_and_less_than_ten_times_th
     assert large.output_bytes == pytest.approx(10 * small.output_bytes, rel=0.01)
     assert 8 * small.seconds < large.seconds < 10 * small.seconds
     assert large.worker_bytes == pytest.approx(small.worker_bytes, rel=0.25)
+
+
+@pytest.mark.parametrize("name", ["wiki.xml-p1p41242", "dump"])
+def test_a_plain_dump_is_known_by_what_its_name_lacks(name: str):
+    plain, same = (
+        estimate_documents([dump(100 * MEGABYTE, name)], 9, IngestConfig(), ONE, "new") for name in ("wiki.xml", name)
+    )
+    assert plain == same
 
 
 def test_a_second_worker_halves_the_time_but_not_the_start_up():

@@ -22,10 +22,16 @@ SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻�
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
 _NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
+_YES = ("y", "yes", "1", "true")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
-_PARSER_FUNCTIONS = ("formatnum", "lc", "uc", "ucfirst", "lcfirst")
+_CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
+    "lc": str.lower,
+    "uc": str.upper,
+    "lcfirst": lambda text: text[:1].lower() + text[1:],
+    "ucfirst": lambda text: text[:1].upper() + text[1:],
+}
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
     r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)(?: av\. j\.-c\.)?-?"
@@ -53,8 +59,15 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
 
 
 def template_name(head: str) -> str:
-    """Return the name before the first pipe, lower-cased, without the template namespace."""
-    name = head.replace("_", " ").replace(REMOVED, "").strip().lower()
+    """Return the name before the first pipe, lower-cased, without the template namespace.
+
+    Of a function that changes the case of a text, such as ``uc:``, the text keeps its own.
+    """
+    head = head.replace(REMOVED, "").strip()
+    function, colon, text = head.partition(":")
+    if colon and function.lower() in _CASE_FUNCTIONS:
+        return f"{function.lower()}:{text.strip()}"
+    name = head.replace("_", " ").strip().lower()
     return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
 
 
@@ -72,8 +85,10 @@ def find_renderer(name: str, language: str) -> Renderer | None:
     if renderer := _own_renderer(name, language) or _TEMPLATES["*"].get(name):
         return renderer
     function, colon, value = name.partition(":")
-    if colon and function in _PARSER_FUNCTIONS:
-        return partial(_literal, _format_number(value.strip(), language) if function == "formatnum" else value.strip())
+    if colon and function == "formatnum":
+        return partial(_literal, _format_number(value.strip(), language))
+    if colon and function in _CASE_FUNCTIONS:
+        return partial(_literal, _CASE_FUNCTIONS[function](value))
     return partial(_foreign, name) if _language_of(name) else None
 
 
@@ -208,7 +223,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
         return first or None
-    if date := _format_date(first, month, last, language, day_first=bool(arguments.get("df"))):
+    if date := _format_date(first, month, last, language, day_first=arguments.get("df", "").lower() in _YES):
         return date
     return None if month.isdecimal() else f"{first} {month} {last}".strip()
 

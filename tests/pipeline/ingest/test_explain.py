@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,6 +87,19 @@ def test_extracted_articles_and_rows(tmp_path: Path, form: str) -> None:
         ("lines", 3, "Etymology and terminology."),
         ("marks", 3, '"-ism" (; ; ),'),
     ]
+
+
+@pytest.mark.parametrize("in_archive", [False, True])
+def test_what_another_file_leaves_out_is_not_named(tmp_path: Path, in_archive: bool) -> None:
+    texts = {"a.txt": "CHAPTER I\n", "b.txt": f"CHAPTER II\n\n{'It was a bright cold day in April. ' * 9}\n"}
+    (tmp_path / "books").mkdir()
+    with ZipFile(tmp_path / "books.zip", "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+            (tmp_path / "books" / name).write_text(text)
+    source = tmp_path / ("books.zip" if in_archive else "books")
+    found = explain([str(source)], "text:books/b", IngestConfig())
+    assert [(entry.reason, entry.text) for entry in found.left_out] == [("headings", "CHAPTER II")]
 
 
 def test_a_document_that_is_too_short() -> None:

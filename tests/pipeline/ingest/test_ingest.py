@@ -13,17 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
+from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
 from clozeworks.pipeline.execution.stage import StageDirectory
 from clozeworks.pipeline.ingest import layout, scatter
 from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.ingest.scatter import cut_parts
+from clozeworks.pipeline.ingest.scatter import cut_parts, select_lines
 from clozeworks.pipeline.seeding import stable_hash
+from clozeworks.pipeline.sources.documents import read_documents
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +96,27 @@ def test_language_of_each_document_and_sums(tmp_path: Path):
     assert named.languages == {"en": 16, "ko": 8}  # only of documents whose source does not name one
 
 
+@pytest.mark.parametrize("name", ["books/a.txt", "rows.jsonl", "sentences.parquet", "wiki_00"])
+def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, name: str):
+    lines = [f"The logo number {i} \ufffcof the old firm was on the wall of the town hall." for i in range(9)]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"text": lines}), path)
+    elif name == "rows.jsonl":
+        path.write_text(json.dumps({"text": "\n".join(lines)}) + "\n")
+    elif name == "wiki_00":
+        text = "\n".join(lines).replace("\ufffc", "&#xFFFC;")
+        path.write_text(f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{text}\n</doc>\n')
+    else:
+        path.write_text("\n".join(lines))
+    counters = Counters()
+    (raw,) = read_documents(str(path), counters=counters)
+    sentences = [sentence for line in select_lines(raw, IngestConfig(), counters) for sentence in line]
+    assert sentences == [line.replace("\ufffc", "") for line in lines]
+    assert counters.counts["sentences_with_gaps"] == 0
+
+
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
 def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
     parts = list(cut_parts([{"num_bytes": size} for size in sizes], part_bytes))
@@ -146,6 +170,34 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+@pytest.mark.parametrize("num_ids", [20, 100])
+@pytest.mark.parametrize("repeated_lines", [None, 50])
+def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int, repeated_lines: int | None):
+    # Both versions of an id have the same validation hash, and the split needs two documents.
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(2 * num_ids)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(repeated_lines=repeated_lines)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
+    assert manifest.counts["repeated_ids"] == num_ids
+    train, validation = ({row["doc_id"] for row in rows_in(tmp_path / "out", split)} for split in ("train", "val*"))
+    assert len(train) == num_ids - 2 and len(validation) == 2 and not train & validation
+
+
+@pytest.mark.parametrize(
+    "num_ids, shards, message",
+    [
+        (1, None, "^A train shard would hold 0 documents: of documents with the same id only one stays.$"),
+        (3, None, "^A train shard would hold 1 document: of documents with the same id only one stays.$"),
+        (3, 1, "^A train shard would hold 1 document: lower --shards.$"),
+    ],
+)
+def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(6)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=message):
+        ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(shards=shards), ONE)
+
+
 def test_a_source_edited_in_place_is_another_one(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(20)} | {"long": text_of(0, 50_000)})
     ingest([source], str(tmp_path / "out"), CONFIG, ONE)
@@ -169,6 +221,13 @@ def test_too_few_texts_that_differ_are_reported(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
     with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):
         ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
+
+
+def test_too_few_texts_that_pass_the_filters_are_reported(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(9)})
+    config = IngestConfig(keep_language=("ko",))
+    with pytest.raises(UserError, match=r"0 repeat others, filters leave out 9 x documents in other languages\.$"):
+        ingest([source], str(tmp_path / "out"), config, ONE)
 
 
 def test_workers_make_the_same_documents_without_duplicates(tmp_path):

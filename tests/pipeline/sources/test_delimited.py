@@ -168,6 +168,7 @@ def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
         (f'"{PROSE}"\n', "text", "which names the columns, is Almonds are a rich source"),
         ("\n", "text", "which names the columns, is empty"),
         ("text,text\na,b\n", "text", "part.csv has several columns 'text'"),
+        ("id,text,id\n1,a,2\n", "text", "part.csv has several columns 'id': rename or remove all but one."),
     ],
 )
 def test_a_file_without_the_text_column_is_refused(content, column, message):

@@ -132,14 +132,16 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["nothing.txt"], "nothing.txt does not exist"),
         (["all/nothing*"], "nothing\\* matches no file"),
         (["pictures"], "pictures has no file in a known format"),
-        (["all/README"], "README has no file in a known format"),
+        (["all/README"], "^all/README is not in a known format"),
         (["hf:all"], r"--output \S*out is inside the source all"),
         (["all"], r"--output \S*out is inside the source all"),
+        (["out"], "^--output out is the source out: choose another, or it would be read too.$"),
+        (["out/a.txt"], "^--output out holds files of the source out/a.txt: "),
     ],
 )
 def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], message: str):
     monkeypatch.chdir(tmp_path)
-    for name in ("all/a.txt", "all/b.txt", "other/a.txt", "all/README", "pictures/a.jpg"):
+    for name in ("all/a.txt", "all/b.txt", "other/a.txt", "all/README", "out/a.txt", "pictures/a.jpg"):
         write(tmp_path / name, TEXT)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")

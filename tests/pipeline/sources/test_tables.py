@@ -69,6 +69,13 @@ def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
     assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
 
 
+def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
+    path = written(tmp_path, {"id": ["7"], "text": [PROSE]})
+    stems = {"a.parquet": "a", "A.PARQUET": "A", "a.gz.parquet": "a.gz", "a.Parquet.gz": "a.Parquet.gz"}
+    for name, stem in stems.items():
+        assert [document.id for document in Source("parquet", path, name).read()] == [f"{stem}/7"]
+
+
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     wiki = ["https://en.wikipedia.org/wiki/A"] * 3 + [None]
     path = written(tmp_path, {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]})

@@ -62,7 +62,14 @@ def test_plan_covers_the_file_without_overlap() -> None:
     ranges = Source("wikipedia", bytes(1001), "a.xml.bz2").plan(100)
     assert ranges[0].start == 0 and ranges[-1].stop is None and len(ranges) == 11
     assert all(left.stop == right.start for left, right in pairwise(ranges))
-    assert len(Source("wikipedia", bytes(1001), "a.xml.gz").plan(100)) == 1
+    for name, num_ranges in {
+        "a.xml-p1p41242": 11,
+        "dump": 11,
+        "A.XML": 11,
+        "a.xml-p1p9.bz2": 11,
+        "a.xml.gz": 1,
+    }.items():
+        assert len(Source("wikipedia", bytes(1001), name).plan(100)) == num_ranges
 
 
 def test_reads_an_article() -> None:
@@ -246,6 +253,15 @@ def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
     documents, counters = read((HEAD + page(1) + page(2, "x" * 9000) + page(3) + FOOT).encode())
     assert ids(documents) == [1, 3] and counters.bad == {"oversized_page": 1}
+
+
+@pytest.mark.parametrize("num_ranges", range(1, 12))
+def test_a_page_that_is_never_closed_gives_no_page_twice(num_ranges: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
+    monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
+    whole = HEAD + page(1) + "<page>" + "x" * 6000 + page(2) + page(3) + FOOT
+    documents, counters = read(whole.encode(), num_ranges=num_ranges)
+    assert ids(documents) == [1, 2, 3] and counters.bad == {"oversized_page": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 import random
 import re
+from itertools import chain
 
 import pytest
+from clozeworks.pipeline.sources.wikitext.names import NAMES
 from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
-from clozeworks.pipeline.sources.wikitext.templates import parse_arguments, render_template
+from clozeworks.pipeline.sources.wikitext.templates import parse_arguments, render_template, template_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +26,7 @@ def clean(markup: str, language: str = "en") -> str:
         ("'''Bold''' and '''unclosed", "Bold and unclosed"),
         ("A [[town]] in [[France|the south]] and [[mill]]s.", "A town in the south and mills."),
         ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", f"See {GAP}, History, ville."),
+        ("The {{uc:[[nato]]}} summit, {{lcfirst:}}", "The NATO summit,"),
         ("[http://x.org The site] and [//y.org] here.", "The site and here."),
         ("One.<ref>{{cite web|a}}</ref> Two<ref name=x /> words.", "One. Two words."),
         ("A<!-- [[x --> B <nowiki>C</nowiki><nowiki/>s", "A B Cs"),
@@ -89,6 +92,11 @@ def test_drops_what_is_not_prose(block: str) -> None:
         ("convert|3|to|4.5|ft|m", "3 to 4.5 ft"),
         ("convert|6|ft|2|in|abbr=on", "6 ft 2 in"),
         ("formatnum:1234567.8", "1,234,567.8"),
+        ("uc:nato", "NATO"),
+        ("UC: Nato_a ", "NATO_A"),
+        ("ucfirst:leaders of NATO", "Leaders of NATO"),
+        ("lcfirst:NASA Chief", "nASA Chief"),
+        ("lc:NASA Chief", "nasa chief"),
         ("lang|fr|bonjour", "bonjour"),
         ("lang-de|Brot", "German: Brot"),
         ("lang-grc-gre|Ἀριστοτέλης", "Ancient Greek: Ἀριστοτέλης"),
@@ -105,6 +113,8 @@ def test_drops_what_is_not_prose(block: str) -> None:
         ("circa|1900", "c. 1900"),
         ("birth date and age|1970|3|25", "March 25, 1970"),
         ("death date|1970|03|05|1900|1|1|df=yes", "5 March 1970"),
+        ("birth date|1970|3|25|df=no", "March 25, 1970"),
+        ("birth date|1970|3|25|df=Y", "25 March 1970"),
         ("start date|2009|12", "December 2009"),
         ("as of|2009|lc=y", "as of 2009"),
         ("'", "'"),
@@ -142,6 +152,7 @@ def test_numbers_and_dates_follow_the_language() -> None:
         ("bn", "শহরটি {{রূপান্তর|৫|km|mi}} দূরে অবস্থিত।", "শহরটি ৫ km দূরে অবস্থিত।"),
         ("uk", "Народився {{ДН|23|8|1945}} у Києві, помер {{ДС|4|2|1990|23|8|1945}}.",
          "Народився 23 серпня 1945 у Києві, помер 4 лютого 1990."),
+        ("uk", "Це {{джерело?|перше}} місто.", "Це перше місто."),
         ("uk", "Див. також [[:Категорія:Міста України]].", f"Див. також {GAP}."),
         ("uk", "Усі [[:Категорія:Міста|міста]] України мають герб.", "Усі міста України мають герб."),
         ("fr", "Aux {{sp|XVIII|e|ou|XIX|e}}.", "Aux XVIIIe ou XIXe siècles."),
@@ -173,6 +184,12 @@ def test_numbers_and_dates_follow_the_language() -> None:
 )  # fmt: skip
 def test_templates_of_one_language(language: str, markup: str, text: str) -> None:
     assert clean(markup, language) == text
+
+
+def test_names_are_spelled_as_they_are_looked_up() -> None:
+    groups = [group.names for language in NAMES.templates.values() for group in language]
+    for name in chain(NAMES.silent_templates, NAMES.pronunciations, NAMES.ships, NAMES.languages, *groups):
+        assert template_name(name) == name
 
 
 def test_parse_arguments_numbers_the_unnamed_ones() -> None:
