@@ -96,7 +96,7 @@ def test_table_5(data, corpus, tmp_path):
 
 
 def test_table_6(data, corpus, tmp_path):
-    sizes = "1-32-2 1 32 2,2-64-2 2 64 2"
+    sizes = "1-32-2 1 32 2 0.08,2-64-2 2 64 2 0.08"
     cells = small("table6", data, corpus, tmp_path, sizes=sizes, tasks=f"rte {data}/glue/RTE", encoders="0,1")
     found = {(cell["row"], cell["column"]): int(cell["runs"]) for cell in cells}
     rows = ("1-32-2", "2-64-2")
