@@ -118,7 +118,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
     # In a file or a pipe a row is a line, however long.
     Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 10_000).print(table)
     click.echo(
-        "In percent; BERT's figures are the paper's, on dev or (*) on test of the paper's data (ner: CoNLL-2003)."
+        "In percent; BERT's figures are the paper's, on dev or (*) on test of its own data (for ner CoNLL-2003)."
     )
 
 
