@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,7 @@ def test_an_interrupted_command_resumes_and_gives_the_same_bytes(checkpoint, tex
     assert resumed.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     live.clear()
     assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
+    assert extract_features(checkpoint, texts, resumed, replace(config, batch_tokens=64), live.append) == whole
     assert not live
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
     (tmp_path / "resumed.parquet.work").mkdir()  # by a kill at the very end

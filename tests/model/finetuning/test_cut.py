@@ -101,6 +101,9 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
         f"5 of 6 rows are longer than in the pre-training of {checkpoint}, whose positions past 7 are untrained; "
         "give --max-length 7."
     )
+    options.append("--random-weights")
+    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", f"{run}-random", *options])
+    assert "untrained" not in capsys.readouterr().err
 
     for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):
         main([*command, str(data / "test.csv")])
