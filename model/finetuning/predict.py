@@ -183,7 +183,7 @@ def evaluate_task(
             f"{data} holds pre-training data, but {directory} is fine-tuned for {finetuned.task.name}: "
             "give labelled examples."
         )
-    suffixes = TASKS[finetuned.task.name].suffixes
+    data, suffixes = local_copy(data), TASKS[finetuned.task.name].suffixes
     if single := single_file(data, suffixes):
         files = {"": [single]}
     elif not (files := dev_sets(find_splits(data, suffixes))):

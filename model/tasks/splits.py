@@ -36,9 +36,10 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     of `suffixes` count, or with any if that is empty, and no hidden files or editors' backups. The splits of a data set
     of the Hub are found in the same way; one that `data` names is like a single file.
     """
-    if single := single_file(data, suffixes):
+    path = local_copy(data)
+    if single := single_file(path, suffixes):
         return {"train": [single]}
-    if is_hub(Path(data)):
+    if is_hub(path):
         # Imported late: it needs the `datasets` library.
         from ...pipeline.execution.hub import splits
 
@@ -47,7 +48,6 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         if not found:
             raise UserError(f"{data} has no split train, validation or test, only {', '.join(names)}.")
         return {split: [hub_split(str(data), name.name) for name in found[split]] for split in found}
-    path = local_copy(data)
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
     files = [
@@ -64,11 +64,13 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     return found
 
 
-def single_file(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
-    """Return `data` if it is one file, or one split of a data set of the Hub; None if there may be several."""
-    if not is_hub(Path(data)):
-        path = local_copy(data)
-        return path if path.is_file() else None
+def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
+    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there may be several.
+
+    Raises `UserError` if there is no such split, or tasks with files of these `suffixes` do not read tables.
+    """
+    if not is_hub(data):
+        return data if data.is_file() else None
     # Imported late: it needs the `datasets` library.
     from ...pipeline.execution.hub import named_split
 

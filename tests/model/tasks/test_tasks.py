@@ -499,9 +499,9 @@ def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
 
 
 def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
-    single = single_file(f"hf:{hub_folder}:validation")
+    single = single_file(Path(f"hf:{hub_folder}:validation"))
     assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}
     assert [example.text for example in read("sst2", single)] == [f"text {i} of validation" for i in range(4)]
-    assert single_file(f"hf:{hub_folder}") is None
+    assert single_file(Path(f"hf:{hub_folder}")) is None
     with pytest.raises(UserError, match="has no split 'nonsense'; it has train, validation, test"):
-        single_file(f"hf:{hub_folder}:nonsense")
+        single_file(Path(f"hf:{hub_folder}:nonsense"))
