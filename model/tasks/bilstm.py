@@ -57,12 +57,17 @@ class BiLstm(nn.Module):
         positions_L = torch.arange(values_BLD.shape[1], device=values_BLD.device)
         turned_BL = (lengths_B[:, None] - 1 - positions_L).clamp(min=0)
         rows_B1 = torch.arange(len(lengths_B), device=values_BLD.device)[:, None]
-        for layer, (rightwards, leftwards) in enumerate(zip(self.rightwards, self.leftwards, strict=True)):
-            if layer:
-                values_BLD = dropout(values_BLD, self.rate, self.training)
-            right_BLU = rightwards(values_BLD)[0]
-            left_BLU = leftwards(values_BLD[rows_B1, turned_BL])[0][rows_B1, turned_BL]
-            values_BLD = torch.cat([right_BLU, left_BLU], dim=2)
+        on_cpu = values_BLD.device.type == "cpu"
+        if on_cpu:
+            values_BLD = values_BLD.float()
+        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and emulates it slowly on most others.
+        with torch.autocast(values_BLD.device.type, enabled=torch.is_autocast_enabled(values_BLD.device.type) and not on_cpu):
+            for layer, (rightwards, leftwards) in enumerate(zip(self.rightwards, self.leftwards, strict=True)):
+                if layer:
+                    values_BLD = dropout(values_BLD, self.rate, self.training)
+                right_BLU = rightwards(values_BLD)[0]
+                left_BLU = leftwards(values_BLD[rows_B1, turned_BL])[0][rows_B1, turned_BL]
+                values_BLD = torch.cat([right_BLU, left_BLU], dim=2)
         return values_BLD
 
 
