@@ -1,4 +1,5 @@
-"""The folders pipeline/, model/ and cli/ are the packages clozeworks.pipeline, clozeworks.model and clozeworks.cli.
+"""The folders pipeline/, model/ and cli/ are the packages clozeworks.pipeline, clozeworks.model and
+clozeworks.cli.
 
 package/ is what they lie in: clozeworks itself.
 """

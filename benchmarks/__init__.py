@@ -1,4 +1,6 @@
-"""Side-by-side measurements against named peers; each module prints a table with ratios from one run."""
+"""Side-by-side measurements against named peers; each module prints a table with ratios from one
+run.
+"""
 
 import importlib.util
 import sys

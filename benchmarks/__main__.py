@@ -2,9 +2,10 @@
 
     python -m benchmarks [SOURCE...] [--vocab VOCABULARY] [--dump DUMP]... [--sst2 FOLDER]
 
-SOURCE is anything that `clozeworks ingest` reads; each becomes its own directory of documents. VOCABULARY is a
-``vocab.txt`` (use the published one for comparable numbers); by default it is learned from the first source. The
-wikitext cleaner needs dumps, and fine-tuning the SST-2 folder: without them, these two are skipped.
+SOURCE is anything that `clozeworks ingest` reads; each becomes its own directory of documents.
+VOCABULARY is a ``vocab.txt`` (use the published one for comparable numbers); by default it is
+learned from the first source. The wikitext cleaner needs dumps, and fine-tuning the SST-2 folder:
+without them, these two are skipped.
 """
 
 import argparse
@@ -17,7 +18,9 @@ QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart" / "corpus"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sources", nargs="*", default=[str(QUICKSTART)])
     parser.add_argument("--vocab")
     parser.add_argument("--dump", action="append", default=[])
@@ -48,7 +51,9 @@ def train(documents: Path, vocabulary: str | Path, work: Path, sst2: str | None)
     stage("build", documents, f"--vocab={vocabulary}", f"--output={instances}", "--duplicates=1")
     benchmark("pretrain", instances)
     if sst2:
-        stage("pretrain", instances, f"--output={run}", "--model=small", "--steps=2", "--batch-size=8")
+        stage(
+            "pretrain", instances, f"--output={run}", "--model=small", "--steps=2", "--batch-size=8"
+        )
         benchmark("finetune", sst2, run)
 
 
@@ -62,7 +67,9 @@ def benchmark(name: str, *arguments: object) -> None:
 
 
 def run(*arguments: object) -> None:
-    subprocess.run([sys.executable, *map(str, arguments)], cwd=Path(__file__).parents[1], check=True)
+    subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=Path(__file__).parents[1], check=True
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Build instances end to end, beside google-research's algorithm: speed, size, memory, two workers, ten times the text.
+"""Build instances end to end, beside google-research's algorithm: speed, size, memory, two workers,
+ten times the text.
 
     python -m benchmarks.build VOCABULARY DOCUMENTS...
 
-VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS are directories from `clozeworks ingest`. Each build is its own
-process, measured end to end: start-up, reading and writing included. Rates per core use CPU time; wall-clock time is
-shown beside it. The peer gets a sample of the documents, because its time is linear.
+VOCABULARY is a directory or a ``vocab.txt``, DOCUMENTS are directories from `clozeworks ingest`.
+Each build is its own process, measured end to end: start-up, reading and writing included. Rates
+per core use CPU time; wall-clock time is shown beside it. The peer gets a sample of the documents,
+because its time is linear.
 """
 
 import json
@@ -17,9 +19,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clozeworks.pipeline.execution.stage import read_manifest
 from clozeworks.pipeline.manifests import DocumentsManifest
-from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
+from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from rich.console import Console
 from rich.table import Table
 
@@ -56,9 +58,16 @@ def main(vocabulary: str, *documents: str) -> None:
         print_scaling(documents[0], vocabulary, Path(work))
 
 
-def build(documents: str | Path, vocabulary: str, output: Path, *, duplicates: int = 5, workers: int = 1) -> Build:
+def build(
+    documents: str | Path, vocabulary: str, output: Path, *, duplicates: int = 5, workers: int = 1
+) -> Build:
     """Run `clozeworks build` as a process and measure it."""
-    options = [f"--duplicates={duplicates}", f"--max-length={MAX_LENGTH}", f"--workers={workers}", "--overwrite"]
+    options = [
+        f"--duplicates={duplicates}",
+        f"--max-length={MAX_LENGTH}",
+        f"--workers={workers}",
+        "--overwrite",
+    ]
     usage = run_command("build", documents, f"--vocab={vocabulary}", f"--output={output}", *options)
     shards = sorted(output.glob("*.parquet"))
     return Build(
@@ -115,7 +124,9 @@ def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
             break
     begin = time.process_time()
     tokenized = [[tokens for sentence in text if (tokens := tokenize(sentence))] for text in texts]
-    instances = create_instances([text for text in tokenized if text], vocabulary.tokens, MAX_LENGTH, duplicates)
+    instances = create_instances(
+        [text for text in tokenized if text], vocabulary.tokens, MAX_LENGTH, duplicates
+    )
     num_tokens = sum(len(tokens) for tokens, *_ in instances)
     return num_tokens / (time.process_time() - begin)
 
@@ -128,7 +139,13 @@ def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
         "ten shards, one worker": build(ten, vocabulary, work / "out"),
         "ten shards, two workers": build(ten, vocabulary, work / "out", workers=2),
     }
-    table = Table("text", "s", "CPU s", "peak MB of a process", title=f"shards of {SMALL_BYTES >> 20} MB of text")
+    table = Table(
+        "text",
+        "s",
+        "CPU s",
+        "peak MB of a process",
+        title=f"shards of {SMALL_BYTES >> 20} MB of text",
+    )
     for name, built in runs.items():
         table.add_row(name, f"{built.wall_s:.1f}", f"{built.cpu_s:.1f}", f"{built.peak_mb:.0f}")
     Console().print(table)
@@ -138,7 +155,9 @@ def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
 
 
 def reshard(documents: str, folder: Path, num_shards: int) -> Path:
-    """Rewrite the documents as `num_shards` shards of `SMALL_BYTES` of text, repeating them if there are too few."""
+    """Rewrite the documents as `num_shards` shards of `SMALL_BYTES` of text, repeating them if
+    there are too few.
+    """
     folder.mkdir()
     tables = [pq.read_table(path) for path in sorted(Path(documents).glob("*.parquet"))]
     table = pa.concat_tables(tables)
@@ -148,8 +167,12 @@ def reshard(documents: str, folder: Path, num_shards: int) -> Path:
     manifest["shards"] = []
     for index in range(num_shards):
         name = f"train-{index:05d}-of-{num_shards:05d}.parquet"
-        rows_of_shard = pa.array([row % len(table) for row in range(index * rows, (index + 1) * rows)])
-        pq.write_table(table.take(rows_of_shard), folder / name, compression="zstd", row_group_size=1000)
+        rows_of_shard = pa.array(
+            [row % len(table) for row in range(index * rows, (index + 1) * rows)]
+        )
+        pq.write_table(
+            table.take(rows_of_shard), folder / name, compression="zstd", row_group_size=1000
+        )
         size = (folder / name).stat().st_size
         shard = {"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name}
         manifest["shards"].append({**shard, "counts": {}, "groups": [{**group, "documents": rows}]})

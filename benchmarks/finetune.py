@@ -1,10 +1,12 @@
-"""Fine-tune on SST-2 beside `transformers`: the same encoder, sentences, batch size and number of updates, on one core.
+"""Fine-tune on SST-2 beside `transformers`: the same encoder, sentences, batch size and number of
+updates, on one core.
 
     python benchmarks/finetune.py SST-2_FOLDER CHECKPOINT [--updates 20] [--rounds 3]
 
-The peer is ``BertForSequenceClassification``, trained as in its examples: random batches padded to their longest row by
-``DataCollatorWithPadding``, PyTorch's fused AdamW, clipping. Rounds are interleaved; the fastest of each counts.
-Times are CPU time, so other work on the machine does not count.
+The peer is ``BertForSequenceClassification``, trained as in its examples: random batches padded to
+their longest row by ``DataCollatorWithPadding``, PyTorch's fused AdamW, clipping. Rounds are
+interleaved; the fastest of each counts. Times are CPU time, so other work on the machine does not
+count.
 """
 
 import argparse
@@ -36,7 +38,9 @@ RATE = 2e-5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--updates", type=int, default=20)
@@ -44,14 +48,18 @@ def main() -> None:
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    features = read_features(arguments.data, arguments.checkpoint, arguments.updates * RECIPE.batch_size)
+    features = read_features(
+        arguments.data, arguments.checkpoint, arguments.updates * RECIPE.batch_size
+    )
     trainers = {"transformers": train_peer, "clozeworks": train_ours}
     seconds: dict[str, list[float]] = {name: [] for name in trainers}
     for _ in range(arguments.rounds):
         for name, train in trainers.items():
             seconds[name].append(train(features, arguments.checkpoint))
     num_tokens = sum(feature.length for feature in features)
-    table = Table("trainer", "examples/s", "ratio", title=f"{len(features)} sentences, {num_tokens} tokens")
+    table = Table(
+        "trainer", "examples/s", "ratio", title=f"{len(features)} sentences, {num_tokens} tokens"
+    )
     peer = min(seconds["transformers"])
     for name, rounds in seconds.items():
         table.add_row(name, f"{len(features) / min(rounds):.1f}", f"{peer / min(rounds):.2f}")
@@ -71,13 +79,21 @@ def train_ours(features: list[Feature], checkpoint: Path) -> float:
 
 def train_peer(features: list[Feature], checkpoint: Path) -> float:
     model = transformers.BertForSequenceClassification.from_pretrained(checkpoint).train()
-    collate = transformers.DataCollatorWithPadding(transformers.AutoTokenizer.from_pretrained(checkpoint))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=CONFIG.weight_decay, fused=True)
+    collate = transformers.DataCollatorWithPadding(
+        transformers.AutoTokenizer.from_pretrained(checkpoint)
+    )
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=RATE, weight_decay=CONFIG.weight_decay, fused=True
+    )
 
     def train() -> None:
-        for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(RECIPE.batch_size):
+        for rows in torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).split(
+            RECIPE.batch_size
+        ):
             chosen = [features[row] for row in rows.tolist()]
-            batch = collate([{"input_ids": one.rows[0].input_ids, "labels": _label(one)} for one in chosen])
+            batch = collate(
+                [{"input_ids": one.rows[0].input_ids, "labels": _label(one)} for one in chosen]
+            )
             model(**batch).loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()

@@ -1,14 +1,17 @@
 """google-research's ``create_pretraining_data.py``, as a peer.
 
-Ported line by line without TensorFlow, so the time to write TFRecords is not included. The tokeniser is the copy in
-`transformers`.
+Ported line by line without TensorFlow, so the time to write TFRecords is not included. The
+tokeniser is the copy in `transformers`.
 """
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from transformers.models.bert_japanese.tokenization_bert_japanese import BasicTokenizer, WordpieceTokenizer
+from transformers.models.bert_japanese.tokenization_bert_japanese import (
+    BasicTokenizer,
+    WordpieceTokenizer,
+)
 
 MAX_PREDICTIONS = 20
 MASK_RATE = 0.15
@@ -21,13 +24,21 @@ def make_tokenizer(vocabulary: Sequence[str], lowercase: bool) -> Callable[[str]
     """Return what ``FullTokenizer.tokenize`` does."""
     basic = BasicTokenizer(do_lower_case=lowercase)
     wordpiece = WordpieceTokenizer(vocab=dict.fromkeys(vocabulary), unk_token="[UNK]")
-    return lambda text: [piece for word in basic.tokenize(text) for piece in wordpiece.tokenize(word)]
+    return lambda text: [
+        piece for word in basic.tokenize(text) for piece in wordpiece.tokenize(word)
+    ]
 
 
 def create_instances(
-    documents: Sequence[Document], vocabulary: Sequence[str], max_length: int, duplicates: int, seed: int = 0
+    documents: Sequence[Document],
+    vocabulary: Sequence[str],
+    max_length: int,
+    duplicates: int,
+    seed: int = 0,
 ) -> Iterator[Instance]:
-    """Yield (tokens, segment ids, is random next, masked positions, their tokens), `duplicates` times all documents."""
+    """Yield (tokens, segment ids, is random next, masked positions, their tokens), `duplicates`
+    times all documents.
+    """
     rng = random.Random(seed)
     for _ in range(duplicates):
         for index in range(len(documents)):
@@ -65,7 +76,9 @@ def _pairs_of(
         i += 1
 
 
-def _random_segment(documents: Sequence[Document], index: int, target: int, rng: random.Random) -> list[str]:
+def _random_segment(
+    documents: Sequence[Document], index: int, target: int, rng: random.Random
+) -> list[str]:
     other = index
     for _ in range(10):
         other = rng.randint(0, len(documents) - 1)
@@ -79,7 +92,9 @@ def _random_segment(documents: Sequence[Document], index: int, target: int, rng:
     return segment
 
 
-def _mask(tokens: list[str], vocabulary: Sequence[str], rng: random.Random) -> tuple[list[int], list[str]]:
+def _mask(
+    tokens: list[str], vocabulary: Sequence[str], rng: random.Random
+) -> tuple[list[int], list[str]]:
     candidates = [i for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
     rng.shuffle(candidates)
     wanted = min(MAX_PREDICTIONS, max(1, round(len(tokens) * MASK_RATE)))

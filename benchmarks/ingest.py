@@ -1,12 +1,14 @@
-"""Ingest end to end: speed by source, beside mwparserfromhell for dumps; two workers; memory and time at 10x.
+"""Ingest end to end: speed by source, beside mwparserfromhell for dumps; two workers; memory and
+time at 10x.
 
     python -m benchmarks.ingest --dump DUMP --table PARQUET [SOURCE...] [--megabytes 300]
 
-DUMP is a Wikipedia dump in .xml.bz2, PARQUET a file with the columns of `wikimedia/wikipedia`. Each is repeated, every
-copy with its own ids and a sentence of its own, up to a tenth of `--megabytes` (of XML or text) and up to all of it. A
-SOURCE is anything else that ingest reads, such as a folder of books or a .txt; it is measured as it is. Each run is a
-process of its own, measured end to end with its child processes: start-up, reading and writing included. Rates per core
-use CPU time; the slope from the small run to the large one is the rate without start-up costs.
+DUMP is a Wikipedia dump in .xml.bz2, PARQUET a file with the columns of `wikimedia/wikipedia`. Each
+is repeated, every copy with its own ids and a sentence of its own, up to a tenth of `--megabytes`
+(of XML or text) and up to all of it. A SOURCE is anything else that ingest reads, such as a folder
+of books or a .txt; it is measured as it is. Each run is a process of its own, measured end to end
+with its child processes: start-up, reading and writing included. Rates per core use CPU time; the
+slope from the small run to the large one is the rate without start-up costs.
 """
 
 import argparse
@@ -68,7 +70,9 @@ def main() -> None:
             pair = [ingest(path, repeat_dump(arguments.dump, path, size), work) for size in sizes]
             lines += [compare_with_peer(arguments.dump, pair[1]), compare_sizes(*pair)]
             runs += [*pair, ingest(path, pair[1].mb_in, work, workers=2)]
-            lines.append(f"two workers are {pair[1].usage.wall_s / runs[-1].usage.wall_s:.2f} times as fast as one")
+            lines.append(
+                f"two workers are {pair[1].usage.wall_s / runs[-1].usage.wall_s:.2f} times as fast as one"
+            )
         if arguments.table:
             path = work / "table.parquet"
             pair = [ingest(path, repeat_table(arguments.table, path, size), work) for size in sizes]
@@ -82,7 +86,9 @@ def main() -> None:
 def ingest(source: Path, mb_in: float | None, work: Path, *, workers: int = 1) -> Run:
     """Run `clozeworks ingest` on one source."""
     output = work / "documents"
-    usage = run_command("ingest", source, f"--output={output}", f"--workers={workers}", "--overwrite")
+    usage = run_command(
+        "ingest", source, f"--output={output}", f"--workers={workers}", "--overwrite"
+    )
     mb_out = text_bytes(read_sentences(str(output))) / 1e6
     name = source.name if workers == 1 else f"{source.name}, {workers} workers"
     return Run(name, mb_out if mb_in is None else mb_in, usage, mb_out)
@@ -109,16 +115,22 @@ def read_pages(dump: Path) -> tuple[bytes, list[bytes]]:
 
 
 def copies_of_pages(pages: list[bytes], megabytes: float) -> Iterator[bytes]:
-    """Yield the text of streams: the pages again and again, ids and last sentences changed in each copy."""
+    """Yield the text of streams: the pages again and again, ids and last sentences changed in each
+    copy.
+    """
     num_copies = max(1, round(megabytes * 1e6 / sum(map(len, pages))))
     for copy in range(num_copies):
         sentence = COPY.format(copy).encode()
         for start in range(0, len(pages), PAGES_A_STREAM):
-            yield b"".join(copy_page(page, copy, sentence) for page in pages[start : start + PAGES_A_STREAM])
+            yield b"".join(
+                copy_page(page, copy, sentence) for page in pages[start : start + PAGES_A_STREAM]
+            )
 
 
 def copy_page(page: bytes, copy: int, sentence: bytes) -> bytes:
-    page = re.sub(rb"<id>(\d+)</id>", lambda match: b"<id>%d%06d</id>" % (int(match[1]), copy), page, count=1)
+    page = re.sub(
+        rb"<id>(\d+)</id>", lambda match: b"<id>%d%06d</id>" % (int(match[1]), copy), page, count=1
+    )
     return page.replace(b"</text>", b"\n\n" + sentence + b"</text>")
 
 
@@ -143,7 +155,9 @@ def copy_rows(table: pa.Table, copy: int) -> pa.Table:
     for name, text in added.items():
         index = table.schema.get_field_index(name)
         column = pc.call_function("cast", [table[name]], pc.CastOptions(pa.string()))
-        changed = pc.call_function("binary_join_element_wise", [column, pa.scalar(text), pa.scalar("")])
+        changed = pc.call_function(
+            "binary_join_element_wise", [column, pa.scalar(text), pa.scalar("")]
+        )
         table = table.set_column(index, name, changed)
     return table
 
@@ -173,7 +187,16 @@ def compare_sizes(small: Run, large: Run) -> str:
 
 
 def print_runs(runs: list[Run]) -> None:
-    table = Table("source", "MB in", "MB of text out", "s", "CPU s", "MB/s", "peak MB", title="rates by CPU time")
+    table = Table(
+        "source",
+        "MB in",
+        "MB of text out",
+        "s",
+        "CPU s",
+        "MB/s",
+        "peak MB",
+        title="rates by CPU time",
+    )
     for run in runs:
         usage = run.usage
         figures = (run.mb_in, run.mb_out, usage.wall_s, usage.cpu_s, run.rate)

@@ -1,22 +1,24 @@
-"""Does our loop learn what `transformers` learns? Both train on the same rows in the same order with the same recipe.
+"""Does our loop learn what `transformers` learns? Both train on the same rows in the same order
+with the same recipe.
 
     python -m benchmarks.learning INSTANCES [--tokens 4000000] [--seeds 3] [--model tiny]
 
-For each seed, one encoder is trained by `pretrain` and one is `transformers.BertForPreTraining` in a plain loop: padded
-batches, logits at every position, its own dropout and its own mean losses. Both use BERT's optimiser, learning rate,
-clipping and initial weights: the weights of each seed are drawn once, truncated at two standard deviations
-(`transformers` does not truncate; with `--own-weights` it draws its own). What counts is the loss on the validation
-split, measured by `clozeworks evaluate` for both; ours should be within the spread of the seeds.
+For each seed, one encoder is trained by `pretrain` and one is `transformers.BertForPreTraining` in
+a plain loop: padded batches, logits at every position, its own dropout and its own mean losses.
+Both use BERT's optimiser, learning rate, clipping and initial weights: the weights of each seed are
+drawn once, truncated at two standard deviations (`transformers` does not truncate; with
+`--own-weights` it draws its own). What counts is the loss on the validation split, measured by
+`clozeworks evaluate` for both; ours should be within the spread of the seeds.
 
     python -m benchmarks.learning INSTANCES --check
 
-instead runs 60 steps of one seed without dropout. Both then compute the same, and the losses of each step must agree
-within 1e-4; otherwise their recipes differ.
+instead runs 60 steps of one seed without dropout. Both then compute the same, and the losses of
+each step must agree within 1e-4; otherwise their recipes differ.
 
     python -m benchmarks.learning INSTANCES --theirs OUTPUT --tokens 105000000 --model mini [--precision bf16]
 
-trains `transformers` alone, seed 0, into a directory for `clozeworks finetune --checkpoint`. A checkpoint every
-`SAVE_EVERY` steps lets the same command resume.
+trains `transformers` alone, seed 0, into a directory for `clozeworks finetune --checkpoint`. A
+checkpoint every `SAVE_EVERY` steps lets the same command resume.
 """
 
 import argparse
@@ -55,7 +57,9 @@ MEASURED = ("mlm_loss", "mlm_accuracy", "nsp_accuracy")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("instances")
     parser.add_argument("--tokens", type=int, default=4_000_000)
     parser.add_argument("--seeds", type=int, default=3)
@@ -69,7 +73,9 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--duplicates-per-epoch", type=int)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--own-weights", action="store_true", help="let transformers draw its own initial weights")
+    parser.add_argument(
+        "--own-weights", action="store_true", help="let transformers draw its own initial weights"
+    )
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--theirs", metavar="OUTPUT")
     arguments = parser.parse_args()
@@ -82,12 +88,22 @@ def main() -> None:
     steps = round(arguments.tokens / (directory.mean_length * arguments.batch_size))
     if arguments.theirs:
         Path(arguments.theirs).mkdir(parents=True, exist_ok=True)
-        train_theirs(make_config(arguments, 0, steps), arguments.instances, arguments.theirs, arguments.own_weights)
+        train_theirs(
+            make_config(arguments, 0, steps),
+            arguments.instances,
+            arguments.theirs,
+            arguments.own_weights,
+        )
         print(evaluate(arguments.theirs, arguments.instances, device="cpu"))
         return
-    table = Table("seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps")
+    table = Table(
+        "seed", "trainer", *MEASURED, "minutes", title=f"{arguments.model}, {steps:,} steps"
+    )
     losses: dict[str, list[float]] = {"clozeworks": [], "transformers": []}
-    trainers = {"clozeworks": train_ours, "transformers": partial(train_theirs, own_weights=arguments.own_weights)}
+    trainers = {
+        "clozeworks": train_ours,
+        "transformers": partial(train_theirs, own_weights=arguments.own_weights),
+    }
     for seed in range(arguments.seeds):
         config = make_config(arguments, seed, steps)
         for name, train in trainers.items():
@@ -106,7 +122,9 @@ def main() -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Compare the losses of each of `CHECKED_STEPS` steps from the same weights, on the same rows, without dropout."""
+    """Compare the losses of each of `CHECKED_STEPS` steps from the same weights, on the same rows,
+    without dropout.
+    """
     config = make_config(arguments, 0, CHECKED_STEPS, dropout=0.0)
     ours: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -117,12 +135,18 @@ def check(arguments: argparse.Namespace) -> None:
         pretrain(config, [arguments.instances], folder, report)
         theirs = train_theirs(config, arguments.instances, folder)
     apart = max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
-    print(f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, at most {apart:.1e} apart")
+    print(
+        f"losses from {ours[0]:.4f} to {ours[-1]:.4f} in {CHECKED_STEPS} steps, at most {apart:.1e} apart"
+    )
     if apart > 1e-4:
-        raise SystemExit("clozeworks and transformers compute different losses: their recipes differ")
+        raise SystemExit(
+            "clozeworks and transformers compute different losses: their recipes differ"
+        )
 
 
-def make_config(arguments: argparse.Namespace, seed: int, steps: int, **changes: Any) -> PretrainConfig:
+def make_config(
+    arguments: argparse.Namespace, seed: int, steps: int, **changes: Any
+) -> PretrainConfig:
     return PretrainConfig(
         model=arguments.model,
         steps=steps,
@@ -143,7 +167,9 @@ def train_ours(config: PretrainConfig, instances: str, folder: str) -> None:
     pretrain(config, [instances], folder)
 
 
-def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weights: bool = False) -> list[float]:
+def train_theirs(
+    config: PretrainConfig, instances: str, folder: str, own_weights: bool = False
+) -> list[float]:
     """Train `transformers` and save its model in `folder`; return the loss of each step."""
     directory = data.open_instances(instances)
     shape: dict[str, Any] = ModelConfig.named(
@@ -154,14 +180,22 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
         initializer_range=config.initializer_range,
     ).to_hf()
     torch.manual_seed(config.seed)
-    shape["attn_implementation"] = "eager"  # faster than the fused one in training on short rows on the CPU
+    shape["attn_implementation"] = (
+        "eager"  # faster than the fused one in training on short rows on the CPU
+    )
     model: Any = transformers.BertForPreTraining(BertConfig(**shape)).train()
     if not own_weights:
-        model.load_state_dict(new_model(config, [directory]).state_dict(), strict=False)  # less the copies of tied ones
+        model.load_state_dict(
+            new_model(config, [directory]).state_dict(), strict=False
+        )  # less the copies of tied ones
         model.tie_weights()
-    # PyTorch's AdamW without bias correction, as BERT's; test_optim.py holds it against the formula.
+    # PyTorch's AdamW without bias correction, as BERT's; test_optim.py holds it against the
+    # formula.
     optimizer = make_optimizer(model, config.weight_decay)
-    sequence, steps = RowSequence(directory, config.seed, config.duplicates_per_epoch), config.steps or 0
+    sequence, steps = (
+        RowSequence(directory, config.seed, config.duplicates_per_epoch),
+        config.steps or 0,
+    )
     warmup = default_warmup(steps) if config.warmup_steps is None else config.warmup_steps
     saved, losses = Path(folder, "checkpoint.pt"), []
     if saved.exists():
@@ -183,9 +217,14 @@ def train_theirs(config: PretrainConfig, instances: str, folder: str, own_weight
         optimizer.zero_grad()
         if len(losses) % SAVE_EVERY == 0:
             print(
-                f"{time.strftime('%H:%M')} step {len(losses):,}, loss {statistics.mean(losses[-100:]):.3f}", flush=True
+                f"{time.strftime('%H:%M')} step {len(losses):,}, loss {statistics.mean(losses[-100:]):.3f}",
+                flush=True,
             )
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "losses": losses,
+            }
             torch.save(state, f"{saved}.partial")
             os.replace(f"{saved}.partial", saved)
     model.save_pretrained(folder)

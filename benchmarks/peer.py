@@ -16,10 +16,16 @@ def make_peer(config: ModelConfig) -> Any:
 
 
 def peer_loss(model: Any, batch: PretrainBatch) -> torch.Tensor:
-    """Return the mean masked-LM loss of the batch plus that of the next sentences; waits for no GPU."""
+    """Return the mean masked-LM loss of the batch plus that of the next sentences; waits for no
+    GPU.
+    """
     labels = torch.full_like(batch.input_ids, IGNORED).flatten()
     labels = labels.scatter(0, batch.masked_index, batch.masked_ids).view_as(batch.input_ids)
-    mask = torch.ones_like(labels) if batch.attention_mask_BL is None else batch.attention_mask_BL.long()
+    mask = (
+        torch.ones_like(labels)
+        if batch.attention_mask_BL is None
+        else batch.attention_mask_BL.long()
+    )
     output = model(
         input_ids=batch.input_ids,
         token_type_ids=batch.token_type_ids,

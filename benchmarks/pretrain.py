@@ -2,12 +2,14 @@
 
     python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--rows 32] [--rounds 3]
 
-INSTANCES are one or more directories, for example of length 128 and of length 512. An update is forward, backward,
-clipping and optimiser step on as many micro-batches as the trainer makes, with the recipe's dropout; both get the same
-ones. Rounds are interleaved and the fastest of each counts; loaders are measured in CPU time.
+INSTANCES are one or more directories, for example of length 128 and of length 512. An update is
+forward, backward, clipping and optimiser step on as many micro-batches as the trainer makes, with
+the recipe's dropout; both get the same ones. Rounds are interleaved and the fastest of each counts;
+loaders are measured in CPU time.
 
-On a GPU (models base and large) all run in bf16, eager and compiled (with dynamic shapes: once for all lengths). The
-model-FLOPs utilisation is relative to the device's dense bf16 peak, for real tokens and the head at masked positions.
+On a GPU (models base and large) all run in bf16, eager and compiled (with dynamic shapes: once for
+all lengths). The model-FLOPs utilisation is relative to the device's dense bf16 peak, for real
+tokens and the head at masked positions.
 """
 
 import argparse
@@ -56,7 +58,9 @@ class Work(NamedTuple):
 
 
 class Trainer(NamedTuple):
-    """A model in training: `loss` is its share of the whole batch's loss on one of the micro-batches."""
+    """A model in training: `loss` is its share of the whole batch's loss on one of the
+    micro-batches.
+    """
 
     model: nn.Module
     optimizer: torch.optim.AdamW
@@ -64,7 +68,9 @@ class Trainer(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("instances", nargs="+")
     parser.add_argument("--models", default="base,large" if ON_GPU else "mini,base")
     parser.add_argument("--rows", type=int, default=256 if ON_GPU else 32)
@@ -77,7 +83,9 @@ def main() -> None:
     work = [make_work(directory, arguments.rows) for directory in directories]
     positions = max(512, *(directory.max_length for directory in directories))
     for size in arguments.models.split(","):
-        config = ModelConfig.named(size, vocab_size=directories[0].vocab_size, max_position_embeddings=positions)
+        config = ModelConfig.named(
+            size, vocab_size=directories[0].vocab_size, max_position_embeddings=positions
+        )
         # A table for each, so that a later one that fails takes none of these with it.
         Console().print(measure_trainers(config, work, arguments.rounds))
 
@@ -94,7 +102,9 @@ def measure_trainers(config: ModelConfig, work: list[Work], rounds: int) -> Tabl
     title = f"{config.num_hidden_layers} x {config.hidden_size}, {device}"
     columns = ("MFU", "peak GiB") if ON_GPU else ()
     trainer_column = Column("trainer", no_wrap=True)
-    table = Table("up to", "padding", trainer_column, "ms", "real tokens/s", "ratio", *columns, title=title)
+    table = Table(
+        "up to", "padding", trainer_column, "ms", "real tokens/s", "ratio", *columns, title=title
+    )
     torch.compiler.reset()
     trainers = {"transformers": peer(config), "clozeworks": ours(config)}
     if ON_GPU:
@@ -106,10 +116,15 @@ def measure_trainers(config: ModelConfig, work: list[Work], rounds: int) -> Tabl
             update(trainer, part)  # compiles, and allocates what is allocated once
         seconds = dict.fromkeys(trainers, math.inf)
         for _ in range(rounds):
-            seconds = {name: min(seconds[name], measure(trainer, part)) for name, trainer in trainers.items()}
+            seconds = {
+                name: min(seconds[name], measure(trainer, part))
+                for name, trainer in trainers.items()
+            }
         for name, taken in seconds.items():
             peer_seconds = seconds[name.replace("clozeworks", "transformers")]
-            table.add_row(*describe(part), name, *figures(config, part, taken, peer_seconds, trainers[name]))
+            table.add_row(
+                *describe(part), name, *figures(config, part, taken, peer_seconds, trainers[name])
+            )
     return table
 
 
@@ -118,9 +133,15 @@ def describe(work: Work) -> tuple[str, str]:
     return str(work.rows.lengths.max()), f"{padding:.1%}"
 
 
-def figures(config: ModelConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer) -> list[str]:
+def figures(
+    config: ModelConfig, work: Work, seconds: float, peer_seconds: float, trainer: Trainer
+) -> list[str]:
     num_tokens = int(work.rows.lengths.sum())
-    cells = [f"{seconds * 1000:,.0f}", f"{num_tokens / seconds:,.0f}", f"{peer_seconds / seconds:.2f}x"]
+    cells = [
+        f"{seconds * 1000:,.0f}",
+        f"{num_tokens / seconds:,.0f}",
+        f"{peer_seconds / seconds:.2f}x",
+    ]
     if not ON_GPU:
         return cells
     flops = update_flops(config, work.rows.lengths, work.num_predicted)
@@ -193,7 +214,9 @@ def peak_memory(trainer: Trainer, work: Work) -> float:
 
 def print_loaders(directory: data.InstanceDirectory) -> None:
     ours, theirs = our_loader(directory), peer_loader(directory)
-    table = Table("loader", "instances/s", "ratio", title="one thread, shuffled, padded batches of 256")
+    table = Table(
+        "loader", "instances/s", "ratio", title="one thread, shuffled, padded batches of 256"
+    )
     table.add_row("datasets + DataCollatorForLanguageModeling", f"{theirs:,.0f}", "1.0x")
     table.add_row("clozeworks", f"{ours:,.0f}", f"{ours / theirs:.1f}x")
     Console().print(table)
@@ -209,7 +232,9 @@ def our_loader(directory: data.InstanceDirectory) -> float:
 
 def peer_loader(directory: data.InstanceDirectory) -> float:
     files = f"{directory.path}/train-*.parquet"
-    stream: Any = load_dataset("parquet", data_files=files, split="train", streaming=True, columns=["input_ids"])
+    stream: Any = load_dataset(
+        "parquet", data_files=files, split="train", streaming=True, columns=["input_ids"]
+    )
     assert isinstance(stream, IterableDataset)
     collate = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(directory.path))
     batches = iter(stream.shuffle(seed=0, buffer_size=1000).batch(256))

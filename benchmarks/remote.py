@@ -2,9 +2,10 @@
 
     python -m benchmarks.remote SOURCE INSTANCES [--delay-ms 20] [--rows-per-second 4000] [--block-rows 8192]
 
-The store is moto's S3 server on this machine. For the loader each of its answers is delayed, and the model is replaced
-by a sleep: 4,000 rows a second of 128 tokens are about what a base model trains on one H200. Blocks are smaller than in
-training, so that there are several in a short time. The first batch, which nothing can hide, is reported by itself.
+The store is moto's S3 server on this machine. For the loader each of its answers is delayed, and
+the model is replaced by a sleep: 4,000 rows a second of 128 tokens are about what a base model
+trains on one H200. Blocks are smaller than in training, so that there are several in a short time.
+The first batch, which nothing can hide, is reported by itself.
 """
 
 import argparse
@@ -17,9 +18,9 @@ from typing import NamedTuple
 from clozeworks.model.pretraining import sequence
 from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.training.loop import prefetch
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.execution import storage
-from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.documents.pipeline import ingest
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -40,7 +41,9 @@ class Loading(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source")
     parser.add_argument("instances")
     parser.add_argument("--delay-ms", type=float, default=20.0)
@@ -58,13 +61,17 @@ def main() -> None:
     with object_store("s3", arguments.delay_ms / 1000) as bucket:
         remote = load(copy(arguments.instances, f"{bucket}/instances"), arguments.rows_per_second)
     table.add_row("first batch", f"{local.first_s:.2f} s", f"{remote.first_s:.2f} s")
-    table.add_row("data wait afterwards", *(f"{each.later_s / each.total_s:.2%}" for each in (local, remote)))
+    table.add_row(
+        "data wait afterwards", *(f"{each.later_s / each.total_s:.2%}" for each in (local, remote))
+    )
     Console().print(table)
 
 
 def copy(source: str, target: str) -> str:
     for path in storage.find_files(source):
-        storage.upload(path, storage.join(target, path.removeprefix(source).strip("/") or Path(path).name))
+        storage.upload(
+            path, storage.join(target, path.removeprefix(source).strip("/") or Path(path).name)
+        )
     return target
 
 

@@ -1,10 +1,11 @@
-"""Rows of instances in a file that needs no Parquet: `rows.npz`, the rows that `benchmarks.gpu` carries.
+"""Rows of instances in a file that needs no Parquet: `rows.npz`, the rows that `benchmarks.gpu`
+carries.
 
     python -m benchmarks.rows INSTANCES...
 
-writes it, from directories of different lengths with one vocabulary. Those in the repository are from the books of the
-quickstart, which are in the public domain, with the vocabulary of bert-base-uncased, built with ``--duplicates 1`` and
-``--max-length 128`` and ``512``.
+writes it, from directories of different lengths with one vocabulary. Those in the repository are
+from the books of the quickstart, which are in the public domain, with the vocabulary of
+bert-base-uncased, built with ``--duplicates 1`` and ``--max-length 128`` and ``512``.
 """
 
 import sys
@@ -35,7 +36,10 @@ def rows_of(instances: Sequence[str]) -> SomeRows:
     from clozeworks.model.pretraining.sequence import RowSequence
 
     directories = [open_instances(path) for path in instances]
-    by_length = {part.max_length: RowSequence(part, 0).rows(0, NUM_TOKENS // part.max_length) for part in directories}
+    by_length = {
+        part.max_length: RowSequence(part, 0).rows(0, NUM_TOKENS // part.max_length)
+        for part in directories
+    }
     return SomeRows(directories[0].vocab_size, by_length)
 
 
@@ -44,12 +48,18 @@ def carried_rows() -> SomeRows:
         columns: dict[int, dict[str, np.ndarray]] = {}
         for length, name in (key.split(".") for key in archive if "." in key):
             columns.setdefault(int(length), {})[name] = archive[f"{length}.{name}"]
-        return SomeRows(int(archive["vocab_size"]), {n: InstanceRows(**found) for n, found in columns.items()})
+        return SomeRows(
+            int(archive["vocab_size"]), {n: InstanceRows(**found) for n, found in columns.items()}
+        )
 
 
 def main() -> None:
     rows = rows_of(sys.argv[1:])
-    columns = {f"{n}.{name}": values for n, part in rows.by_length.items() for name, values in asdict(part).items()}
+    columns = {
+        f"{n}.{name}": values
+        for n, part in rows.by_length.items()
+        for name, values in asdict(part).items()
+    }
     np.savez_compressed(FILE, vocab_size=rows.vocab_size, **columns)  # pyright: ignore
 
 

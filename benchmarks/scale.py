@@ -1,14 +1,17 @@
-"""How ingest grows: bytes read in small, with limits as small, and what its planning functions give up to 10 TB.
+"""How ingest grows: bytes read in small, with limits as small, and what its planning functions give
+up to 10 TB.
 
     python -m benchmarks.scale [--megabytes 100]
 
-The first table runs ingest on made-up documents in this process, with all limits 128 times smaller and at most 32
-partitions, so that the largest corpus has many shards a partition, as one of a terabyte has with the true limits. It
-counts the bytes that are read of temporary files, for each byte of scattered documents.
+The first table runs ingest on made-up documents in this process, with all limits 128 times smaller
+and at most 32 partitions, so that the largest corpus has many shards a partition, as one of a
+terabyte has with the true limits. It counts the bytes that are read of temporary files, for each
+byte of scattered documents.
 
-The second table asks the planning functions themselves, with the true limits, on records of made-up sizes. Planning is
-timed; memory is the peak of the process that plans. The text is taken to be as large as the input, to compress to 0.4
-bytes a byte, and the index of a temporary file to have 24 bytes for each of its batches.
+The second table asks the planning functions themselves, with the true limits, on records of made-up
+sizes. Planning is timed; memory is the peak of the process that plans. The text is taken to be as
+large as the input, to compress to 0.4 bytes a byte, and the index of a temporary file to have 24
+bytes for each of its batches.
 """
 
 import argparse
@@ -24,15 +27,16 @@ from unittest import mock
 
 import msgspec
 import numpy as np
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.execution import partitions, storage
+from clozeworks.pipeline.documents import layout, scatter
+from clozeworks.pipeline.documents.duplicates import DOCUMENTS_PER_UNIT, Deduplicated
+from clozeworks.pipeline.documents.gather import plan_shards
+from clozeworks.pipeline.documents.layout import choose_layout, plan_keys
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.documents.scatter import Ranges, Scattered
+from clozeworks.pipeline.execution import partitions
 from clozeworks.pipeline.execution.estimates import PART_TEXT_BYTES
-from clozeworks.pipeline.ingest import layout, scatter
-from clozeworks.pipeline.ingest.duplicates import DOCUMENTS_PER_UNIT, Deduplicated
-from clozeworks.pipeline.ingest.gather import plan_shards
-from clozeworks.pipeline.ingest.layout import choose_layout, plan_keys
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.ingest.scatter import Ranges, Scattered
 from clozeworks.pipeline.sources.formats import choose_range_bytes
 from clozeworks.pipeline.sources.records import InputRange
 from rich.console import Console
@@ -66,19 +70,30 @@ class CountingFile:
 
 
 def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
-    """Run ingest on so much text; return its numbers of shards, the bytes read by kind, and those scattered."""
+    """Run ingest on so much text; return its numbers of shards, the bytes read by kind, and those
+    scattered.
+    """
     source, output = work / "texts.jsonl", work / f"documents-{megabytes:g}"
     rng = random.Random(0)
     with source.open("w") as file:
         for number in range(round(megabytes * 1e6 / DOCUMENT_BYTES)):
-            text = " ".join(f"Sentence {rng.randrange(10**9)} is here." for _ in range(DOCUMENT_BYTES // 28))
+            text = " ".join(
+                f"Sentence {rng.randrange(10**9)} is here." for _ in range(DOCUMENT_BYTES // 28)
+            )
             file.write(json.dumps({"id": number, "text": text}) + "\n")
     counts: Counter[str] = Counter()
     scattered = 0
     plain = storage.open_input
 
     def open_input(path: str) -> BinaryIO:
-        kind = next((kind for kind in ("documents", "keys", "left-out", "dealt") if f"/.work/{kind}/" in path), "")
+        kind = next(
+            (
+                kind
+                for kind in ("documents", "keys", "left-out", "dealt")
+                if f"/.work/{kind}/" in path
+            ),
+            "",
+        )
         return cast(BinaryIO, CountingFile(plain(path), counts, kind)) if kind else plain(path)
 
     def plan_and_weigh(*arguments: Any) -> Any:
@@ -96,9 +111,11 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
         mock.patch.object(partitions, "PART_BYTES", partitions.PART_BYTES // SMALLER),
         mock.patch.object(scatter, "PART_TEXT_BYTES", scatter.PART_TEXT_BYTES // SMALLER),
         mock.patch.object(storage, "open_input", open_input),
-        mock.patch("clozeworks.pipeline.ingest.pipeline.plan_shards", plan_and_weigh),
+        mock.patch("clozeworks.pipeline.documents.pipeline.plan_shards", plan_and_weigh),
     ):
-        manifest = ingest([str(source)], str(output), IngestConfig(validation_share=0.02), RunOptions(workers=1))
+        manifest = ingest(
+            [str(source)], str(output), IngestConfig(validation_share=0.02), RunOptions(workers=1)
+        )
     shards = Counter(shard.split for shard in manifest.shards)
     return shards["train"], shards["validation"], counts, scattered
 
@@ -132,16 +149,23 @@ def compute(num_bytes: int) -> list[str]:
     num_units = -(-num_bytes // choose_range_bytes(num_bytes))
     documents = num_bytes // DOCUMENT_BYTES
     text_a_unit = num_bytes * (1 - config.validation_share) / num_units / chosen.num_buckets
-    counters: Any = {"counts": {"documents_read": documents // num_units}, "bad": {}, "examples": {}}
+    counters: Any = {
+        "counts": {"documents_read": documents // num_units},
+        "bad": {},
+        "examples": {},
+    }
     record = Scattered(
         files=(".work/documents/range-00000.arrow", ".work/keys/range-00000.arrow"),
         counters=counters,
-        bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1).astype(np.int64).tobytes(),
+        bucket_bytes=rng.normal(text_a_unit, text_a_unit / 10, chosen.num_buckets + 1)
+        .astype(np.int64)
+        .tobytes(),
         bucket_documents=np.full(chosen.num_buckets + 1, 9, np.uint32).tobytes(),
         documents=documents // num_units,
     )
     unit = Ranges(
-        name="range-00000", ranges=[InputRange(path="gs://a-bucket/dump.xml.bz2", name="dump", format="wikipedia")]
+        name="range-00000",
+        ranges=[InputRange(path="gs://a-bucket/dump.xml.bz2", name="dump", format="wikipedia")],
     )
     encoded = msgspec.json.encode(record)
     begun = time.monotonic()
@@ -157,10 +181,19 @@ def compute(num_bytes: int) -> list[str]:
     )
     units = plan_shards(scattered, [left_out] * len(dedup), None, chosen)
     seconds = time.monotonic() - begun
-    reads = sum(len(each.payload.partitions(chosen)) for each in units) / chosen.num_document_partitions
+    reads = (
+        sum(len(each.payload.partitions(chosen)) for each in units) / chosen.num_document_partitions
+    )
     reads += max(len(each.payload.names()) > 1 for each in units)  # dealt out, and read again
     parts = max(1, num_bytes // num_units // PART_TEXT_BYTES)
-    reads += num_units * len(units) * parts * chosen.num_document_partitions * INDEX_BYTES / (STORED_SHARE * num_bytes)
+    reads += (
+        num_units
+        * len(units)
+        * parts
+        * chosen.num_document_partitions
+        * INDEX_BYTES
+        / (STORED_SHARE * num_bytes)
+    )
     opens = num_units * (len(dedup) + len(units)) + len(dedup) * len(units)
     plan_bytes = max(len(msgspec.json.encode(unit)) * num_units, len(msgspec.json.encode(units)))
     largest = max(len(each.payload.names()) for each in units)
@@ -179,7 +212,13 @@ def compute(num_bytes: int) -> list[str]:
 
 def print_computed() -> None:
     table = Table(
-        *("text", "units: scatter, deduplicate, gather", "shards: train, validation", "shards a unit", "files opened"),
+        *(
+            "text",
+            "units: scatter, deduplicate, gather",
+            "shards: train, validation",
+            "shards a unit",
+            "files opened",
+        ),
         *("bytes read per byte scattered", "largest plan", "planning", "peak memory"),
         title="planned with the true limits",
     )

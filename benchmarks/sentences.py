@@ -1,9 +1,11 @@
-"""Ends of sentences that are missed or false, for each language and what is difficult in it, against sentencex alone.
+"""Ends of sentences that are missed or false, for each language and what is difficult in it,
+against sentencex alone.
 
     python -m benchmarks.sentences [LANGUAGE...]
 
-The sentences are in ``tests/fixtures/sentence_patterns.toml``: of the kind that Wikipedia has, each in paragraphs
-between plain ones, with numbers in the language's digits. Prints mis-splits per 1,000 sentences, and the first of ours.
+The sentences are in ``tests/fixtures/sentence_patterns.toml``: of the kind that Wikipedia has, each
+in paragraphs between plain ones, with numbers in the language's digits. Prints mis-splits per 1,000
+sentences, and the first of ours.
 """
 
 import sys
@@ -32,7 +34,9 @@ def main(*languages: str) -> None:
         for pattern in PATTERNS[language]:
             if pattern == "plain":
                 continue
-            (number, lost, _), (_, wrong, example) = (count_mis_splits(split, language, pattern) for split in totals)
+            (number, lost, _), (_, wrong, example) = (
+                count_mis_splits(split, language, pattern) for split in totals
+            )
             totals[alone] += lost
             totals[ours] += wrong
             num_sentences += number

@@ -1,10 +1,11 @@
-"""Tokenise documents by the dictionary of their chunks, against `tokenizers` on every sentence, both on one core.
+"""Tokenise documents by the dictionary of their chunks, against `tokenizers` on every sentence,
+both on one core.
 
     python -m benchmarks.tokenizing VOCABULARY PARQUET...
 
-VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text`` (read by line).
-The peer runs on an evenly spaced sample of the sentences (its time is linear), and its ids are compared with ours.
-Times are CPU time, so other work on the machine does not count.
+VOCABULARY is a ``vocab.txt``; PARQUET files have a column ``sentences`` (documents) or ``text``
+(read by line). The peer runs on an evenly spaced sample of the sentences (its time is linear), and
+its ids are compared with ours. Times are CPU time, so other work on the machine does not count.
 """
 
 import os
@@ -16,8 +17,8 @@ from pathlib import Path
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pyarrow as pa
-from clozeworks.pipeline.vocab.tokenize import DictionaryTokenizer, bert_tokenizer
-from clozeworks.pipeline.vocab.vocabulary import load_vocabulary
+from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, bert_tokenizer
+from clozeworks.pipeline.vocabulary.vocabulary import load_vocabulary
 
 from .vocab import read_sentences
 
@@ -30,7 +31,10 @@ def main(vocabulary_path: str, *paths: str) -> None:
     ours = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
     peer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     rows, num_different = [], 0
-    for name, path in [*((Path(path).name, path) for path in paths), ("the last, all known", paths[-1])]:
+    for name, path in [
+        *((Path(path).name, path) for path in paths),
+        ("the last, all known", paths[-1]),
+    ]:
         sentences = read_sentences(path)
         begin = time.process_time()
         ids, offsets = ours.encode(sentences)

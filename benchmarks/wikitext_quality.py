@@ -1,13 +1,15 @@
-"""Quality and speed of the wikitext cleaner on real dumps, against mwparserfromhell in the same run.
+"""Quality and speed of the wikitext cleaner on real dumps, against mwparserfromhell in the same
+run.
 
     python benchmarks/wikitext_quality.py enwiki-….xml.bz2 ltgwiki-….xml.bz2
 
 Prints, for each dump:
 
-- residue: sentences with leftover markup, per 2,000 sentences. The test is strict: a pipe, a brace or the word "thumb"
-  in the text proper counts too. Sentences with a gap are dropped from documents and counted separately;
-- coverage: the share of the words that mwparserfromhell keeps in paragraphs outside tables, lists, headings and
-  templates that the cleaner keeps too, page by page;
+- residue: sentences with leftover markup, per 2,000 sentences. The test is strict: a pipe, a brace
+  or the word "thumb" in the text proper counts too. Sentences with a gap are dropped from documents
+  and counted separately;
+- coverage: the share of the words that mwparserfromhell keeps in paragraphs outside tables, lists,
+  headings and templates that the cleaner keeps too, page by page;
 - speed: MB of dump XML cleaned per second on one core, and the ratio to ``Wikicode.strip_code``.
 """
 
@@ -30,14 +32,39 @@ from mwparserfromhell.nodes import ExternalLink, HTMLEntity, Tag, Text, Wikilink
 from mwparserfromhell.wikicode import Wikicode
 
 RESIDUE = re.compile(
-    r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|\||''|\bthumb\b|\b\d+px\b|</?[a-z]+[^<>]*>|</?ref|__[A-Z]+__", re.IGNORECASE
+    r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|\||''|\bthumb\b|\b\d+px\b|</?[a-z]+[^<>]*>|</?ref|__[A-Z]+__",
+    re.IGNORECASE,
 )
 WORD = re.compile(r"\w+")
 LIST_ITEM = "\x00"
-NOT_PROSE_TAGS = {"ref", "table", "gallery", "math", "chem", "code", "pre", "source", "syntaxhighlight", "timeline"}
-NOT_PROSE_TAGS |= {"ul", "ol", "dl", "references", "imagemap", "score", "hiero", "templatestyles", "br"}
+NOT_PROSE_TAGS = {
+    "ref",
+    "table",
+    "gallery",
+    "math",
+    "chem",
+    "code",
+    "pre",
+    "source",
+    "syntaxhighlight",
+    "timeline",
+}
+NOT_PROSE_TAGS |= {
+    "ul",
+    "ol",
+    "dl",
+    "references",
+    "imagemap",
+    "score",
+    "hiero",
+    "templatestyles",
+    "br",
+}
 NOT_PROSE_LINE = re.compile(r"^[ |!]|\x00|\{\||\|\}|\|\||</?[a-z]", re.IGNORECASE)
-MEDIA = re.compile(r":?\s*(?:file|image|fails|attēls|category|kategoreja|ファイル|画像|category)\s*:", re.IGNORECASE)
+MEDIA = re.compile(
+    r":?\s*(?:file|image|fails|attēls|category|kategoreja|ファイル|画像|category)\s*:",
+    re.IGNORECASE,
+)
 NUM_WORST = 5
 
 
@@ -51,7 +78,9 @@ def main() -> None:
 def measure(dump: Path) -> None:
     site, articles, num_bytes = read_articles(dump)
     start = time.process_time()
-    cleaned = [wikitext_to_paragraphs(text, site.language, site.dropped_links) for _, text in articles]
+    cleaned = [
+        wikitext_to_paragraphs(text, site.language, site.dropped_links) for _, text in articles
+    ]
     seconds = time.process_time() - start
     start = time.process_time()
     for _, text in articles:
@@ -68,7 +97,9 @@ def measure(dump: Path) -> None:
 
 
 def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
-    """Return the wiki, (title, wikitext) of each article that is no redirect, and the bytes of their pages' XML."""
+    """Return the wiki, (title, wikitext) of each article that is no redirect, and the bytes of
+    their pages' XML.
+    """
     part = InputRange(path=str(dump), name=dump.name, format="wikipedia")
     articles: list[tuple[str, str]] = []
     num_bytes = 0
@@ -78,7 +109,11 @@ def read_articles(dump: Path) -> tuple[Site, list[tuple[str, str]], int]:
         for xml, _ in read_pages(file, part, encoding, Counters()):
             page = ElementTree.fromstring(xml)
             text = page.findtext("revision/text") or ""
-            if page.findtext("ns") in (None, "0") and page.find("redirect") is None and not text.startswith("#"):
+            if (
+                page.findtext("ns") in (None, "0")
+                and page.find("redirect") is None
+                and not text.startswith("#")
+            ):
                 articles.append((page.findtext("title") or "", text))
                 num_bytes += len(xml)
     return parse_siteinfo(head.decode(encoding, "replace")), articles, num_bytes
@@ -92,7 +127,9 @@ def print_residue(articles: list[tuple[str, str]], cleaned: list[list[str]], lan
             num_sentences += 1
             num_gaps += GAP in sentence
             if GAP not in sentence and (found := RESIDUE.search(sentence)):
-                worst.append(f"{title}: … {sentence[max(0, found.start() - 60) : found.end() + 40]}")
+                worst.append(
+                    f"{title}: … {sentence[max(0, found.start() - 60) : found.end() + 40]}"
+                )
     print(
         f"  residue   {len(worst) / num_sentences * 2000:.2f} in 2,000 sentences ({len(worst)} of {num_sentences}); ",
         end="",
@@ -117,7 +154,8 @@ def print_coverage(articles: list[tuple[str, str]], cleaned: list[list[str]]) ->
 
 
 def reference_prose(text: str) -> str:
-    """Return the text that mwparserfromhell finds in paragraphs: not in lists, headings, tables or templates.
+    """Return the text that mwparserfromhell finds in paragraphs: not in lists, headings, tables or
+    templates.
 
     Lines of tables and tags that it took for text, because they are not well formed, are left out.
     """

@@ -25,21 +25,32 @@ NUM_WARNINGS = 3
     help="Directory with the vocabulary, or a vocab.txt or tokenizer.json.",
 )
 @click.option(
-    "--output", type=click.Path(), required=True, metavar="INSTANCES", help="Directory to write the instances to."
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="INSTANCES",
+    help="Directory to write the instances to.",
 )
 @config_options(BuildConfig, RunOptions)
 @click.pass_context
-def build(ctx: click.Context, documents: str, vocab: str, output: str, **values: Any) -> CommandSummary:
+def build(
+    ctx: click.Context, documents: str, vocab: str, output: str, **values: Any
+) -> CommandSummary:
     """Turn DOCUMENTS into masked sentence pairs in Parquet.
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.build.pipeline import build as run_build
-    from ..pipeline.build.pipeline import estimate
+    from ..pipeline.instances.pipeline import build as run_build
+    from ..pipeline.instances.pipeline import estimate
 
-    config, options = make_config(BuildConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    config, options = (
+        make_config(BuildConfig, values),
+        make_config(RunOptions, values, beam_options=ctx.obj or ()),
+    )
     if options.dry_run:
-        return summarize_dry_run("build", output, estimate(documents, vocab, output, config, options))
+        return summarize_dry_run(
+            "build", output, estimate(documents, vocab, output, config, options)
+        )
     manifest = run_build(documents, vocab, output, config, options)
     _warn(manifest.shards)
     return summarize_shards("build", output, manifest)

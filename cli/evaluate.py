@@ -33,17 +33,19 @@ def evaluate(
 ) -> CommandSummary | None:
     """Measure the model in RUN on DATA.
 
-    A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training heads) is measured on
-    instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A fine-tuned model is measured on labelled
-    examples with the metrics of its task.
+    A pre-trained model (from `clozeworks pretrain`, or any Hugging Face BERT with pre-training
+    heads) is measured on instances: masked-LM loss, perplexity and accuracy, and NSP accuracy. A
+    fine-tuned model is measured on labelled examples with the metrics of its task.
     """
-    from ..pipeline.execution import storage
+    from ..pipeline import storage
 
     if storage.exists(storage.join(model, "task.json")):
         from ..model.finetuning.predict import evaluate_task
 
         if split or batch_size:
-            raise UserError(f"--split and --batch-size are for instances, but {model} is a fine-tuned model.")
+            raise UserError(
+                f"--split and --batch-size are for instances, but {model} is a fine-tuned model."
+            )
         measured = evaluate_task(model, data, device, metric)
     elif storage.exists(data):
         raise UserError(
@@ -60,5 +62,7 @@ def evaluate(
         click.echo(json.dumps(measured, indent=2))
         return None
     return CommandSummary(
-        "evaluate", model, [(name.replace("_", " "), figure(value)) for name, value in measured.items()]
+        "evaluate",
+        model,
+        [(name.replace("_", " "), figure(value)) for name, value in measured.items()],
     )

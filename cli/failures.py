@@ -12,7 +12,8 @@ EXTRAS = {
 
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:
-    """Return the message and the exit code: 2 for a user's mistake, 1 if the run or the system failed.
+    """Return the message and the exit code: 2 for a user's mistake, 1 if the run or the system
+    failed.
 
     Return None for a bug, and for an interrupt.
     """
@@ -22,7 +23,10 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
         ctx = getattr(error, "ctx", None)
         return error.format_message() + (f" See `{ctx.command_path} --help`." if ctx else ""), 2
     if isinstance(error, ModuleNotFoundError):
-        extra = next((name for name, modules in EXTRAS.items() if str(error.name).split(".")[0] in modules), "")
+        extra = next(
+            (name for name, modules in EXTRAS.items() if str(error.name).split(".")[0] in modules),
+            "",
+        )
         message = f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'."
         return (message, 2) if extra else None
     message = _describe_run_failure(error)
@@ -36,7 +40,11 @@ def _describe_run_failure(error: Exception) -> str:
     if isinstance(error, OSError):
         files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
         return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
-    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+    if (
+        isinstance(error, MemoryError)
+        or "allocate memory" in str(error)
+        or "out of memory" in str(error)
+    ):
         return (
             "Out of memory. Rerun with fewer --workers, or in training with a smaller --micro-batch-size; a smaller "
             "model or --batch-size needs another --output."

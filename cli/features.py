@@ -14,23 +14,31 @@ from .training_progress import report_upload, training_progress
 @click.argument("checkpoint", type=click.Path(), metavar="CHECKPOINT")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option(
-    "--output", type=click.Path(), required=True, metavar="FILE", help="Parquet file to write the vectors to."
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="FILE",
+    help="Parquet file to write the vectors to.",
 )
 @click.option("--overwrite", is_flag=True, help="Delete the output file and start over.")
 @config_options(FeaturesConfig)
-def features(checkpoint: str, data: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
+def features(
+    checkpoint: str, data: str, output: str, overwrite: bool, **values: Any
+) -> CommandSummary:
     """Write hidden states of the encoder in CHECKPOINT for the texts in DATA.
 
-    DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), a file in CoNLL columns, or a data
-    set from the Hub (hf:nyu-mll/glue:sst2:test; the default split is train), which is streamed. FILE gets one row per
-    word, token or text, with a vector from each layer.
+    DATA is plain text (one text per line), a table (TSV, CSV, JSON Lines, Parquet), a file in CoNLL
+    columns, or a data set from the Hub (hf:nyu-mll/glue:sst2:test; the default split is train),
+    which is streamed. FILE gets one row per word, token or text, with a vector from each layer.
     """
     from ..model.features.features import extract_features
-    from ..pipeline.execution import storage
+    from ..pipeline import storage
 
     config = make_config(FeaturesConfig, values)
     report_upload(output, "the finished file")
     with training_progress() as report:
         counts = extract_features(checkpoint, data, output, config, report, overwrite=overwrite)
     rows = [(name, f"{count:,}") for name, count in counts.items()]
-    return CommandSummary("features", output, [*rows, ("size", megabytes(storage.find_files(output)[output]))])
+    return CommandSummary(
+        "features", output, [*rows, ("size", megabytes(storage.find_files(output)[output]))]
+    )

@@ -10,15 +10,28 @@ from .summary import CommandSummary
 @click.command()
 @click.argument("run", type=click.Path())
 @click.argument("text")
-@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Number of candidates per [MASK].")
-@click.option("--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of candidates per [MASK].",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the candidates of each [MASK] as JSON."
+)
 def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
     """Print the most likely tokens for each [MASK] in TEXT, according to the model in RUN."""
     from ..model.pretraining.fill import fill as run_fill
 
     masks = run_fill(run, text, top)
     if as_json:
-        click.echo(json.dumps([[guess._asdict() for guess in guesses] for guesses in masks], indent=2))
+        click.echo(
+            json.dumps([[guess._asdict() for guess in guesses] for guesses in masks], indent=2)
+        )
         return None
-    rows = [(text, ", ".join(f"{token} {probability:.1%}" for token, probability in guesses)) for guesses in masks]
+    rows = [
+        (text, ", ".join(f"{token} {probability:.1%}" for token, probability in guesses))
+        for guesses in masks
+    ]
     return CommandSummary("fill", run, rows)

@@ -18,19 +18,32 @@ DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 @click.argument("task")
 @click.argument("data", type=click.Path())
 @click.option(
-    "--checkpoint", type=click.Path(), required=True, metavar="DIR", help="Directory with the pre-trained encoder."
+    "--checkpoint",
+    type=click.Path(),
+    required=True,
+    metavar="DIR",
+    help="Directory with the pre-trained encoder.",
 )
 @click.option(
-    "--output", type=click.Path(), required=True, metavar="DIR", help="Directory for the best model and the results."
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="DIR",
+    help="Directory for the best model and the results.",
 )
-@click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
+@click.option(
+    "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
+)
 @config_options(FinetuneConfig)
-def finetune(task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any) -> CommandSummary:
+def finetune(
+    task: str, data: str, checkpoint: str, output: str, overwrite: bool, **values: Any
+) -> CommandSummary:
     """Fine-tune an encoder on a TASK and keep the best run.
 
-    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or classify for your
-    own labelled data. DATA is a folder or file in the official format, with train, dev or test in the file names, or a
-    data set from the Hub (hf:nyu-mll/glue:sst2). Predictions for the test files go to test/ in the output directory.
+    TASK is a GLUE task (cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte, wnli), squad, swag, ner, or
+    classify for your own labelled data. DATA is a folder or file in the official format, with
+    train, dev or test in the file names, or a data set from the Hub (hf:nyu-mll/glue:sst2).
+    Predictions for the test files go to test/ in the output directory.
     """
     from ..model.finetuning.finetune import finetune as run_finetune
 
@@ -49,7 +62,10 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     held_out = ", held out from the training data" if summary["held_out"] else ""
     return [
         ("task", summary["task"]),
-        ("examples", f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev{held_out}"),
+        (
+            "examples",
+            f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev{held_out}",
+        ),
         (
             "runs",
             f"{summary['runs']:,} ({summary['degenerate_runs']:,} degenerate: no better than a constant answer)",
@@ -67,7 +83,11 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _baseline(summary: dict[str, Any], name: str) -> str:
     baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
-    shown = [f"{figure(scores[name])} for {answer}" for answer, scores in baselines.items() if name in scores]
+    shown = [
+        f"{figure(scores[name])} for {answer}"
+        for answer, scores in baselines.items()
+        if name in scores
+    ]
     return f" ({', '.join(shown)})" if shown else ""
 
 

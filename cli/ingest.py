@@ -12,7 +12,7 @@ from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
 if TYPE_CHECKING:
-    from ..pipeline.ingest.explain import Explanation
+    from ..pipeline.documents.explain import Explanation
     from ..pipeline.manifests import DocumentsManifest
 
 LONGEST_SHOWN = 200
@@ -34,21 +34,28 @@ LONGEST_SHOWN = 200
 @config_options(IngestConfig, RunOptions)
 @click.pass_context
 def ingest(
-    ctx: click.Context, sources: tuple[str, ...], output: str | None, explain: str | None, **values: Any
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    output: str | None,
+    explain: str | None,
+    **values: Any,
 ) -> CommandSummary | None:
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
-    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a text or book (.txt, or
-    a .tar or .zip of them), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder of any of these, a pattern such as
-    'dumps/*.bz2', or a data set from the Hugging Face Hub (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER).
-    Options after -- go to Apache Beam.
+    A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a
+    text or book (.txt, or a .tar or .zip of them), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder
+    of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
+    (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
-    from ..pipeline.ingest.pipeline import estimate
-    from ..pipeline.ingest.pipeline import ingest as run_ingest
+    from ..pipeline.documents.pipeline import estimate
+    from ..pipeline.documents.pipeline import ingest as run_ingest
 
-    config, options = make_config(IngestConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    config, options = (
+        make_config(IngestConfig, values),
+        make_config(RunOptions, values, beam_options=ctx.obj or ()),
+    )
     if explain is not None:
-        from ..pipeline.ingest.explain import explain as explain_document
+        from ..pipeline.documents.explain import explain as explain_document
 
         print_explanation(explain_document(sources, explain, config))
         return None
@@ -62,7 +69,9 @@ def ingest(
 
 
 def print_explanation(explanation: "Explanation") -> None:
-    """Print the sentences of a document, what was left out of it by reason, and the number of words of each."""
+    """Print the sentences of a document, what was left out of it by reason, and the number of words
+    of each.
+    """
     title = f" ({explanation.title})" if explanation.title else ""
     click.echo(f"{explanation.doc_id}{title}\n\nkept:")
     for sentence in explanation.sentences or ["nothing"]:
@@ -72,7 +81,9 @@ def print_explanation(explanation: "Explanation") -> None:
     for entry in explanation.left_out:
         num_words[entry.reason] += entry.num_words
         if entry.text:
-            click.echo(f"  {entry.num_words:>6,} {entry.reason.replace('_', ' ')}: {_shortened(entry.text)}")
+            click.echo(
+                f"  {entry.num_words:>6,} {entry.reason.replace('_', ' ')}: {_shortened(entry.text)}"
+            )
     click.echo("\nwords:")
     click.echo(f"{count_words(' '.join(explanation.sentences)):>8,} kept")
     for reason, count in num_words.most_common():
@@ -92,7 +103,9 @@ def _warn(manifest: "DocumentsManifest") -> None:
         warn(f"bad input: {name_counts(bad)}; for example {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest.examples["files_of_unknown_format"])
-        warn(f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all")
+        warn(
+            f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all"
+        )
     if num_folders := counts.get("linked_folders", 0):
         names = ", ".join(manifest.examples["linked_folders"])
         warn(
@@ -112,4 +125,6 @@ def _warn(manifest: "DocumentsManifest") -> None:
     }
     for reason, what in removed.items():
         if num_removed := counts.get(reason, 0):
-            warn(f"removed {count_of(num_removed, what)}; for example {manifest.examples[reason][0]}")
+            warn(
+                f"removed {count_of(num_removed, what)}; for example {manifest.examples[reason][0]}"
+            )

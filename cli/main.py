@@ -55,9 +55,16 @@ class Stages(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help whole, where click cuts it at the end of the line."""
+        """Write the first sentence of each command's help whole, where click cuts it at the end of
+        the line.
+        """
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in self.commands.items()])
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(1000))
+                    for name, command in self.commands.items()
+                ]
+            )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
@@ -69,11 +76,14 @@ class Stages(click.Group):
 
 
 @click.group(
-    cls=Stages, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    cls=Stages,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(package_name="clozeworks")
 def commands() -> None:
-    """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face model.
+    """Pre-train and fine-tune BERT-style encoders: from raw text through Parquet to a Hugging Face
+    model.
 
     Each stage writes one directory; an interrupted command resumes when you rerun it.
 
@@ -90,7 +100,9 @@ def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> No
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run failed."""
+    """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run
+    failed.
+    """
     _open_closed_streams()
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -103,7 +115,9 @@ def main(args: Sequence[str] | None = None) -> None:
         click.echo(error.format_message())
     except (KeyboardInterrupt, click.Abort):
         # With --overwrite it would start over once more.
-        without = " without --overwrite" if "--overwrite" in (sys.argv if args is None else args) else ""
+        without = (
+            " without --overwrite" if "--overwrite" in (sys.argv if args is None else args) else ""
+        )
         _fail(f"Interrupted; rerun the same command{without} to resume.", 130)
     except Exception as error:
         failure = describe_failure(error)
@@ -113,7 +127,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Point closed standard streams (`2>&-`) at the null device; otherwise a data file would get their descriptor."""
+    """Point closed standard streams (`2>&-`) at the null device; otherwise a data file would get
+    their descriptor.
+    """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
@@ -121,7 +137,8 @@ def _open_closed_streams() -> None:
 
 def _fail(message: str, exit_code: int) -> Any:
     if exit_code in (1, 2) and not is_first_rank():
-        # Under torchrun all processes usually hit the same failure. The first reports it, and torchrun ends this one.
+        # Under torchrun all processes usually hit the same failure. The first reports it, and
+        # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
     click.echo(f"Error: {' '.join(message.split())}", err=True)
     if exit_code == 2:
@@ -130,7 +147,9 @@ def _fail(message: str, exit_code: int) -> Any:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: a failed run's threads would keep it alive. Workers follow within two seconds."""
+    """End this process at once: a failed run's threads would keep it alive. Workers follow within
+    two seconds.
+    """
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

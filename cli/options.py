@@ -1,4 +1,6 @@
-"""Click options generated from the configuration dataclasses: one source for name, default and help."""
+"""Click options generated from the configuration dataclasses: one source for name, default and
+help.
+"""
 
 import dataclasses
 import types
@@ -31,7 +33,9 @@ class CommaSeparated(click.ParamType):
         self.kind = kind
         self.name = "names" if kind is str else "numbers"  # what --help shows
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
         """Return the parts as a tuple."""
         parts = value if isinstance(value, list | tuple) else str(value).split(",")
         try:
@@ -44,10 +48,17 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
     def decorate(command: Command) -> Command:
-        declared = [(config, field) for config in configs for field in dataclasses.fields(config) if field.metadata]
+        declared = [
+            (config, field)
+            for config in configs
+            for field in dataclasses.fields(config)
+            if field.metadata
+        ]
         for config, field in reversed(declared):
             command = _option(field, typing.get_type_hints(config)[field.name])(command)
-        cast(Any, command).configs = configs  # for recipes, which check all options before they run anything
+        cast(
+            Any, command
+        ).configs = configs  # for recipes, which check all options before they run anything
         return click.option(
             "--config",
             type=click.Path(dir_okay=False),
@@ -71,11 +82,17 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
     show_default = not (default is None or (default is False and "/" not in flags))
     if annotation == tuple[str, str] | None:
         kind = (str, click.Path())
-        return click.option(*declarations, type=kind, default=None, metavar="TASK DATA", help=help_text)
+        return click.option(
+            *declarations, type=kind, default=None, metavar="TASK DATA", help=help_text
+        )
     kind = _parameter_type(annotation)
     if kind is bool:
-        return click.option(*declarations, is_flag=True, default=default, show_default=show_default, help=help_text)
-    return click.option(*declarations, type=kind, default=default, show_default=show_default, help=help_text)
+        return click.option(
+            *declarations, is_flag=True, default=default, show_default=show_default, help=help_text
+        )
+    return click.option(
+        *declarations, type=kind, default=default, show_default=show_default, help=help_text
+    )
 
 
 def _parameter_type(annotation: Any) -> Any:
@@ -101,8 +118,12 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
 
     values = read_toml(value, dict[str, Any])
     commands = [str(command.name) for command in COMMANDS]
-    if unknown := [name for name, table in values.items() if isinstance(table, dict) and name not in commands]:
-        raise UserError(f"--config {value}: there is no command {unknown[0]!r}{did_you_mean(unknown[0], commands)}.")
+    if unknown := [
+        name for name, table in values.items() if isinstance(table, dict) and name not in commands
+    ]:
+        raise UserError(
+            f"--config {value}: there is no command {unknown[0]!r}{did_you_mean(unknown[0], commands)}."
+        )
     table = values.get(str(ctx.command.name))
     defaults = {
         name.replace("-", "_"): default
@@ -112,6 +133,11 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None
     }
     known = {parameter.name for parameter in ctx.command.params}
     if unknown := sorted(set(defaults) - known):
-        name, options = unknown[0].replace("_", "-"), [option.replace("_", "-") for option in sorted(known)]
-        raise UserError(f"--config {value}: {ctx.command.name} has no option {name!r}{did_you_mean(name, options)}.")
+        name, options = (
+            unknown[0].replace("_", "-"),
+            [option.replace("_", "-") for option in sorted(known)],
+        )
+        raise UserError(
+            f"--config {value}: {ctx.command.name} has no option {name!r}{did_you_mean(name, options)}."
+        )
     ctx.default_map = {**(ctx.default_map or {}), **defaults}

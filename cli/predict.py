@@ -23,13 +23,21 @@ from .summary import CommandSummary
     "--output.",
 )
 @device_option
-def predict(model: str, data: str, output: str, official: bool, device: str) -> CommandSummary | None:
-    """Predict with the fine-tuned model in DIR: the answer and its probabilities for each example in DATA.
+def predict(
+    model: str, data: str, output: str, official: bool, device: str
+) -> CommandSummary | None:
+    """Predict with the fine-tuned model in DIR: the answer and its probabilities for each example
+    in DATA.
 
-    DATA is a file in the format that the model was trained on (labels are not needed), or plain text with one example
-    per line (.txt, or - for standard input) and a tab between the texts of a pair.
+    DATA is a file in the format that the model was trained on (labels are not needed), or plain
+    text with one example per line (.txt, or - for standard input) and a tab between the texts of a
+    pair.
     """
     from ..model.finetuning.predict import predict as run_predict
 
     num_predicted = run_predict(model, data, output, device, official=official)
-    return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")]) if output != "-" else None
+    return (
+        CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])
+        if output != "-"
+        else None
+    )

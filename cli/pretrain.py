@@ -25,12 +25,18 @@ LEARNED_NSP = 0.55
     metavar="RUN",
     help="Directory for the model, its logs and checkpoints.",
 )
-@click.option("--overwrite", is_flag=True, help="Delete the output directory's contents and start over.")
 @click.option(
-    "--resume", is_flag=True, help="Fail unless there is a run to resume (an unfinished run is resumed anyway)."
+    "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Only estimate steps, epochs, memory, disk and time, from a few timed updates."
+    "--resume",
+    is_flag=True,
+    help="Fail unless there is a run to resume (an unfinished run is resumed anyway).",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only estimate steps, epochs, memory, disk and time, from a few timed updates.",
 )
 @config_options(PretrainConfig)
 @click.pass_context
@@ -45,7 +51,8 @@ def pretrain(
 ) -> CommandSummary:
     """Pre-train a BERT encoder on INSTANCES; exit with 1 if the held-out masked-LM loss rose.
 
-    At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an unfinished run.
+    At every checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
+    unfinished run.
     """
     if dry_run:
         return _dry_run(make_config(PretrainConfig, values), instances, output, overwrite)
@@ -55,14 +62,19 @@ def pretrain(
     config = make_config(PretrainConfig, values)
     report_upload(output)
     with training_progress() as report:
-        summary = run_pretrain(config, list(instances), output, report, overwrite=overwrite, resume=resume)
+        summary = run_pretrain(
+            config, list(instances), output, report, overwrite=overwrite, resume=resume
+        )
     if summary["status"] == "interrupted":
         raise click.Abort
     rows = _rows(summary)
     if not can_draw():
-        rows.append(("loss curve", "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"))
+        rows.append(
+            ("loss curve", "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'")
+        )
     result = CommandSummary("pretrain", output, rows)
-    # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or falls by chance.
+    # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
+    # falls by chance.
     before, after = summary["initial"]["mlm_loss"], summary["final"]["mlm_loss"]
     if after > before:
         print_summaries([result])
@@ -72,7 +84,9 @@ def pretrain(
     return result
 
 
-def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool) -> CommandSummary:
+def _dry_run(
+    config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool
+) -> CommandSummary:
     from ..model.pretraining.estimate import estimate
 
     found = estimate(config, list(instances), output, overwrite=overwrite)
@@ -82,7 +96,9 @@ def _dry_run(config: PretrainConfig, instances: tuple[str, ...], output: str, ov
     return CommandSummary(title, output, _estimated(found, config, instances))
 
 
-def _estimated(found: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]) -> list[tuple[str, str]]:
+def _estimated(
+    found: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]
+) -> list[tuple[str, str]]:
     epochs = zip(found.epochs, instances, strict=True)
     return [
         ("state", "unfinished, would resume" if found.resumes else "new"),
@@ -105,7 +121,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     }
     before, after = summary["initial"], summary["final"]
     measured = [
-        (text, f"{before[name]:.3f} before, {after[name]:.3f} after") for name, text in names.items() if name in after
+        (text, f"{before[name]:.3f} before, {after[name]:.3f} after")
+        for name, text in names.items()
+        if name in after
     ]
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
         chance = "NSP is at chance (0.5), as usual in a short run: it takes far more text to learn than masked words"
@@ -113,6 +131,8 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     probe = summary.get("probe", {"constant": {}})
     for name, constant in probe["constant"].items():
         found = f"{probe['initial'][name]:.3f} before, {probe['final'][name]:.3f} after"
-        measured.append((f"probe, {name.replace('_', ' ')}", f"{found} ({constant:.3f} for a constant answer)"))
+        measured.append(
+            (f"probe, {name.replace('_', ' ')}", f"{found} ({constant:.3f} for a constant answer)")
+        )
     sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
     return [("status", summary["status"]), *sizes, *measured]

@@ -44,12 +44,15 @@ class Stage:
         return f"{self.name}-{self.combination}" if self.combination else self.name
 
 
-def read_recipe(path: str, output: str, files: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> list[Stage]:
+def read_recipe(
+    path: str, output: str, files: tuple[str, ...] = (), settings: tuple[str, ...] = ()
+) -> list[Stage]:
     """Return the stages of the recipe at `path`, one for each combination of a stage's matrix.
 
-    Variables come from the recipe's ``[variables]``, from the table named after the recipe in each of `files`, and from
-    `settings` such as ``steps=300``; later ones win. ``{recipe}`` is the recipe's folder, ``{output}`` the value of
-    `output`. Raises `UserError` naming the stage and the fault.
+    Variables come from the recipe's ``[variables]``, from the table named after the recipe in each
+    of `files`, and from `settings` such as ``steps=300``; later ones win. ``{recipe}`` is the
+    recipe's folder, ``{output}`` the value of `output`. Raises `UserError` naming the stage and the
+    fault.
     """
     recipe = read_toml(path, Recipe)
     variables = recipe.variables
@@ -77,7 +80,9 @@ def _parse_settings(settings: tuple[str, ...], variables: Variables) -> Variable
             raise UserError(f"--set {setting}: give NAME=VALUE.")
         _check_names("--set", [name], variables)
         parsed[name] = (
-            [_typed(part) for part in value.split(",")] if isinstance(variables[name], list) else _typed(value)
+            [_typed(part) for part in value.split(",")]
+            if isinstance(variables[name], list)
+            else _typed(value)
         )
     return parsed
 
@@ -89,20 +94,30 @@ def _typed(text: str) -> Scalar:
 def _check_names(where: str, names: Mapping[str, Value] | list[str], variables: Variables) -> None:
     for name in names:
         if name not in variables:
-            raise UserError(f"{where}: the recipe has no variable {name!r}{did_you_mean(name, variables)}.")
+            raise UserError(
+                f"{where}: the recipe has no variable {name!r}{did_you_mean(name, variables)}."
+            )
 
 
-def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, label: str) -> Iterator[Stage]:
+def _expand(
+    table: dict[str, Value | dict[str, Value]], variables: Variables, label: str
+) -> Iterator[Stage]:
     """Yield a stage for each combination of the matrix."""
     matrix = table.get("matrix", {})
     if not isinstance(matrix, dict):
         raise UserError(f"{label}: matrix is not a table of lists.")
     axes = {name: _fill(values, variables, label) for name, values in matrix.items()}
-    for values in itertools.product(*(axis if isinstance(axis, list) else [axis] for axis in axes.values())):
+    for values in itertools.product(
+        *(axis if isinstance(axis, list) else [axis] for axis in axes.values())
+    ):
         filled = dict(variables)
         for names, value in zip(axes, values, strict=True):
             filled |= _named(names, value, label)
-        fields = {key: _fill(value, filled, f"{label}, {key}") for key, value in table.items() if key != "matrix"}
+        fields = {
+            key: _fill(value, filled, f"{label}, {key}")
+            for key, value in table.items()
+            if key != "matrix"
+        }
         command = str(fields.get("command", ""))
         yield Stage(
             name=str(fields.get("name", command)),
@@ -114,10 +129,14 @@ def _expand(table: dict[str, Value | dict[str, Value]], variables: Variables, la
 
 
 def _named(names: str, value: Value, label: str) -> Variables:
-    """Return the variables of one value of an axis: ``task folder = "sst2 SST-2"`` are two that change together."""
+    """Return the variables of one value of an axis: ``task folder = "sst2 SST-2"`` are two that
+    change together.
+    """
     if len(names.split()) == 1:
         return {names: value}
-    parts = str(value).split(maxsplit=len(names.split()) - 1)  # the last one may be a path with blanks
+    parts = str(value).split(
+        maxsplit=len(names.split()) - 1
+    )  # the last one may be a path with blanks
     if len(parts) != len(names.split()):
         raise UserError(f"{label}: matrix has {names!r}, but {value!r} has {len(parts)} words.")
     return dict(zip(names.split(), map(_typed, parts), strict=True))
@@ -133,7 +152,9 @@ def _arguments(fields: Mapping[str, Value]) -> list[str]:
         if isinstance(value, bool):
             args.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            args.extend([flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)])
+            args.extend(
+                [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+            )
     return args
 
 
@@ -142,7 +163,9 @@ def _strings(value: Value) -> list[str]:
 
 
 def _fill(value: Value | dict[str, Value], variables: Variables, label: str) -> Value:
-    """Return a value with the variables filled in; a string that is one ``{name}`` becomes that variable's value."""
+    """Return a value with the variables filled in; a string that is one ``{name}`` becomes that
+    variable's value.
+    """
     if isinstance(value, dict):
         raise UserError(f"{label}: a table is not a value.")
     if isinstance(value, list):
@@ -152,7 +175,9 @@ def _fill(value: Value | dict[str, Value], variables: Variables, label: str) -> 
         return value
     for name in PLACEHOLDER.findall(value):
         if name not in variables:
-            raise UserError(f"{label}: there is no variable {{{name}}}{did_you_mean(name, variables)}.")
+            raise UserError(
+                f"{label}: there is no variable {{{name}}}{did_you_mean(name, variables)}."
+            )
     if whole := PLACEHOLDER.fullmatch(value):
         return variables[whole[1]]
     return PLACEHOLDER.sub(lambda match: _joined(variables[match[1]]), value)

@@ -31,7 +31,10 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
     "table of examples/compare.",
 )
 @click.option(
-    "--output", type=click.Path(), metavar="NAME", help="With --table, write NAME.md, NAME.csv and NAME.png too."
+    "--output",
+    type=click.Path(),
+    metavar="NAME",
+    help="With --table, write NAME.md, NAME.csv and NAME.png too.",
 )
 @click.option(
     "--server-zip",
@@ -40,12 +43,18 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
     help="Write the predictions below DIR for GLUE's server into this zip.",
 )
 def results(
-    directory: str, as_json: bool, as_csv: bool, table: str | None, output: str | None, server_zip: str | None
+    directory: str,
+    as_json: bool,
+    as_csv: bool,
+    table: str | None,
+    output: str | None,
+    server_zip: str | None,
 ) -> CommandSummary | None:
     """Print all fine-tuning results below DIR, in percent, beside the BERT paper's figures.
 
-    Each output directory of `clozeworks finetune` has one line per metric: the median, best and spread (best minus
-    worst) of its runs, and how many of them are degenerate (no better than a constant answer).
+    Each output directory of `clozeworks finetune` has one line per metric: the median, best and
+    spread (best minus worst) of its runs, and how many of them are degenerate (no better than a
+    constant answer).
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
@@ -64,7 +73,9 @@ def results(
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, list(records[0]) if records else [], lineterminator="\n")
+        writer = csv.DictWriter(
+            sys.stdout, list(records[0]) if records else [], lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(records)
     else:
@@ -77,7 +88,9 @@ def _write_server_zip(directory: str, server_zip: str) -> CommandSummary:
 
     missing = write_server_zip(directory, server_zip)
     rows = [("files", f"{len(NAMES) - len(missing)} of {len(NAMES)}")]
-    return CommandSummary("results", server_zip, rows + ([("missing", ", ".join(missing))] if missing else []))
+    return CommandSummary(
+        "results", server_zip, rows + ([("missing", ", ".join(missing))] if missing else [])
+    )
 
 
 def _print_paper_table(
@@ -107,13 +120,21 @@ def _print_table(lines: "list[ResultLine]") -> None:
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     for name in (task, metric, *NUMBER_COLUMNS, *where):
         is_number = name in NUMBER_COLUMNS
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        table.add_column(
+            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+        )
     # Only the first metric has the number, and it may not be shown.
-    degenerate = {line.directory: str(line.degenerate_runs) for line in lines if line.degenerate_runs is not None}
+    degenerate = {
+        line.directory: str(line.degenerate_runs)
+        for line in lines
+        if line.degenerate_runs is not None
+    }
     before = ""
     for line in lines:
         if not DETAIL.match(line.metric):
-            table.add_row(*_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before))
+            table.add_row(
+                *_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before)
+            )
             before = line.directory
     # In a file or a pipe a row is a line, however long.
     Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 10_000).print(table)
@@ -123,12 +144,22 @@ def _print_table(lines: "list[ResultLine]") -> None:
 
 
 def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> tuple[str, ...]:
-    """Return a row of the table; what all metrics of a directory share is shown in its first row only."""
+    """Return a row of the table; what all metrics of a directory share is shown in its first row
+    only.
+    """
     names = (f"{line.task} {line.variant}".strip(), line.directory, Path(line.checkpoint).name)
     task, *where = names if is_first else ("", "", "")
     runs = f"{line.runs}{'' if line.finished else ' so far'}"
     values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
-    return task, line.metric.replace("_", " "), runs, *values, degenerate, *map(_figure, line.paper), *where
+    return (
+        task,
+        line.metric.replace("_", " "),
+        runs,
+        *values,
+        degenerate,
+        *map(_figure, line.paper),
+        *where,
+    )
 
 
 def _figure(figure: "Figure | None") -> str:

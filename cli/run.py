@@ -10,7 +10,7 @@ import click
 
 from ..model.tasks.names import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
-from ..pipeline.execution.storage import find_files, is_missing
+from ..pipeline.storage import find_files, is_missing
 from .failures import describe_failure
 from .options import make_config
 from .recipe import Stage, read_recipe
@@ -19,7 +19,13 @@ from .summary import CommandSummary, print_summaries
 
 @click.command()
 @click.argument("recipe", type=click.Path(), metavar="RECIPE.toml")
-@click.option("--output", type=click.Path(), default=".", show_default=True, help="Value of {output} in the recipe.")
+@click.option(
+    "--output",
+    type=click.Path(),
+    default=".",
+    show_default=True,
+    help="Value of {output} in the recipe.",
+)
 @click.option(
     "--set",
     "settings",
@@ -35,8 +41,12 @@ from .summary import CommandSummary, print_summaries
     metavar="FILE.toml",
     help="Take variables from the table in FILE that is named after the recipe.",
 )
-@click.option("--only", multiple=True, metavar="STAGE", help="Run only this stage; may be repeated.")
-@click.option("--keep-going", is_flag=True, help="After a failure run the other stages, and list what failed.")
+@click.option(
+    "--only", multiple=True, metavar="STAGE", help="Run only this stage; may be repeated."
+)
+@click.option(
+    "--keep-going", is_flag=True, help="After a failure run the other stages, and list what failed."
+)
 @click.option("--dry-run", is_flag=True, help="Print the commands and stop.")
 @click.pass_context
 def run(
@@ -51,13 +61,14 @@ def run(
 ) -> list[CommandSummary]:
     """Run the stages in RECIPE.toml in order; finished stages are skipped.
 
-    Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an option (true means
-    --key, false --no-key or nothing). In strings, {recipe} is the recipe's folder, {output} the value of --output, and
-    {name} a value from the recipe's [variables]. A stage with a `matrix`, such as {seed = [0, 1]}, runs once for each
-    combination; {"task folder" = ["sst2 SST-2", "mrpc MRPC"]} sets two variables together. `name` names a stage for
-    --only; `if-exists` names a path or glob, or a list of them, and skips the stage if one is missing. Relative paths
-    start from the folder in which you run this, not from the recipe's. All stages and options are checked before the
-    first one runs.
+    Each [[stage]] names a command; `arguments` lists its arguments, and every other key is an
+    option (true means --key, false --no-key or nothing). In strings, {recipe} is the recipe's
+    folder, {output} the value of --output, and {name} a value from the recipe's [variables]. A
+    stage with a `matrix`, such as {seed = [0, 1]}, runs once for each combination; {"task folder" =
+    ["sst2 SST-2", "mrpc MRPC"]} sets two variables together. `name` names a stage for --only;
+    `if-exists` names a path or glob, or a list of them, and skips the stage if one is missing.
+    Relative paths start from the folder in which you run this, not from the recipe's. All stages
+    and options are checked before the first one runs.
     """
     stages = _select(read_recipe(recipe, output, files, settings), only, recipe)
     stages = [_check(ctx, stage, recipe) for stage in stages]
@@ -65,8 +76,12 @@ def run(
     failures: list[str] = []
     for number, stage in enumerate(stages, start=1):
         # What lies in the output may be there once the stages before have run.
-        needed = (path for path in stage.if_exists if not (dry_run and path.startswith(f"{output}/")))
-        if missing := next((path for path in needed if is_missing(path) and not find_files(path)), None):
+        needed = (
+            path for path in stage.if_exists if not (dry_run and path.startswith(f"{output}/"))
+        )
+        if missing := next(
+            (path for path in needed if is_missing(path) and not find_files(path)), None
+        ):
             click.echo(f"[{number}/{len(stages)}] {stage.title}: skipped, {missing} does not exist")
             continue
         click.echo(f"[{number}/{len(stages)}] {_typed(stage)}")
@@ -95,7 +110,9 @@ def _select(stages: list[Stage], only: tuple[str, ...], recipe: str) -> list[Sta
     names = dict.fromkeys(name for stage in stages for name in (stage.name, stage.title))
     for name in only:
         if name not in names:
-            raise UserError(f"--only {name}: {recipe} has no such stage{did_you_mean(name, names)}.")
+            raise UserError(
+                f"--only {name}: {recipe} has no such stage{did_you_mean(name, names)}."
+            )
     return [stage for stage in stages if not only or stage.name in only or stage.title in only]
 
 
@@ -106,7 +123,9 @@ def _command(ctx: click.Context, stage: Stage, recipe: str) -> click.Command:
     if command is None or command is ctx.command:
         names = {name: None for name in group.list_commands(ctx) if name != ctx.command.name}
         hint = did_you_mean(stage.command, names)
-        raise UserError(f"{recipe}: stage {stage.title!r}: there is no command {stage.command!r}{hint}.")
+        raise UserError(
+            f"{recipe}: stage {stage.title!r}: there is no command {stage.command!r}{hint}."
+        )
     return command
 
 
@@ -119,7 +138,9 @@ def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
     args = _as_typed(stage.args, command)
     try:
         values = command.make_context(stage.command, [*args]).params
-        configs = [make_config(config, values) for config in getattr(command.callback, "configs", ())]
+        configs = [
+            make_config(config, values) for config in getattr(command.callback, "configs", ())
+        ]
         if stage.command == "finetune":
             check_task(values["task"], *configs)
     except (click.ClickException, UserError) as error:
@@ -129,10 +150,13 @@ def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
 
 
 def _as_typed(args: list[str], command: click.Command) -> list[str]:
-    """Return a stage's arguments without the ``--no-…`` of options that are just on or off, and with a list's items as
-    the values of one option that takes several, or each behind an option of its own.
+    """Return a stage's arguments without the ``--no-…`` of options that are just on or off, and
+    with a list's items as the values of one option that takes several, or each behind an option of
+    its own.
     """
-    options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    options = {
+        name: option for option in command.params for name in (*option.opts, *option.secondary_opts)
+    }
     args = [arg for arg in args if arg in options or arg.replace("--no-", "--", 1) not in options]
     typed: list[str] = []
     for before, arg in pairwise(["", *args]):
@@ -151,7 +175,9 @@ def _run(ctx: click.Context, stage: Stage) -> CommandSummary | None:
     """Run a stage and return its summary; None if it prints something else."""
     start_s = time.monotonic()
     command = _command(ctx, stage, "")
-    result: Any = command.main([*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False)
+    result: Any = command.main(
+        [*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False
+    )
     if result is None:
         return None
     if not isinstance(result, CommandSummary):  # an exit status

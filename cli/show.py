@@ -10,10 +10,17 @@ from ..pipeline.errors import UserError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..pipeline.audit.decode import Token
-    from ..pipeline.vocab.vocabulary import Vocabulary
+    from ..pipeline.auditing.decode import Token
+    from ..pipeline.vocabulary.vocabulary import Vocabulary
 
-STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random": "bold red", "kept": "bold green"}
+STYLES = {
+    "special": "dim",
+    "a": "",
+    "b": "cyan",
+    "mask": "bold yellow",
+    "random": "bold red",
+    "kept": "bold green",
+}
 
 
 @click.command()
@@ -26,23 +33,27 @@ STYLES = {"special": "dim", "a": "", "b": "cyan", "mask": "bold yellow", "random
     show_default=True,
     help="Number of documents or instances to show.",
 )
-@click.option("--split", default="train", show_default=True, help="Split to show: train or validation.")
+@click.option(
+    "--split", default="train", show_default=True, help="Split to show: train or validation."
+)
 def show(directory: str, num_rows: int, split: str) -> None:
     """Print documents or instances from DIRECTORY as readable text.
 
-    In instances a masked token is shown as [MASK=original], a random one as [random=original] and a kept one as
-    [=original]. On a terminal, A and B have different colours.
+    In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
+    kept one as [=original]. On a terminal, A and B have different colours.
     """
     from rich.console import Console
 
-    from ..pipeline.audit.decode import first_rows
-    from ..pipeline.execution.stage import read_any_manifest
+    from ..pipeline.auditing.decode import first_rows
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
-    from ..pipeline.vocab.vocabulary import read_vocabulary
+    from ..pipeline.storage.stage import read_any_manifest
+    from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     manifest = read_any_manifest(directory)
     if isinstance(manifest, VocabularyManifest):
-        raise UserError(f"{directory} was written by `clozeworks vocab`; show reads documents and instances.")
+        raise UserError(
+            f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
+        )
     console = Console(highlight=False, soft_wrap=True)
     if isinstance(manifest, DocumentsManifest):
         vocabulary, lines = None, _document
@@ -58,14 +69,17 @@ def show(directory: str, num_rows: int, split: str) -> None:
 def _document(row: dict[str, Any]) -> "list[Text]":
     from rich.text import Text
 
-    head = Text(f"{row['doc_id']}  {row['title']}  ({row['language']}, {len(row['sentences'])} sentences)", "bold")
+    head = Text(
+        f"{row['doc_id']}  {row['title']}  ({row['language']}, {len(row['sentences'])} sentences)",
+        "bold",
+    )
     return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
 
 
 def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "list[Text]":
     from rich.text import Text
 
-    from ..pipeline.audit.decode import decode_row, label_names
+    from ..pipeline.auditing.decode import decode_row, label_names
 
     label = label_names(pairing)[row["next_sentence_label"] != 0]
     documents = f"documents {row['document_a']} and {row['document_b']}"

@@ -38,7 +38,9 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     from rich.table import Column, Table
 
     console = Console()
-    table = Table("stage", "", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        "stage", "", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold"
+    )
     for entry in summaries:
         table.add_row(f"[bold]{entry.command}[/]", "where", escape(entry.where))
         for what, value in entry.rows:
@@ -46,20 +48,37 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     console.print(table)
 
 
-def summarize_shards(command: str, where: str, manifest: "DocumentsManifest | InstancesManifest") -> CommandSummary:
+def summarize_shards(
+    command: str, where: str, manifest: "DocumentsManifest | InstancesManifest"
+) -> CommandSummary:
     """Summarise a directory of shards by its manifest."""
     shards = manifest.shards
     rows = state_rows(manifest)
     for split in ("train", "validation"):
         here = [shard for shard in shards if shard.split == split]
         num_rows, num_bytes = sum(shard.rows for shard in here), sum(shard.bytes for shard in here)
-        rows.append((split, f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}"))
-    counts = {**manifest.counts, **{f"bad: {reason}": count for reason, count in manifest.bad.items()}}
+        rows.append(
+            (
+                split,
+                f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}",
+            )
+        )
+    counts = {
+        **manifest.counts,
+        **{f"bad: {reason}": count for reason, count in manifest.bad.items()},
+    }
     words = {name: count for name, count in counts.items() if name.startswith(WORDS_LEFT_OUT)}
-    rows.extend((name.replace("_", " "), f"{count:,}") for name, count in counts.items() if name not in words)
+    rows.extend(
+        (name.replace("_", " "), f"{count:,}")
+        for name, count in counts.items()
+        if name not in words
+    )
     if words:
         reasons = sorted(words, key=lambda name: -words[name])
-        shown = (f"{name.removeprefix(WORDS_LEFT_OUT).replace('_', ' ')} {words[name]:,}" for name in reasons)
+        shown = (
+            f"{name.removeprefix(WORDS_LEFT_OUT).replace('_', ' ')} {words[name]:,}"
+            for name in reasons
+        )
         rows.append(("words left out", f"{sum(words.values()):,}: {', '.join(shown)}"))
     return CommandSummary(command, where, rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..pipeline.execution.storage import is_remote
+from ..pipeline.storage import is_remote
 from .summary import duration, is_first_rank
 
 PLAIN_EVERY_S = 60.0
@@ -39,9 +39,9 @@ def report_upload(output: str, what: str = "every checkpoint") -> None:
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
-    On a terminal this is one live line, elsewhere (``nohup``, CI) a line every `PLAIN_EVERY_S`, so short runs print
-    nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those in `SHOWN`; a new ``stage`` (a
-    string) has a time left of its own.
+    On a terminal this is one live line, elsewhere (``nohup``, CI) a line every `PLAIN_EVERY_S`, so
+    short runs print nothing. Yield a function that takes the numbers: ``step``, ``steps`` and those
+    in `SHOWN`; a new ``stage`` (a string) has a time left of its own.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
@@ -61,7 +61,11 @@ def training_progress() -> Iterator[Report]:
             step, steps = numbers["step"], numbers["steps"]
             # Steps from before a resume must not count towards the time left.
             first, first_time = starts.setdefault(stage, (step, now))
-            left = [f"{duration((steps - step) * (now - first_time) / (step - first))} left"] if step > first else []
+            left = (
+                [f"{duration((steps - step) * (now - first_time) / (step - first))} left"]
+                if step > first
+                else []
+            )
             shown = [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]
             line = f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *shown])
             if status:

@@ -17,7 +17,11 @@ NUM_CHARACTERS = 20
 @click.command()
 @click.argument("documents", type=click.Path())
 @click.option(
-    "--output", type=click.Path(), required=True, metavar="VOCAB", help="Directory to write the vocabulary to."
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="VOCAB",
+    help="Directory to write the vocabulary to.",
 )
 @click.option(
     "--compare",
@@ -28,17 +32,22 @@ NUM_CHARACTERS = 20
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
-def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any) -> CommandSummary:
+def vocab(
+    ctx: click.Context, documents: str, output: str, compare: tuple[str, ...], **values: Any
+) -> CommandSummary:
     """Learn a WordPiece vocabulary from the words in DOCUMENTS; every run gives the same one.
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.vocab.pipeline import estimate, learn_vocabulary, measure_vocabulary
-    from ..pipeline.vocab.vocabulary import read_vocabulary
+    from ..pipeline.vocabulary.pipeline import estimate, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other)
-    config, options = make_config(VocabConfig, values), make_config(RunOptions, values, beam_options=ctx.obj or ())
+    config, options = (
+        make_config(VocabConfig, values),
+        make_config(RunOptions, values, beam_options=ctx.obj or ()),
+    )
     if options.dry_run:
         return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
     manifest = learn_vocabulary(documents, output, config, options)
@@ -50,7 +59,10 @@ def vocab(ctx: click.Context, documents: str, output: str, compare: tuple[str, .
     rows += _rows(manifest.report)
     for other in compare:
         measured = measure_vocabulary(documents, other)
-        rows += [("compared with", other), *((f"… {name}", value) for name, value in _held_out(measured))]
+        rows += [
+            ("compared with", other),
+            *((f"… {name}", value) for name, value in _held_out(measured)),
+        ]
     return CommandSummary("vocab", output, rows)
 
 
@@ -60,7 +72,8 @@ def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
     return [
         (
             "tokens",
-            f"{report.num_tokens:,}" + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
+            f"{report.num_tokens:,}"
+            + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
         ),
         ("learned from", f"{learned.num_words:,} distinct words"),
         *_left_out(learned),
@@ -70,9 +83,13 @@ def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
 
 
 def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
-    """Return rows on words left out as too rare, too long or containing rare characters, if there are any."""
+    """Return rows on words left out as too rare, too long or containing rare characters, if there
+    are any.
+    """
     characters = learned.alphabet_left_out
-    shown = " ".join(characters[:NUM_CHARACTERS]) + (" …" if len(characters) > NUM_CHARACTERS else "")
+    shown = " ".join(characters[:NUM_CHARACTERS]) + (
+        " …" if len(characters) > NUM_CHARACTERS else ""
+    )
     counts = {
         "words left out, rare": learned.num_words_rare,
         "words left out, over 100 characters": learned.num_words_long,

@@ -1,6 +1,7 @@
 """The encoder, pre-training, fine-tuning and evaluation, in plain PyTorch, without Beam.
 
-The names below are the public API (see docs/api.md). They load on first use, so importing this package is cheap.
+The names below are the public API (see docs/api.md). They load on first use, so importing this
+package is cheap.
 """
 
 from importlib import import_module

@@ -1,16 +1,16 @@
 """The BERT encoder, in plain PyTorch.
 
-Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``. What works on single
-tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed together; only attention knows rows, from
-one of two layouts. `PaddedRows` unpacks them for attention with a key mask, as the CPU needs; `PackedRows` leaves them
-packed for FlashAttention, which reads where each row starts. On the CPU dropout draws 16 random bits a value (see
-`dropout`).
+Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``. What
+works on single tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed
+together; only attention knows rows, from one of two layouts. `PaddedRows` unpacks them for
+attention with a key mask, as the CPU needs; `PackedRows` leaves them packed for FlashAttention,
+which reads where each row starts. On the CPU dropout draws 16 random bits a value (see `dropout`).
 
-Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes in fp32 (see
-`add_and_norm`).
+Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes
+in fp32 (see `add_and_norm`).
 
-Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B * L), D hidden size, H
-heads, K size of a head.
+Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
+L), D hidden size, H heads, K size of a head.
 """
 
 import math
@@ -24,7 +24,9 @@ from torch.utils.checkpoint import checkpoint
 from .config import ModelConfig
 
 HALF_STREAM_DEVICES = ("cuda",)
-"""Devices on which autocast extends to the hidden states between layers; the CPU keeps them in fp32."""
+"""Devices on which autocast extends to the hidden states between layers; the CPU keeps them in
+fp32.
+"""
 
 
 class PaddedRows(NamedTuple):
@@ -39,8 +41,14 @@ class PaddedRows(NamedTuple):
     is_causal: bool
 
     def pack(self, padded_ND: Tensor) -> Tensor:
-        """Take the computed tokens out of N = B * L flat padded rows: (N, D) to (T, D), or (N,) to (T,)."""
-        return padded_ND if self.token_index_T is None else padded_ND.index_select(0, self.token_index_T)
+        """Take the computed tokens out of N = B * L flat padded rows: (N, D) to (T, D), or (N,) to
+        (T,).
+        """
+        return (
+            padded_ND
+            if self.token_index_T is None
+            else padded_ND.index_select(0, self.token_index_T)
+        )
 
     def unpack(self, packed_TD: Tensor) -> Tensor:
         """Put the computed tokens back: (T, D) to (B * L, D), zeros at the padding."""
@@ -50,10 +58,14 @@ class PaddedRows(NamedTuple):
         return padded_ND.index_copy(0, self.token_index_T, packed_TD)
 
     def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
-        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3 * D)."""
+        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3
+        * D).
+        """
         qkv_BL3HK = self.unpack(qkv_TE).view(self.num_rows, self.max_length, 3, num_heads, -1)
         q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4).unbind(0)
-        attend = _attend_by_products if _products_are_faster(qkv_TE, self.max_length, rate) else _attend
+        attend = (
+            _attend_by_products if _products_are_faster(qkv_TE, self.max_length, rate) else _attend
+        )
         context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, self)
         return self.pack(context_BHLK.transpose(1, 2).reshape(-1, qkv_TE.shape[1] // 3))
 
@@ -68,7 +80,9 @@ class PackedRows(NamedTuple):
     is_causal: bool
 
     def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
-        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3 * D)."""
+        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3
+        * D).
+        """
         q_THK, k_THK, v_THK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1).unbind(1)
         attend = _attend_blocks if qkv_TE.device.type == "cpu" else _flash_attend
         return attend(q_THK, k_THK, v_THK, rate, self).reshape(len(qkv_TE), -1)
@@ -77,24 +91,30 @@ class PackedRows(NamedTuple):
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """Drop each value with probability `rate` and scale up the rest.
 
-    PyTorch's own on the CPU draws one value after the other through a slow generator call, a quarter of a small
-    model's whole step. Here one 64-bit draw decides four values, so that there the rate is rounded to 1/65536.
+    PyTorch's own on the CPU draws one value after the other through a slow generator call, a
+    quarter of a small model's whole step. Here one 64-bit draw decides four values, so that there
+    the rate is rounded to 1/65536.
     """
     if not training or rate == 0:
         return values
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(values, rate)
     num_dropped = round(rate * 65536)
-    draws = torch.empty((values.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    draws = (
+        torch.empty((values.numel() + 3) // 4, dtype=torch.int64)
+        .random_(-(2**63), None)
+        .view(torch.int16)
+    )
     kept = draws[: values.numel()].view(values.shape) >= num_dropped - 32768
     return values * kept.to(values.dtype).mul_(65536 / (65536 - num_dropped))
 
 
 def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
-    """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of `added_TD`.
+    """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of
+    `added_TD`.
 
-    That is the matrix products' format: the compiler fuses the conversions into the kernel, so that hidden states in
-    memory take half the bytes.
+    That is the matrix products' format: the compiler fuses the conversions into the kernel, so that
+    hidden states in memory take half the bytes.
     """
     if added_TD.device.type not in HALF_STREAM_DEVICES:
         return layer_norm(added_TD + residual_TD)
@@ -104,8 +124,8 @@ def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor
 def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
     """Return the embedding of each token's segment (T, D).
 
-    A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands of tokens share a row.
-    The gradient of this choice is a sum over the tokens instead.
+    A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands of
+    tokens share a row. The gradient of this choice is a sum over the tokens instead.
     """
     if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
         return F.embedding(token_type_ids_T, weight_SD)
@@ -121,13 +141,17 @@ class Embeddings(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         size = config.hidden_size
-        self.word_embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.word_embeddings = nn.Embedding(
+            config.vocab_size, size, padding_idx=config.pad_token_id
+        )
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, size)
         self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.rate = config.hidden_dropout_prob
 
-    def forward(self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor) -> Tensor:
+    def forward(
+        self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor
+    ) -> Tensor:
         """Return the embedded tokens (T, D)."""
         segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
         embedded_TD = self.word_embeddings(input_ids_T) + segments_TD
@@ -150,19 +174,29 @@ class SelfAttention(nn.Module):
     def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the values that each token gathers (T, D)."""
         parts = (self.query, self.key, self.value)
-        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
-        return layout.attend(F.linear(hidden_TD, weight, bias), self.num_heads, self.rate if self.training else 0.0)
+        weight, bias = (
+            torch.cat([part.weight for part in parts]),
+            torch.cat([part.bias for part in parts]),
+        )
+        return layout.attend(
+            F.linear(hidden_TD, weight, bias), self.num_heads, self.rate if self.training else 0.0
+        )
 
 
 def _products_are_faster(qkv_TE: Tensor, max_length: int, rate: float) -> bool:
-    # On the CPU the fused kernel draws dropout slowly, and its backward pass over short rows in bf16 takes four times
-    # as long as matrix products do. Over rows of 512 both take the same time, and in fp32 the kernel is not slower.
+    # On the CPU the fused kernel draws dropout slowly, and its backward pass over short rows in
+    # bf16 takes four times as long as matrix products do. Over rows of 512 both take the same time,
+    # and in fp32 the kernel is not slower.
     if qkv_TE.device.type != "cpu":
         return False
-    return rate > 0 or (qkv_TE.requires_grad and qkv_TE.dtype != torch.float32 and max_length <= 256)
+    return rate > 0 or (
+        qkv_TE.requires_grad and qkv_TE.dtype != torch.float32 and max_length <= 256
+    )
 
 
-def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows) -> Tensor:
+def _attend(
+    q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows
+) -> Tensor:
     # Rows are padded on the right, so under the causal mask no real token sees padding.
     mask = None if layout.is_causal else layout.key_mask_B11L
     return F.scaled_dot_product_attention(
@@ -170,8 +204,11 @@ def _attend(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout:
     )
 
 
-def _attend_by_products(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows) -> Tensor:
-    # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random draws.
+def _attend_by_products(
+    q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows
+) -> Tensor:
+    # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random
+    # draws.
     scores_BHLL = (q_BHLK / math.sqrt(q_BHLK.shape[-1])) @ k_BHLK.transpose(-1, -2)
     if layout.is_causal:
         future_LL = torch.ones(scores_BHLL.shape[-2:], dtype=torch.bool).triu(1)
@@ -181,14 +218,21 @@ def _attend_by_products(q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: fl
     return dropout(scores_BHLL.softmax(-1), rate, training=True) @ v_BHLK
 
 
-def _flash_attend(q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows) -> Tensor:
-    # The operator beneath PyTorch's own attention: no public function takes packed rows and a dropout rate.
+def _flash_attend(
+    q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
+) -> Tensor:
+    # The operator beneath PyTorch's own attention: no public function takes packed rows and a
+    # dropout rate.
     starts, longest = layout.row_starts, layout.max_length
     flash = torch.ops.aten._flash_attention_forward
-    return flash(q_THK, k_THK, v_THK, starts, starts, longest, longest, rate, layout.is_causal, False)[0]
+    return flash(
+        q_THK, k_THK, v_THK, starts, starts, longest, longest, rate, layout.is_causal, False
+    )[0]
 
 
-def _attend_blocks(q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows) -> Tensor:
+def _attend_blocks(
+    q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
+) -> Tensor:
     # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens.
     tokens_T = torch.arange(len(q_THK), dtype=torch.int32)
     row_T = torch.bucketize(tokens_T, layout.row_starts[1:], right=True)
@@ -196,7 +240,9 @@ def _attend_blocks(q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, lay
     if layout.is_causal:
         mask_TT = mask_TT & (tokens_T[:, None] >= tokens_T)
     q_HTK, k_HTK, v_HTK = (part.transpose(0, 1) for part in (q_THK, k_THK, v_THK))
-    return F.scaled_dot_product_attention(q_HTK, k_HTK, v_HTK, attn_mask=mask_TT, dropout_p=rate).transpose(0, 1)
+    return F.scaled_dot_product_attention(
+        q_HTK, k_HTK, v_HTK, attn_mask=mask_TT, dropout_p=rate
+    ).transpose(0, 1)
 
 
 class ResidualOutput(nn.Module):
@@ -210,7 +256,9 @@ class ResidualOutput(nn.Module):
 
     def forward(self, values: Tensor, residual_TD: Tensor) -> Tensor:
         """Return (T, D) from `values` (T, D or F) and the residual."""
-        return add_and_norm(self.LayerNorm, dropout(self.dense(values), self.rate, self.training), residual_TD)
+        return add_and_norm(
+            self.LayerNorm, dropout(self.dense(values), self.rate, self.training), residual_TD
+        )
 
 
 class Attention(nn.Module):
@@ -282,7 +330,9 @@ class BertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = Pooler(config)
         self.recomputes_layers = False
-        """Whether training keeps only each layer's input and computes the layer again in the backward pass."""
+        """Whether training keeps only each layer's input and computes the layer again in the
+        backward pass.
+        """
 
     def forward(
         self,
@@ -292,7 +342,9 @@ class BertModel(nn.Module):
         token_index_T: Tensor | None = None,
     ) -> Tensor:
         """Return the last hidden states (B, L, D); see `hidden_states` for the arguments."""
-        return self.hidden_states(input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T)[-1]
+        return self.hidden_states(
+            input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T
+        )[-1]
 
     def hidden_states(
         self,
@@ -303,18 +355,26 @@ class BertModel(nn.Module):
         *,
         all_layers: bool = False,
     ) -> list[Tensor]:
-        """Return hidden states (B, L, D): of the embeddings and of each layer, or of the last layer alone.
+        """Return hidden states (B, L, D): of the embeddings and of each layer, or of the last layer
+        alone.
 
-        `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right; `attention_mask_BL` is 1
-        or True at real tokens, None where all are. `token_index_T` (int64, flat indices in B * L of the real tokens,
-        see `real_tokens`) leaves padding out of the computation; the states there are then 0.
+        `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right;
+        `attention_mask_BL` is 1 or True at real tokens, None where all are. `token_index_T` (int64,
+        flat indices in B * L of the real tokens, see `real_tokens`) leaves padding out of the
+        computation; the states there are then 0.
         """
         num_rows, max_length = input_ids_BL.shape
         mask = None if attention_mask_BL is None else attention_mask_BL.bool()[:, None, None, :]
         layout = PaddedRows(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
-        types_BL = torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
-        positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(num_rows, max_length)
-        tokens_T, types_T, positions_T = (layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL))
+        types_BL = (
+            torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
+        )
+        positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(
+            num_rows, max_length
+        )
+        tokens_T, types_T, positions_T = (
+            layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL)
+        )
         states = self._states(tokens_T, types_T, positions_T, layout)
         kept = states if all_layers else states[-1:]
         return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in kept]
@@ -327,19 +387,27 @@ class BertModel(nn.Module):
         row_starts: Tensor,
         max_length: int,
     ) -> Tensor:
-        """Return the last hidden states (T, D) of rows that lie one after the other; see `PackedRows`."""
+        """Return the last hidden states (T, D) of rows that lie one after the other; see
+        `PackedRows`.
+        """
         layout = PackedRows(row_starts, max_length, self.config.is_decoder)
         return self._states(input_ids_T, token_type_ids_T, position_ids_T, layout)[-1]
 
     def _states(
-        self, tokens_T: Tensor, types_T: Tensor, positions_T: Tensor, layout: PaddedRows | PackedRows
+        self,
+        tokens_T: Tensor,
+        types_T: Tensor,
+        positions_T: Tensor,
+        layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
         states = [self.embeddings(tokens_T, types_T, positions_T)]
         recomputes = self.recomputes_layers and self.training
         for layer in self.encoder.layer:
             state_TD = states[-1]
             states.append(
-                checkpoint(layer, state_TD, layout, use_reentrant=False) if recomputes else layer(state_TD, layout)
+                checkpoint(layer, state_TD, layout, use_reentrant=False)
+                if recomputes
+                else layer(state_TD, layout)
             )
         return states
 
@@ -350,18 +418,26 @@ def real_tokens(attention_mask_BL: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
-    """Draw all weights in the order of the modules: normal, cut off at 2 sigma; biases 0, LayerNorm 1 and 0.
+    """Draw all weights in the order of the modules: normal, cut off at 2 sigma; biases 0, LayerNorm
+    1 and 0.
 
     Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it.
     """
     sigma = config.initializer_range
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
+            nn.init.trunc_normal_(
+                module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator
+            )
         if isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             nn.init.zeros_(module.bias)
         if isinstance(module, nn.LSTM):
             for weight in module.parameters():
-                nn.init.uniform_(weight, -(module.hidden_size**-0.5), module.hidden_size**-0.5, generator=generator)
+                nn.init.uniform_(
+                    weight,
+                    -(module.hidden_size**-0.5),
+                    module.hidden_size**-0.5,
+                    generator=generator,
+                )

@@ -22,36 +22,59 @@ _METRICS = {
     "pearson": "pearsonr",
     "exact": "exact_match",
     "macro_f1": "f1",
-    **{name: name for name in ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")},
+    **{
+        name: name
+        for name in ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")
+    },
 }
 """Our metrics by the names that the Hub knows."""
 
 
 def front_matter(**metadata: Any) -> str:
-    """Return the metadata as the YAML that the Hub reads at the head of a card; what is empty is left out."""
+    """Return the metadata as the YAML that the Hub reads at the head of a card; what is empty is
+    left out.
+    """
     lines = ["---"]
     for name, value in metadata.items():
         if isinstance(value, list):
-            lines += [f"{name}:", *(f"- {json.dumps(item, ensure_ascii=False)}" for item in value)] if value else []
+            lines += (
+                [f"{name}:", *(f"- {json.dumps(item, ensure_ascii=False)}" for item in value)]
+                if value
+                else []
+            )
         elif value:
             lines.append(f"{name}: {value}")
     return "\n".join([*lines, "---", ""])
 
 
-def model_index(name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]) -> list[Any]:
-    """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on the `dataset`."""
+def model_index(
+    name: str, task: str, dataset: Mapping[str, str], scores: Mapping[str, float]
+) -> list[Any]:
+    """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on
+    the `dataset`.
+    """
     metrics = [
         {"type": _METRICS[bare], "name": metric.replace("_", " "), "value": value}
         for metric, value in scores.items()
         if (bare := metric.removeprefix("mismatched_")) in _METRICS
     ]
-    return [{"name": name, "results": [{"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}]}]
+    return [
+        {
+            "name": name,
+            "results": [{"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}],
+        }
+    ]
 
 
 def table(rows: Mapping[str, Any]) -> str:
     """Return a Markdown table of names and values."""
-    texts = {name.replace("_", " "): f"{value:,}" if type(value) is int else value for name, value in rows.items()}
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())])
+    texts = {
+        name.replace("_", " "): f"{value:,}" if type(value) is int else value
+        for name, value in rows.items()
+    }
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())]
+    )
 
 
 def software() -> str:
@@ -64,12 +87,15 @@ def software() -> str:
 
 
 def as_code(name: object) -> str:
-    """Return a name that a user or a source chose as Markdown that shows it, whatever markup it contains."""
+    """Return a name that a user or a source chose as Markdown that shows it, whatever markup it
+    contains.
+    """
     return "`" + re.sub(r"[`|\s]+", " ", str(name)) + "`"
 
 
 def model_name(checkpoint: str) -> str:
-    """Return what a card calls a model: its name on the Hub if it lies in the Hub's cache, else that of its folder.
+    """Return what a card calls a model: its name on the Hub if it lies in the Hub's cache, else
+    that of its folder.
 
     A card is public, so it shows no path of this machine.
 
@@ -92,12 +118,16 @@ def read_languages(directory: str | Path) -> list[str]:
 
 
 def licence_notice(license: str | None, whose: str) -> str:
-    """Return the end of a card: without a `license`, that those of `whose` (the sources) are unknown."""
+    """Return the end of a card: without a `license`, that those of `whose` (the sources) are
+    unknown.
+    """
     return "" if license else f"\n\nThe licences of {whose}{_UNKNOWN_LICENCES}"
 
 
 def with_license(card: str, license: str) -> str:
-    """Return a card whose metadata name this licence alone, and whose text no longer says that it is unknown."""
+    """Return a card whose metadata name this licence alone, and whose text no longer says that it
+    is unknown.
+    """
     head, end, rest = card.partition("\n---")
     if not end or not card.startswith("---"):  # a card of others, without metadata
         head, rest = "---", f"\n\n{card}"

@@ -1,4 +1,6 @@
-"""Model directories in Hugging Face's layout: ``model.safetensors``, ``config.json`` and the tokenizer's files."""
+"""Model directories in Hugging Face's layout: ``model.safetensors``, ``config.json`` and the
+tokenizer's files.
+"""
 
 import hashlib
 import json
@@ -14,9 +16,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..pipeline.errors import UserError
-from ..pipeline.execution.stage import VOCABULARY_FILES
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
+from ..pipeline.storage.stage import VOCABULARY_FILES
 from .config import ModelConfig
 from .heads import BertForPreTraining
 from .mirror import local_copy
@@ -38,7 +40,9 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 def model_digest(directory: str | Path) -> str:
     """Return the digest of a model directory: of its weights, configuration and tokenizer."""
-    paths = [local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)]
+    paths = [
+        local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)
+    ]
     return files_digest([path for path in paths if path.is_file()])
 
 
@@ -54,7 +58,9 @@ def _describe_missing(directory: str, folder: Path) -> str:
 
 
 def read_config(directory: str | Path) -> ModelConfig:
-    """Return the shape of the model in `directory`; raises `UserError` if there is none, or it is damaged."""
+    """Return the shape of the model in `directory`; raises `UserError` if there is none, or it is
+    damaged.
+    """
     path = local_copy(directory) / CONFIG
     if not path.is_file():
         raise UserError(_describe_missing(str(directory), path.parent))
@@ -71,8 +77,9 @@ def read_config(directory: str | Path) -> ModelConfig:
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """Return the weights in `directory` by their names in ``transformers`` today, on the CPU.
 
-    Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and
-    ``beta``) become today's, copies of tied weights are dropped, and a missing prefix ``bert.`` is added.
+    Reads ``model.safetensors``, or ``pytorch_model.bin`` without running code from it. Old names
+    (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and a missing
+    prefix ``bert.`` is added.
     """
     new, old = (local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS))
     try:
@@ -85,9 +92,15 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, RuntimeError, ValueError):
         raise UserError(f"{new} is damaged. Use another checkpoint.") from None
     for name, weight in weights.items():
-        is_finite = isinstance(weight, Tensor) and weight.is_floating_point() and bool(weight.isfinite().all())
+        is_finite = (
+            isinstance(weight, Tensor)
+            and weight.is_floating_point()
+            and bool(weight.isfinite().all())
+        )
         if not (is_finite or name.endswith("position_ids")):
-            raise UserError(f"{name} in {directory} has values that are not finite numbers. Use another checkpoint.")
+            raise UserError(
+                f"{name} in {directory} has values that are not finite numbers. Use another checkpoint."
+            )
     return _current_names(weights)
 
 
@@ -97,7 +110,9 @@ def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, weight in weights.items():
         if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
             continue
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        )
         named[name if name.startswith(("cls.", "classifier.")) else prefix + name] = weight
     return named
 
@@ -105,8 +120,9 @@ def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:
     """Copy the weights in `directory` into `model`, and return the names of those it did not hold.
 
-    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing there; they stay
-    as they are. Weights that the model does not use are left out. Raises `UserError` for other shapes.
+    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing
+    there; they stay as they are. Weights that the model does not use are left out. Raises
+    `UserError` for other shapes.
     """
     weights, missing = read_weights(directory), []
     for name, target in model.state_dict().items():
@@ -118,15 +134,19 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
             missing.append(name)
         elif weights[name].shape != target.shape:
             found, wanted = tuple(weights[name].shape), tuple(target.shape)
-            raise UserError(f"{name} in {directory} has shape {found}, but this model needs {wanted}.")
+            raise UserError(
+                f"{name} in {directory} has shape {found}, but this model needs {wanted}."
+            )
         else:
             target.copy_(weights[name])
     return missing
 
 
-def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) -> BertForPreTraining:
-    """Return the model in `directory`, on the CPU, in training mode, with `changes` to its configuration but not its
-    shape.
+def read_model(
+    directory: str | Path, changes: Mapping[str, Any] | None = None
+) -> BertForPreTraining:
+    """Return the model in `directory`, on the CPU, in training mode, with `changes` to its
+    configuration but not its shape.
     """
     model = BertForPreTraining(replace(read_config(directory), **changes or {}))
     load_weights(model, directory)
@@ -134,14 +154,21 @@ def read_model(directory: str | Path, changes: Mapping[str, Any] | None = None) 
 
 
 def save_model(
-    directory: str | Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], tokenizer: Mapping[str, bytes]
+    directory: str | Path,
+    weights: Mapping[str, Tensor],
+    config: Mapping[str, Any],
+    tokenizer: Mapping[str, bytes],
 ) -> None:
-    """Write a model directory into a folder that nothing reads yet; `config` is `ModelConfig.to_hf`, or more."""
+    """Write a model directory into a folder that nothing reads yet; `config` is
+    `ModelConfig.to_hf`, or more.
+    """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
-    (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (directory / CONFIG).write_text(
+        json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
     for name, content in tokenizer.items():
         (directory / name).write_bytes(content)
 
@@ -152,7 +179,9 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def load_tensors(path: Path, advice: str) -> dict[str, Any]:
-    """Return the dict that `torch.save` wrote, on the CPU; raises `UserError` with `advice` if the file is damaged."""
+    """Return the dict that `torch.save` wrote, on the CPU; raises `UserError` with `advice` if the
+    file is damaged.
+    """
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # the unpickler raises whatever it meets in a damaged file

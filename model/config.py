@@ -1,7 +1,8 @@
 """The shape of the encoder, and the configuration of pre-training: one documented field per option.
 
-`ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``. `PretrainConfig`
-makes the command line of ``clozeworks pretrain``. This module imports nothing heavy, to keep ``--help`` fast.
+`ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``.
+`PretrainConfig` makes the command line of ``clozeworks pretrain``. This module imports nothing
+heavy, to keep ``--help`` fast.
 """
 
 import math
@@ -43,13 +44,17 @@ LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
 
 def check_license(license: str | None) -> None:
     """Raise `UserError` unless this may be an identifier of a licence on the Hugging Face Hub."""
-    form = "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    form = (
+        "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    )
     check(license is None or LICENSE.fullmatch(license) is not None, "license", license, form)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig`` (BERT-base, uncased)."""
+    """The encoder's shape, with the names and the defaults of ``transformers.BertConfig``
+    (BERT-base, uncased).
+    """
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -76,11 +81,17 @@ class ModelConfig:
                 raise UserError(f"{name} is {value}, but must be {limits}.")
         if self.hidden_size % self.num_attention_heads:
             heads = f"{self.num_attention_heads} attention heads"
-            raise UserError(f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple.")
+            raise UserError(
+                f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple."
+            )
         if self.hidden_act not in ACTIVATIONS:
-            raise UserError(f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}.")
+            raise UserError(
+                f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
+            )
         if self.pad_token_id >= self.vocab_size:
-            raise UserError(f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} tokens.")
+            raise UserError(
+                f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} tokens."
+            )
 
     def num_parameters(self) -> int:
         """Return the number of weights of the encoder without its pooler and heads."""
@@ -97,21 +108,31 @@ class ModelConfig:
         512
         """
         layers, hidden, heads = SIZES[size]
-        shape: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+        shape: dict[str, Any] = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+        }
         shape |= {name: value for name, value in changes.items() if value is not None}
         return cls(**{"intermediate_size": 4 * shape["hidden_size"]} | shape)
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are ignored.
+        """Return the configuration in the ``config.json`` of a BERT model; unknown fields are
+        ignored.
 
-        Raises `UserError` naming `path` for another kind of model, and for a field that does not fit.
+        Raises `UserError` naming `path` for another kind of model, and for a field that does not
+        fit.
         """
         kind = values.get("model_type", "bert")
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
-            raise UserError(f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read.")
-        from ..pipeline.parsing import convert  # imported here so that a new model does not need msgspec
+            raise UserError(
+                f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read."
+            )
+        from ..pipeline.parsing import (
+            convert,
+        )  # imported here so that a new model does not need msgspec
 
         return convert(values, cls, path, "Use another checkpoint.")
 
@@ -125,17 +146,22 @@ class PretrainConfig:
     """How an encoder is pre-trained on instances; the defaults are the paper's (appendix A.2)."""
 
     model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
-        "base", "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024."
+        "base",
+        "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024.",
     )
     num_layers: int | None = option(None, "Number of layers; overrides --model.")
     hidden_size: int | None = option(None, "Hidden size; overrides --model.")
     num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
-    intermediate_size: int | None = option(None, "Width of the feed-forward layers; by default 4 x the hidden size.")
+    intermediate_size: int | None = option(
+        None, "Width of the feed-forward layers; by default 4 x the hidden size."
+    )
     initializer_range: float = option(
-        0.02, "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08."
+        0.02,
+        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08.",
     )
     checkpoint: str | None = option(
-        None, "Model directory to start from, which sets the encoder's size; the optimiser starts fresh."
+        None,
+        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh.",
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
@@ -148,13 +174,16 @@ class PretrainConfig:
         "begin as copies of its first ones, in their order.",
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
-        "mlm+nsp", "Training objective: masked tokens and next sentences, masked tokens only, or left to right."
+        "mlm+nsp",
+        "Training objective: masked tokens and next sentences, masked tokens only, or left to right.",
     )
     steps: int | None = option(
-        None, "Number of optimiser steps; by default 1,000,000, unless --tokens or --hours is given."
+        None,
+        "Number of optimiser steps; by default 1,000,000, unless --tokens or --hours is given.",
     )
     tokens: int | None = option(
-        None, "Number of tokens to train on, excluding padding; converted to steps by the mean row length."
+        None,
+        "Number of tokens to train on, excluding padding; converted to steps by the mean row length.",
     )
     hours: float | None = option(
         None,
@@ -165,36 +194,47 @@ class PretrainConfig:
         (0.9, 0.1), "Shares of the steps for the first and the second directory, if two are given."
     )
     dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
-        "none", "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks."
+        "none",
+        "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks.",
     )
-    mask_rate: float = option(BuildConfig.mask_rate, "Share of each row's tokens to predict, with --dynamic-masking.")
+    mask_rate: float = option(
+        BuildConfig.mask_rate, "Share of each row's tokens to predict, with --dynamic-masking."
+    )
     mask_split: tuple[int, int, int] = option(
         BuildConfig.mask_split,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept, with "
         "--dynamic-masking.",
     )
     duplicates_per_epoch: int | None = option(
-        None, "Number of stored passes over the documents that each epoch uses, in rotation; by default all."
+        None,
+        "Number of stored passes over the documents that each epoch uses, in rotation; by default all.",
     )
     batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
     micro_batch_size: int | None = option(
-        None, "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: 32,768)."
+        None,
+        "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: 32,768).",
     )
-    learning_rate: float = option(1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0.")
+    learning_rate: float = option(
+        1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0."
+    )
     warmup_steps: int | None = option(
         None, "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000."
     )
     weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
-    bias_correction: bool = option(False, "Correct the initial bias of Adam's moments, which BERT does not.")
+    bias_correction: bool = option(
+        False, "Correct the initial bias of Adam's moments, which BERT does not."
+    )
     dropout: float = option(0.1, "Dropout rate, in hidden states and attention.")
     evaluate_every: int = option(
-        1000, "Steps between evaluations on the validation split; it is also evaluated at the start and the end."
+        1000,
+        "Steps between evaluations on the validation split; it is also evaluated at the start and the end.",
     )
     evaluation_rows: int = option(
         4000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
     )
     checkpoint_minutes: float = option(
-        10.0, "Minutes between checkpoints, from which an interrupted run resumes; written while training continues."
+        10.0,
+        "Minutes between checkpoints, from which an interrupted run resumes; written while training continues.",
     )
     checkpoint_every: int | None = option(
         None, "Steps between further checkpoints; by default only --checkpoint-minutes counts."
@@ -219,7 +259,9 @@ class PretrainConfig:
         "T4, else fp32. On a CPU with AVX-512 BF16 or AMX, bf16 is faster too, but results differ between machines.",
     )
     compile: bool | None = option(
-        None, "Compile the model with torch.compile; by default only on a GPU.", "--compile/--no-compile"
+        None,
+        "Compile the model with torch.compile; by default only on a GPU.",
+        "--compile/--no-compile",
     )
     wandb: bool | None = option(
         None,
@@ -231,15 +273,33 @@ class PretrainConfig:
         "Keep only each layer's input for the backward pass and compute the layer again: a third more computation, but "
         "far less memory.",
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "auto", "Device to train on; auto uses a GPU if there is one."
+    )
 
     def __post_init__(self) -> None:
         shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
         moves = self.vocabulary_from == "instances"
-        check(not moves or self.checkpoint is not None, "vocabulary_from", self.vocabulary_from, "needs --checkpoint")
+        check(
+            not moves or self.checkpoint is not None,
+            "vocabulary_from",
+            self.vocabulary_from,
+            "needs --checkpoint",
+        )
         extends = self.extend_positions
-        check(not extends or self.checkpoint is not None, "extend_positions", extends, "needs --checkpoint")
-        batches = ("batch_size", "micro_batch_size", "duplicates_per_epoch", "evaluate_every", "evaluation_rows")
+        check(
+            not extends or self.checkpoint is not None,
+            "extend_positions",
+            extends,
+            "needs --checkpoint",
+        )
+        batches = (
+            "batch_size",
+            "micro_batch_size",
+            "duplicates_per_epoch",
+            "evaluate_every",
+            "evaluation_rows",
+        )
         for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
@@ -248,7 +308,12 @@ class PretrainConfig:
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
         free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
-        check(free, "checkpoint", self.checkpoint, "its model's shape cannot be changed; drop the shape options")
+        check(
+            free,
+            "checkpoint",
+            self.checkpoint,
+            "its model's shape cannot be changed; drop the shape options",
+        )
         check_license(self.license)
         self._check_budget()
         self._check_masking()
@@ -258,11 +323,18 @@ class PretrainConfig:
         for name in given:
             check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
-            raise UserError(f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one.")
+            raise UserError(
+                f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one."
+            )
         if self.warmup_steps is not None:
             steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
             possible = 0 <= self.warmup_steps <= steps
-            check(possible, "warmup_steps", self.warmup_steps, f"must be between 0 and --steps ({steps})")
+            check(
+                possible,
+                "warmup_steps",
+                self.warmup_steps,
+                f"must be between 0 and --steps ({steps})",
+            )
             reason = "with --hours the warm-up is a tenth of the time; leave it out"
             check(self.hours is None, "warmup_steps", self.warmup_steps, reason)
         shares = self.phase_shares
@@ -276,4 +348,9 @@ class PretrainConfig:
             value, unused = getattr(self, name), "it has no effect without --dynamic-masking"
             check(draws or value == getattr(BuildConfig, name), name, value, unused)
         possible = not (draws and self.objective == "ltr")
-        check(possible, "dynamic_masking", self.dynamic_masking, "--objective ltr uses no masks; drop it")
+        check(
+            possible,
+            "dynamic_masking",
+            self.dynamic_masking,
+            "--objective ltr uses no masks; drop it",
+        )

@@ -13,7 +13,9 @@ from .bert import BertModel, DenseGelu
 from .config import ModelConfig
 
 IGNORED = -100
-"""Label of what is not predicted or only pads a batch; the ``ignore_index`` of `torch.nn.functional.cross_entropy`."""
+"""Label of what is not predicted or only pads a batch; the ``ignore_index`` of
+`torch.nn.functional.cross_entropy`.
+"""
 
 
 class PretrainSums(NamedTuple):
@@ -52,15 +54,18 @@ class MaskedLMHead(nn.Module):
 
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
-    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`, but not the weights
-    themselves.
+    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`, but not
+    the weights themselves.
 
-    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are not.
+    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are
+    not.
     """
     num_added = -len(bias_V) % multiple
     if not num_added:
         return F.linear(values_MD, weight_VD, bias_V)
-    padded = F.linear(values_MD, F.pad(weight_VD, (0, 0, 0, num_added)), F.pad(bias_V, (0, num_added)))
+    padded = F.linear(
+        values_MD, F.pad(weight_VD, (0, 0, 0, num_added)), F.pad(bias_V, (0, num_added))
+    )
     return padded[:, : len(bias_V)]
 
 
@@ -95,24 +100,28 @@ class BertForPreTraining(nn.Module):
         row_starts: Tensor | None = None,
         max_length: int = 0,
     ) -> PretrainSums:
-        """Return the summed losses and the numbers of correct predictions; `IGNORED` labels count in neither.
+        """Return the summed losses and the numbers of correct predictions; `IGNORED` labels count
+        in neither.
 
-        Rows are padded (B, L) as `BertModel.forward` takes them, or packed with `row_starts` as in `PackedRows`; token
-        ids, their types and positions then have any shape of T tokens. `masked_index` are flat indices in B * L or T,
-        `masked_ids` the tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
-        are 0.
+        Rows are padded (B, L) as `BertModel.forward` takes them, or packed with `row_starts` as in
+        `PackedRows`; token ids, their types and positions then have any shape of T tokens.
+        `masked_index` are flat indices in B * L or T, `masked_ids` the tokens to predict, all
+        int64. Without labels the next-sentence head is left out and its sums are 0.
         """
         if row_starts is None:
             hidden = first = self.bert(input_ids, token_type_ids, attention_mask_BL, token_index_T)
         else:
             assert position_ids is not None
-            ids_T, types_T, positions_T = (part.flatten() for part in (input_ids, token_type_ids, position_ids))
+            ids_T, types_T, positions_T = (
+                part.flatten() for part in (input_ids, token_type_ids, position_ids)
+            )
             hidden = self.bert.packed_states(ids_T, types_T, positions_T, row_starts, max_length)
             # Empty rows at the end have no first token; their label is `IGNORED`.
             first = hidden.index_select(0, row_starts[:-1].clamp(max=len(hidden) - 1))[:, None]
         masked_ids_M = masked_ids.flatten()
         logits_MV = self.mlm_logits(hidden, masked_index.flatten())
-        # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in that.
+        # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in
+        # that.
         mlm_loss = F.cross_entropy(logits_MV.float(), masked_ids_M, reduction="sum")
         mlm_correct = _num_correct(logits_MV, masked_ids_M, exact=not self.training)
         if next_sentence_label_B is None:
@@ -124,7 +133,9 @@ class BertForPreTraining(nn.Module):
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, nsp_correct)
 
     def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V) at flat indices in `hidden`, (B, L, D) or (T, D)."""
+        """Return logits over the vocabulary (M, V) at flat indices in `hidden`, (B, L, D) or (T,
+        D).
+        """
         hidden_MD = hidden.reshape(-1, hidden.shape[-1]).index_select(0, masked_index_M)
         return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
 
@@ -134,9 +145,11 @@ class BertForPreTraining(nn.Module):
 
 
 def _num_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
-    """Return how many labels have the largest logit; unless `exact`, also where another one is as large.
+    """Return how many labels have the largest logit; unless `exact`, also where another one is as
+    large.
 
-    That takes an eighth of the time of argmax on a CPU; an accuracy from it is about 0.1 points too high in bf16.
+    That takes an eighth of the time of argmax on a CPU; an accuracy from it is about 0.1 points too
+    high in bf16.
     """
     with torch.no_grad():
         if exact:

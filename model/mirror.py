@@ -1,8 +1,9 @@
-"""Local copies of what lies in an object store, for libraries that open paths and for runs that rewrite their files.
+"""Local copies of what lies in an object store, for libraries that open paths and for runs that
+rewrite their files.
 
-A run works in a local folder and uploads it at each checkpoint: files first, then an index of them, and only then is
-deleted what the run no longer has. A run is resumed from the files of the last index, so a kill at any time leaves a
-complete checkpoint.
+A run works in a local folder and uploads it at each checkpoint: files first, then an index of them,
+and only then is deleted what the run no longer has. A run is resumed from the files of the last
+index, so a kill at any time leaves a complete checkpoint.
 """
 
 import json
@@ -16,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ..pipeline import storage
 from ..pipeline.errors import RunError, UserError
-from ..pipeline.execution import storage
 from ..pipeline.parsing import FilePath, parse_json
 from ..pipeline.seeding import stable_hash
 
@@ -37,9 +38,11 @@ def delete_copies() -> None:
 
 
 def local_copy(path: str | Path, *names: str) -> Path:
-    """Return a local path as it is, and of a remote file or folder a local copy, if there is anything.
+    """Return a local path as it is, and of a remote file or folder a local copy, if there is
+    anything.
 
-    Of a folder, copy the files directly in it, or those of these `names` anywhere in it, unless they are up to date.
+    Of a folder, copy the files directly in it, or those of these `names` anywhere in it, unless
+    they are up to date.
     """
     if not storage.is_remote(str(path)):
         return Path(path)
@@ -56,12 +59,18 @@ def local_copy(path: str | Path, *names: str) -> Path:
 
 def _download(remote: str, local: Path, names: list[str]) -> None:
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        list(pool.map(lambda name: storage.download(storage.join(remote, name), str(local / name)), names))
+        list(
+            pool.map(
+                lambda name: storage.download(storage.join(remote, name), str(local / name)), names
+            )
+        )
 
 
 @dataclass
 class _Mirror:
-    """A local folder, the remote one that it is uploaded to, and what was uploaded: size and time of each file."""
+    """A local folder, the remote one that it is uploaded to, and what was uploaded: size and time
+    of each file.
+    """
 
     local: Path
     remote: str
@@ -70,13 +79,19 @@ class _Mirror:
     """Whether the last upload failed."""
 
     def download(self) -> None:
-        """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything else."""
+        """Fetch the files of the last upload; raise `UserError` if the remote folder holds anything
+        else.
+        """
         index = self._path(INDEX)
         if storage.exists(index):
-            names = parse_json(storage.read_bytes(index), list[FilePath], index, "Use another --output.")
+            names = parse_json(
+                storage.read_bytes(index), list[FilePath], index, "Use another --output."
+            )
             _download(self.remote, self.local, names)
         elif found := storage.find_files(self.remote):
-            raise UserError(f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output.")
+            raise UserError(
+                f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output."
+            )
         else:
             self._write_index([])  # so that what a killed upload leaves is known to be a run's
         self.uploaded = self._files()
@@ -87,9 +102,18 @@ class _Mirror:
         files = self._files()
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            list(pool.map(lambda name: storage.upload(str(self.local / name), self._path(name)), changed))
+            list(
+                pool.map(
+                    lambda name: storage.upload(str(self.local / name), self._path(name)), changed
+                )
+            )
             self._write_index(sorted(files))
-            list(pool.map(lambda name: storage.remove(self._path(name)), self.uploaded.keys() - files.keys()))
+            list(
+                pool.map(
+                    lambda name: storage.remove(self._path(name)),
+                    self.uploaded.keys() - files.keys(),
+                )
+            )
         self.uploaded = files
         self.is_behind = False
 
@@ -98,7 +122,9 @@ class _Mirror:
         from .training.ranks import print_notice  # imported here because torch takes seconds
 
         kept = self.local.rename(Path(tempfile.mkdtemp(prefix="clozeworks-"), "run"))
-        print_notice(f"{kept} holds what was not uploaded: copy it to {self.remote}, or rerun from the last upload.")
+        print_notice(
+            f"{kept} holds what was not uploaded: copy it to {self.remote}, or rerun from the last upload."
+        )
 
     def _write_index(self, names: list[str]) -> None:
         with storage.write_atomically(self._path(INDEX), "") as file:
@@ -109,7 +135,10 @@ class _Mirror:
 
     def _files(self) -> dict[str, tuple[int, int]]:
         found = storage.find_files(str(self.local))
-        return {os.path.relpath(path, self.local): (size, os.stat(path).st_mtime_ns) for path, size in found.items()}
+        return {
+            os.path.relpath(path, self.local): (size, os.stat(path).st_mtime_ns)
+            for path, size in found.items()
+        }
 
 
 _mirrors: list[_Mirror] = []
@@ -117,14 +146,18 @@ _mirrors: list[_Mirror] = []
 
 @contextmanager
 def mirrored(output: str | Path) -> Iterator[Path]:
-    """Yield `output`, or for a remote one a local folder with its files; at the end the first rank uploads them."""
+    """Yield `output`, or for a remote one a local folder with its files; at the end the first rank
+    uploads them.
+    """
     if not storage.is_remote(str(output)):
         yield Path(output)
         return
     is_first = os.environ.get("RANK", "0") == "0"
     # The processes that torchrun started have the same parent.
     key = f"{stable_hash(str(output), os.getppid() if 'RANK' in os.environ else os.getpid()):016x}"
-    mirror = _Mirror(Path(tempfile.gettempdir(), f"clozeworks-{key}", "run"), str(output).rstrip("/"))
+    mirror = _Mirror(
+        Path(tempfile.gettempdir(), f"clozeworks-{key}", "run"), str(output).rstrip("/")
+    )
     if not is_first:
         yield mirror.local
         return
@@ -146,7 +179,9 @@ def mirrored(output: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def local_file(output: str | Path) -> Iterator[Path]:
-    """Yield `output`, or a local file for a remote one: with its content at first, uploaded to it at the end."""
+    """Yield `output`, or a local file for a remote one: with its content at first, uploaded to it
+    at the end.
+    """
     if not storage.is_remote(str(output)):
         yield Path(output)
         return
@@ -159,7 +194,8 @@ def local_file(output: str | Path) -> Iterator[Path]:
 
 
 def upload(path: Path) -> None:
-    """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do nothing.
+    """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do
+    nothing.
 
     A failure is only reported: the next upload brings what is missing.
     """

@@ -1,8 +1,8 @@
 """The configuration of each data stage: a frozen dataclass with one documented field per option.
 
-The command line is generated from these fields: an option is the field's name with dashes, with the same default and
-help. The fields form the fingerprint of a stage's output; how the work is run (workers, runner) does not count.
-This module imports nothing heavy, to keep ``--help`` fast.
+The command line is generated from these fields: an option is the field's name with dashes, with the
+same default and help. The fields form the fingerprint of a stage's output; how the work is run
+(workers, runner) does not count. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
 from dataclasses import dataclass, field
@@ -47,7 +47,16 @@ class IngestConfig:
     """How raw sources become documents."""
 
     format: Literal[
-        "auto", "wikipedia", "wikiextractor", "text", "gutenberg", "jsonl", "csv", "tsv", "parquet", "hf"
+        "auto",
+        "wikipedia",
+        "wikiextractor",
+        "text",
+        "gutenberg",
+        "jsonl",
+        "csv",
+        "tsv",
+        "parquet",
+        "hf",
     ] = option(
         "auto",
         "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project Gutenberg books, "
@@ -65,9 +74,15 @@ class IngestConfig:
         "Parquet, JSON Lines, CSV, TSV and data sets each row is a document or, with blank-line, all rows up to an "
         "empty one; auto does the latter for Parquet and data sets of one column with a single sentence per row.",
     )
-    text_column: str = option("text", "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.")
-    shards: int | None = option(None, "Number of training shards; by default one per 64 MB of text.")
-    validation_share: float = option(0.005, "Share of documents held out for validation (at least 2 documents).")
+    text_column: str = option(
+        "text", "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets."
+    )
+    shards: int | None = option(
+        None, "Number of training shards; by default one per 64 MB of text."
+    )
+    validation_share: float = option(
+        0.005, "Share of documents held out for validation (at least 2 documents)."
+    )
     min_characters: int = option(200, "Skip documents with fewer characters.")
     min_sentences: int = option(1, "Skip documents with fewer sentences.")
     keep_language: tuple[str, ...] | None = option(
@@ -95,11 +110,23 @@ class IngestConfig:
 
     def __post_init__(self) -> None:
         check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
-        check(0 < self.validation_share < 1, "validation_share", self.validation_share, "must be between 0 and 1")
-        check(self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative")
+        check(
+            0 < self.validation_share < 1,
+            "validation_share",
+            self.validation_share,
+            "must be between 0 and 1",
+        )
+        check(
+            self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative"
+        )
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
         filters = self.quality or ()
-        check(set(filters) <= {"gopher", "c4"}, "quality", ",".join(filters), "must be gopher, c4 or gopher,c4")
+        check(
+            set(filters) <= {"gopher", "c4"},
+            "quality",
+            ",".join(filters),
+            "must be gopher, c4 or gopher,c4",
+        )
         share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
         check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
         lines_ok = self.repeated_lines is None or self.repeated_lines >= 2
@@ -132,8 +159,18 @@ class VocabConfig:
         check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
         limit_ok = self.limit_alphabet is None or self.limit_alphabet >= 10
         check(limit_ok, "limit_alphabet", self.limit_alphabet, "must be at least 10")
-        check(0 <= self.language_exponent <= 1, "language_exponent", self.language_exponent, "must be between 0 and 1")
-        check(0 <= self.num_unused < self.size, "num_unused", self.num_unused, "must be less than --size")
+        check(
+            0 <= self.language_exponent <= 1,
+            "language_exponent",
+            self.language_exponent,
+            "must be between 0 and 1",
+        )
+        check(
+            0 <= self.num_unused < self.size,
+            "num_unused",
+            self.num_unused,
+            "must be less than --size",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +178,9 @@ class BuildConfig:
     """How documents become masked sentence pairs."""
 
     max_length: int = option(128, "Maximum row length in tokens, including [CLS] and [SEP].")
-    duplicates: int = option(5, "Number of passes over the training documents, each with its own pairs and masks.")
+    duplicates: int = option(
+        5, "Number of passes over the training documents, each with its own pairs and masks."
+    )
     mask_rate: float = option(0.15, "Share of each row's tokens to predict.")
     masking: Literal["token", "whole-word", "span"] = option(
         "token", "Unit of masking: single tokens, whole words, or spans of words (SpanBERT)."
@@ -166,11 +205,25 @@ class BuildConfig:
     seed: int = option(0, "Seed for the pairs and the masks.")
 
     def __post_init__(self) -> None:
-        check(8 <= self.max_length <= 65535, "max_length", self.max_length, "must be between 8 and 65535")
-        check(1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must be between 1 and 255")
+        check(
+            8 <= self.max_length <= 65535,
+            "max_length",
+            self.max_length,
+            "must be between 8 and 65535",
+        )
+        check(
+            1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must be between 1 and 255"
+        )
         check_masks(self.mask_rate, self.mask_split)
-        check(0 <= self.language_exponent <= 1, "language_exponent", self.language_exponent, "must be between 0 and 1")
-        check(0 <= self.short_share <= 1, "short_share", self.short_share, "must be between 0 and 1")
+        check(
+            0 <= self.language_exponent <= 1,
+            "language_exponent",
+            self.language_exponent,
+            "must be between 0 and 1",
+        )
+        check(
+            0 <= self.short_share <= 1, "short_share", self.short_share, "must be between 0 and 1"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,11 +20,14 @@ _WIKI_CODES = {
     "zh-min-nan": "nan",
     "zh-yue": "yue",
 }
-"""Names of Wikipedias that are not codes: MediaWiki's ``LanguageCode``, whose codes its dumps use, and Norwegian."""
+"""Names of Wikipedias that are not codes: MediaWiki's ``LanguageCode``, whose codes its dumps use,
+and Norwegian.
+"""
 
 
 def language_tag(code: str) -> str:
-    """Return a language code, or that of a Wikipedia, in lower case with hyphens, `UNKNOWN` if empty.
+    """Return a language code, or that of a Wikipedia, in lower case with hyphens, `UNKNOWN` if
+    empty.
 
     >>> [language_tag(code) for code in ("en_GB", "simple", "zh-yue", "")]
     ['en-gb', 'en', 'yue', 'und']

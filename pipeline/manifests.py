@@ -19,8 +19,9 @@ Split = Literal["train", "validation"]
 Counts = dict[str, Count]
 
 SCHEMA_VERSION = 1
-"""Of manifests, and of the footers of Parquet files. It grows when older versions would misread what is written; files
-without one are from before it was recorded, and are read as version 1."""
+"""Of manifests, and of the footers of Parquet files. It grows when older versions would misread
+what is written; files without one are from before it was recorded, and are read as version 1.
+"""
 VERSION_KEY = b"clozeworks.schema_version"
 """Its name in the footers of Parquet files."""
 
@@ -88,7 +89,9 @@ class DocumentsShard(Shard, frozen=True, kw_only=True):
     """One shard of documents."""
 
     groups: list[DocumentsGroup] = []
-    """Sorted by source and language; empty if version 0.1 before the column ``language`` wrote the shard."""
+    """Sorted by source and language; empty if version 0.1 before the column ``language`` wrote the
+    shard.
+    """
 
 
 class InstancesShard(Shard, frozen=True, kw_only=True):
@@ -157,7 +160,9 @@ class VocabularyReport(Struct, frozen=True, kw_only=True):
 
 
 class Accents(Struct, frozen=True, kw_only=True):
-    """Whether accents are stripped from text, and why; what that damages if it was requested all the same."""
+    """Whether accents are stripped from text, and why; what that damages if it was requested all
+    the same.
+    """
 
     strip: bool
     reason: str
@@ -201,7 +206,9 @@ class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
     languages: Counts = {}
     """Documents in each language."""
     label_counts: dict[str, dict[str, tuple[Count, Count]]] = {}
-    """By measure and value, the training rows of label 0 and 1: what the origins of A and B say about the label."""
+    """By measure and value, the training rows of label 0 and 1: what the origins of A and B say
+    about the label.
+    """
     mixture: list[MixtureGroup] = []
     tokenizer: InstancesTokenizer
     shards: list[InstancesShard]
@@ -221,7 +228,9 @@ class _Stage(Struct):
 
 
 def check_schema_version(version: int, path: str) -> None:
-    """Raise `UserError` if the file at `path` was written by a version of this package that is too new to read."""
+    """Raise `UserError` if the file at `path` was written by a version of this package that is too
+    new to read.
+    """
     if version > SCHEMA_VERSION:
         raise UserError(
             f"{path} has schema version {version}, but this clozeworks reads versions up to {SCHEMA_VERSION}: "
@@ -230,7 +239,9 @@ def check_schema_version(version: int, path: str) -> None:
 
 
 def parse_manifest(content: bytes, path: str) -> Manifest:
-    """Return the manifest of a finished stage; raise `UserError` naming the file and the field that does not fit."""
+    """Return the manifest of a finished stage; raise `UserError` naming the file and the field that
+    does not fit.
+    """
     check_schema_version(parse_json(content, _Version, path).schema_version, path)
     kind = KINDS[parse_json(content, _Stage, path).stage]
     digest = blake2b(content, digest_size=16).hexdigest()

@@ -1,7 +1,9 @@
-"""Parse files that are read back into typed values; a file that does not fit is one line naming file and field.
+"""Parse files that are read back into typed values; a file that does not fit is one line naming
+file and field.
 
-The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annotations are the checks: types, ranges
-(``Annotated[int, Meta(ge=0)]``), words (`Literal`). Unknown fields are ignored, so that newer files can be read.
+The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annotations are the
+checks: types, ranges (``Annotated[int, Meta(ge=0)]``), words (`Literal`). Unknown fields are
+ignored, so that newer files can be read.
 """
 
 import csv
@@ -49,7 +51,9 @@ def parse_json(
 
 
 def read_toml(path: str, kind: type[T]) -> T:
-    """Return a TOML file that the user wrote as a value of type `kind`; raise `UserError` naming file and field."""
+    """Return a TOML file that the user wrote as a value of type `kind`; raise `UserError` naming
+    file and field.
+    """
     try:
         return msgspec.toml.decode(Path(path).read_bytes(), type=kind)
     except OSError as error:
@@ -59,7 +63,9 @@ def read_toml(path: str, kind: type[T]) -> T:
 
 
 def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
-    """Return the rows of a comma-separated table by column; raise as `parse_json` if it is not UTF-8 or not a table."""
+    """Return the rows of a comma-separated table by column; raise as `parse_json` if it is not
+    UTF-8 or not a table.
+    """
     try:
         rows = list(csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True))
         for number, row in enumerate(rows, 2):
@@ -71,7 +77,9 @@ def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:
-    """Return plain values as a value of type `kind`; raise as `parse_json`. Unless `strict`, text may hold numbers."""
+    """Return plain values as a value of type `kind`; raise as `parse_json`. Unless `strict`, text
+    may hold numbers.
+    """
     try:
         return msgspec.convert(value, kind, strict=strict)
     except (ValueError, RecursionError, UserError) as error:
@@ -79,7 +87,9 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
 
 
 def _damaged(path: object, error: Exception, advice: str) -> UserError:
-    return UserError(f"{path} is damaged or was not written by clozeworks ({describe_fault(error)}). {advice}")
+    return UserError(
+        f"{path} is damaged or was not written by clozeworks ({describe_fault(error)}). {advice}"
+    )
 
 
 def describe_fault(error: Exception) -> str:

@@ -1,9 +1,11 @@
 """The Arrow schemas of every file that a stage writes: the contract between the stages.
 
-Columns of **documents** (one row per document; each shard is a uniform random sample of the corpus, sorted by hash):
+Columns of **documents** (one row per document; each shard is a uniform random sample of the corpus,
+sorted by hash):
 
 - ``doc_id``: ``source:id``, unique in the corpus;
-- ``source``: the dump's database name (``enwiki``), or the name of the data set or format; never a file name;
+- ``source``: the dump's database name (``enwiki``), or the name of the data set or format; never a
+  file name;
 - ``language``: code of BCP 47 (``en``), ``und`` if the source does not say;
 - ``title``: may be empty;
 - ``sentences``: the text, one sentence per item; no control characters, single spaces.
@@ -16,9 +18,10 @@ Columns of **instances** (one row per pre-training example, not padded):
 - ``segment_b_start``: index of B's first token; the row's length if there is no B;
 - ``masked_lm_positions``: ascending indices into ``input_ids`` of the tokens to predict;
 - ``masked_lm_ids``: the original tokens at those positions, which restore the unmasked text;
-- ``next_sentence_label``: 0 IsNext, 1 NotNext, as in ``transformers.BertForPreTraining`` (for ``sop``: 1 means
-  swapped; for ``none``: always 0);
-- ``document_a``, ``document_b``: the rows that A and B come from, in the document shard of the same number;
+- ``next_sentence_label``: 0 IsNext, 1 NotNext, as in ``transformers.BertForPreTraining`` (for
+  ``sop``: 1 means swapped; for ``none``: always 0);
+- ``document_a``, ``document_b``: the rows that A and B come from, in the document shard of the same
+  number;
 - ``duplicate``: which pass over the documents the row belongs to.
 """
 

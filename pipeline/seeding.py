@@ -1,7 +1,7 @@
 """Stable hashes and random generators: the same ids give the same numbers on every machine.
 
-All randomness in the package comes from here. Python's ``hash``, the state of workers and bundles, the clock and the
-order of events play no part, so shards are byte-identical on every runner.
+All randomness in the package comes from here. Python's ``hash``, the state of workers and bundles,
+the clock and the order of events play no part, so shards are byte-identical on every runner.
 """
 
 from hashlib import blake2b
@@ -12,7 +12,8 @@ Id = int | str
 
 
 def _digest(ids: tuple[Id, ...], num_bytes: int) -> bytes:
-    # The type is part of the text so that 1 and "1" differ; the separator keeps ("ab", "c") and ("a", "bc") apart.
+    # The type is part of the text so that 1 and "1" differ; the separator keeps ("ab", "c") and
+    # ("a", "bc") apart.
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in ids)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=num_bytes).digest()
 
@@ -27,5 +28,9 @@ def stable_hash(*ids: Id) -> int:
 
 
 def rng_for(seed: int, stage: str, *ids: Id) -> np.random.Generator:
-    """Return the generator of one unit of work, for example ``rng_for(0, "masks", "train", 12, duplicate)``."""
-    return np.random.Generator(np.random.PCG64(int.from_bytes(_digest((seed, stage, *ids), 16), "big")))
+    """Return the generator of one unit of work, for example ``rng_for(0, "masks", "train", 12,
+    duplicate)``.
+    """
+    return np.random.Generator(
+        np.random.PCG64(int.from_bytes(_digest((seed, stage, *ids), 16), "big"))
+    )

@@ -1,8 +1,9 @@
 """Equal conditions for the tests on every machine.
 
-One thread computes, here and in every process that a test starts: the number of threads decides the order of sums, and
-with it the last bits that some tests compare; and threads that wait for each other beside other processes would slow
-the tests down. Hypothesis has no deadlines, which a busy machine would miss.
+One thread computes, here and in every process that a test starts: the number of threads decides the
+order of sums, and with it the last bits that some tests compare; and threads that wait for each
+other beside other processes would slow the tests down. Hypothesis has no deadlines, which a busy
+machine would miss.
 """
 
 import os
@@ -14,7 +15,9 @@ import pytest
 
 FIXTURES = str(Path(__file__).parent / "fixtures")
 sys.path.insert(0, FIXTURES)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [FIXTURES, os.environ.get("PYTHONPATH")]))  # for subprocesses
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [FIXTURES, os.environ.get("PYTHONPATH")])
+)  # for subprocesses
 os.environ["OMP_NUM_THREADS"] = "1"
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
@@ -22,5 +25,7 @@ hypothesis.settings.load_profile("any machine")
 
 @pytest.fixture(autouse=True)
 def fail_instead_of_ending_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that fails ends its process at once; one that a test calls would end pytest, without a word."""
+    """A command that fails ends its process at once; one that a test calls would end pytest,
+    without a word.
+    """
     monkeypatch.setattr("clozeworks.cli.main.abandon", sys.exit)

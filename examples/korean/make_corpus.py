@@ -1,8 +1,9 @@
-"""Make the Korean example's data: Wikipedia articles, and parts of KorSTS and of XNLI's Korean translation.
+"""Make the Korean example's data: Wikipedia articles, and parts of KorSTS and of XNLI's Korean
+translation.
 
-Everything written depends on the sources alone, byte for byte. It takes a Parquet file of Korean articles (columns
-``id``, ``url``, ``title``, ``text``, as in ``wikimedia/wikipedia``) and the official files of
-kakaobrain/kor-nlu-datasets::
+Everything written depends on the sources alone, byte for byte. It takes a Parquet file of Korean
+articles (columns ``id``, ``url``, ``title``, ``text``, as in ``wikimedia/wikipedia``) and the
+official files of kakaobrain/kor-nlu-datasets::
 
     python examples/korean/make_corpus.py --articles kowiki.parquet --korsts KorSTS/ --xnli KorNLI/xnli.dev.ko.tsv
 """
@@ -27,21 +28,33 @@ def main() -> None:
     sources = parser.parse_args()
     folder = Path(__file__).parent
     (folder / "korsts").mkdir(exist_ok=True)
-    articles = choose_articles(pq.read_table(sources.articles, columns=["id", "url", "title", "text"]).to_pylist())
+    articles = choose_articles(
+        pq.read_table(sources.articles, columns=["id", "url", "title", "text"]).to_pylist()
+    )
     lines = (json.dumps(article, ensure_ascii=False) + "\n" for article in articles)
     (folder / "kowiki.jsonl").write_text("".join(lines), encoding="utf-8")
     listed = "".join(f"- {article['title']}: {article['url']}\n" for article in articles)
     (folder / "ATTRIBUTION.md").write_text((ATTRIBUTION + listed), encoding="utf-8")
     for split, size in (("train", NUM_TRAIN), ("dev", NUM_DEV)):
-        copy_rows(next(sources.korsts.glob(f"*{split}.tsv")), folder / "korsts" / f"{split}.tsv", size)
+        copy_rows(
+            next(sources.korsts.glob(f"*{split}.tsv")), folder / "korsts" / f"{split}.tsv", size
+        )
     copy_rows(sources.xnli, folder / "xnli.tsv", NUM_XNLI)
 
 
 def choose_articles(articles: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return articles of medium length, drawn by the hash of their title, up to `CORPUS_BYTES` of text."""
+    """Return articles of medium length, drawn by the hash of their title, up to `CORPUS_BYTES` of
+    text.
+    """
     chosen, num_bytes = [], 0
-    for article in sorted(articles, key=lambda article: stable_hash("korean example", article["title"])):
-        if len(article["text"]) in CHARACTERS and "목록" not in article["title"] and num_bytes < CORPUS_BYTES:
+    for article in sorted(
+        articles, key=lambda article: stable_hash("korean example", article["title"])
+    ):
+        if (
+            len(article["text"]) in CHARACTERS
+            and "목록" not in article["title"]
+            and num_bytes < CORPUS_BYTES
+        ):
             chosen.append(article)
             num_bytes += len(article["text"].encode())
     return chosen

@@ -1,9 +1,12 @@
-"""Make the quickstart's data: a Wikipedia excerpt, public-domain books, and a labelled set of sentences.
+"""Make the quickstart's data: a Wikipedia excerpt, public-domain books, and a labelled set of
+sentences.
 
 Everything written depends on the sources alone, byte for byte. It takes
 
-- a Wikipedia dump or excerpt (``.xml.bz2``), of which the articles below `LARGEST_PAGE` characters are taken;
-- a folder of Project Gutenberg's text files, for `WHOLE_BOOKS` (copied as they are) and `STORIES` (cut out of them);
+- a Wikipedia dump or excerpt (``.xml.bz2``), of which the articles below `LARGEST_PAGE` characters
+  are taken;
+- a folder of Project Gutenberg's text files, for `WHOLE_BOOKS` (copied as they are) and `STORIES`
+  (cut out of them);
 - a folder of novels in plain text, for `NOVELS`::
 
     python examples/quickstart/make_corpus.py --dump enwiki-excerpt.xml.bz2 --gutenberg gutenberg/ --novels novels/
@@ -36,7 +39,9 @@ PLAIN_SENTENCE = re.compile(r"[A-Z][a-z]*(?:[,;:]? (?:[A-Za-z]+(?:['-][A-Za-z]+)
 
 
 class Story(NamedTuple):
-    """One story of a collection: the lines of `file` from the heading `first` up to the heading `after`."""
+    """One story of a collection: the lines of `file` from the heading `first` up to the heading
+    `after`.
+    """
 
     name: str
     file: str
@@ -75,14 +80,20 @@ STORIES = (
 NOVELS = {
     "Charles Dickens": ("Dickens_Bleak_1853.txt", "Dickens_Expectations_1861.txt"),
     "Henry James": ("James_Ambassadors_1903.txt", "James_Roderick_1875.txt"),
-    "Rudyard Kipling": ("Kipling_Captains_1896.txt", "Kipling_Kim_1901.txt", "Kipling_Light_1891.txt"),
+    "Rudyard Kipling": (
+        "Kipling_Captains_1896.txt",
+        "Kipling_Kim_1901.txt",
+        "Kipling_Light_1891.txt",
+    ),
     "William Morris": ("Morris_Roots_1890.txt", "Morris_Water_1897.txt", "Morris_Wood_1894.txt"),
 }
 
 
 def main() -> None:
     """Write ``corpus/``, ``word-order/`` and ``ATTRIBUTION.md`` into the output folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dump", type=Path, required=True)
     parser.add_argument("--gutenberg", type=Path, required=True)
     parser.add_argument("--novels", type=Path, required=True)
@@ -96,13 +107,22 @@ def main() -> None:
 
 
 def write_wikipedia(dump: Path, output: Path) -> None:
-    """Write a multistream dump of whole pages with their markup, and the list of the articles in it."""
+    """Write a multistream dump of whole pages with their markup, and the list of the articles in
+    it.
+    """
     text = bz2.decompress(dump.read_bytes()).decode("utf-8")
     header = text[: text.index("  <page>")]
-    pages = [page for page in re.findall(r"  <page>.*?</page>\n", text, re.DOTALL) if len(page) <= LARGEST_PAGE]
+    pages = [
+        page
+        for page in re.findall(r"  <page>.*?</page>\n", text, re.DOTALL)
+        if len(page) <= LARGEST_PAGE
+    ]
     redirects = [page for page in pages if "<redirect " in page][:NUM_REDIRECTS]
     taken = [page for page in pages if "<redirect " not in page or page in redirects]
-    streams = ["".join(taken[start : start + PAGES_PER_STREAM]) for start in range(0, len(taken), PAGES_PER_STREAM)]
+    streams = [
+        "".join(taken[start : start + PAGES_PER_STREAM])
+        for start in range(0, len(taken), PAGES_PER_STREAM)
+    ]
     parts = [bz2.compress(part.encode("utf-8")) for part in (header, *streams, "</mediawiki>\n")]
     (output / "corpus" / "enwiki-excerpt.xml.bz2").write_bytes(b"".join(parts))
     lines = [attribution_line(page) for page in taken if page not in redirects]
@@ -127,30 +147,44 @@ def attribution_line(page: str) -> str:
 
 
 def write_books(gutenberg: Path, output: Path) -> None:
-    """Copy the whole books byte for byte, and cut the stories out of theirs, without anything of the file's frame."""
+    """Copy the whole books byte for byte, and cut the stories out of theirs, without anything of
+    the file's frame.
+    """
     for name, file in WHOLE_BOOKS.items():
         shutil.copyfile(gutenberg / file, output / f"{name}.txt")
     for story in STORIES:
         text = (gutenberg / story.file).read_text("utf-8-sig")
-        (output / f"{story.name}.txt").write_text(cut_story(text, story), encoding="utf-8", newline="\n")
+        (output / f"{story.name}.txt").write_text(
+            cut_story(text, story), encoding="utf-8", newline="\n"
+        )
 
 
 def cut_story(text: str, story: Story) -> str:
-    """Return the lines of `story`; its headings stand in ``text`` as whole lines, and before that in the contents."""
+    """Return the lines of `story`; its headings stand in ``text`` as whole lines, and before that
+    in the contents.
+    """
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line == story.first]
-    stop = next(number for number, line in enumerate(lines) if line == story.after and number > starts[-1])
+    stop = next(
+        number for number, line in enumerate(lines) if line == story.after and number > starts[-1]
+    )
     return "\n".join(lines[starts[-1] : stop]).strip() + "\n"
 
 
 def write_word_order(novels: Path, output: Path) -> None:
-    """Write ``train.tsv`` and ``dev.tsv`` in the form of SST-2: in every second sentence the words are shuffled."""
+    """Write ``train.tsv`` and ``dev.tsv`` in the form of SST-2: in every second sentence the words
+    are shuffled.
+    """
     examples: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
     for author, files in NOVELS.items():
         sentences = [novel_sentences(novels / file) for file in files]
         train = {text for novel in sentences for text in novel[: int(len(novel) * TRAIN_SHARE)]}
-        dev = {text for novel in sentences for text in novel[-int(len(novel) * DEV_SHARE) :]} - train
-        examples["train"] += [(text, author) for text in draw(train, TRAIN_PER_AUTHOR, author, "train")]
+        dev = {
+            text for novel in sentences for text in novel[-int(len(novel) * DEV_SHARE) :]
+        } - train
+        examples["train"] += [
+            (text, author) for text in draw(train, TRAIN_PER_AUTHOR, author, "train")
+        ]
         examples["dev"] += [(text, author) for text in draw(dev, DEV_PER_AUTHOR, author, "dev")]
     for split, rows in examples.items():
         rows.sort(key=lambda row: stable_hash("quickstart order", *row))
@@ -158,7 +192,9 @@ def write_word_order(novels: Path, output: Path) -> None:
         lines = ["sentence\tlabel\n"]
         for index, in_order in enumerate(words):
             lines.append(
-                f"{' '.join(shuffled(in_order))} .\tshuffled\n" if index % 2 else f"{' '.join(in_order)} .\tin order\n"
+                f"{' '.join(shuffled(in_order))} .\tshuffled\n"
+                if index % 2
+                else f"{' '.join(in_order)} .\tin order\n"
             )
         (output / f"{split}.tsv").write_text("".join(lines), encoding="utf-8", newline="\n")
 
@@ -173,7 +209,9 @@ def shuffled(words: list[str]) -> list[str]:
 
 def draw(sentences: set[str], count: int, author: str, split: str) -> list[str]:
     """Draw `count` of the sentences at random, without repetition."""
-    chosen = rng_for(0, "quickstart authors", author, split).choice(len(sentences), count, replace=False)
+    chosen = rng_for(0, "quickstart authors", author, split).choice(
+        len(sentences), count, replace=False
+    )
     ordered = sorted(sentences)
     return [ordered[index] for index in chosen]
 
@@ -181,13 +219,18 @@ def draw(sentences: set[str], count: int, author: str, split: str) -> list[str]:
 def novel_sentences(path: Path) -> list[str]:
     """Return the sentences of a novel that are fit for the labelled set, in their order.
 
-    Quotation marks and dashes tell who transcribed the book, not who wrote it: sentences with them are left out.
+    Quotation marks and dashes tell who transcribed the book, not who wrote it: sentences with them
+    are left out.
     """
     part = InputRange(path=str(path), name=path.name, format="text")
     with path.open("rb") as file:
         (novel,) = read_book(file, part, IngestConfig(documents="file"), Counters())
     sentences = split_sentences(novel.paragraphs, "en")
-    return [text for text in sentences if 8 <= text.count(" ") + 1 <= 40 and PLAIN_SENTENCE.fullmatch(text)]
+    return [
+        text
+        for text in sentences
+        if 8 <= text.count(" ") + 1 <= 40 and PLAIN_SENTENCE.fullmatch(text)
+    ]
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ class FeaturesConfig:
     """Which hidden states to extract, of which units, and how to compute them."""
 
     layers: tuple[int, ...] = option(
-        (-1,), "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one before it."
+        (-1,),
+        "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one before it.",
     )
     combine: Literal["none", "concat", "sum"] = option(
-        "none", "Write one column per layer (none), or one column of all layers, concatenated or summed."
+        "none",
+        "Write one column per layer (none), or one column of all layers, concatenated or summed.",
     )
     per: Literal["word", "token", "text"] = option(
         "token",
@@ -29,21 +31,32 @@ class FeaturesConfig:
         "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: .txt is text, an "
         "unknown one columns. A data set of the Hub is a table.",
     )
-    text: str | None = option(None, "Column of the text in a table; the default is text or sentence.")
+    text: str | None = option(
+        None, "Column of the text in a table; the default is text or sentence."
+    )
     max_length: int | None = option(
         None,
         "Longest row in tokens; longer texts are cut into windows. The default is that of pre-training.",
     )
     batch_tokens: int = option(4096, "Tokens per batch, including padding.")
-    dtype: Literal["float32", "float16"] = option("float32", "Number format of the vectors in the file.")
+    dtype: Literal["float32", "float16"] = option(
+        "float32", "Number format of the vectors in the file."
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
         "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 or T4, else fp32.",
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to compute on; auto uses a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "auto", "Device to compute on; auto uses a GPU if there is one."
+    )
 
     def __post_init__(self) -> None:
         distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)
         check(distinct, "layers", self.layers, "must be different numbers")
-        check(self.max_length is None or self.max_length >= 3, "max_length", self.max_length, "must be at least 3")
+        check(
+            self.max_length is None or self.max_length >= 3,
+            "max_length",
+            self.max_length,
+            "must be at least 3",
+        )
         check(self.batch_tokens >= 1, "batch_tokens", self.batch_tokens, "must be at least 1")

@@ -8,11 +8,12 @@ word       string   the word, or the token in a column ``token`` (not with ``--p
 layer_12   fixed_size_list<float32 or float16>, the hidden state, a column a layer; 0 are the embeddings. With
            ``--combine`` there is one column ``vector`` instead
 
-The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts are computed in
-parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command resumes after them, but not with a
-remote output.
+The file's footer holds under ``clozeworks`` what it was made from, and the schema version. Texts
+are computed in parts; finished parts lie in ``FILE.work`` until the end, and an interrupted command
+resumes after them, but not with a remote output.
 
-Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D hidden size.
+Shapes: B rows, L padded length, P positions read, U units (words, tokens or texts), S layers, D
+hidden size.
 """
 
 import json
@@ -27,9 +28,11 @@ import pyarrow.parquet as pq
 import torch
 from torch import nn
 
+from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.execution import storage
-from ...pipeline.execution.directory import (
+from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
+from ...pipeline.parsing import parse_json
+from ...pipeline.storage.directory import (
     TEMPORARY,
     WORK,
     OutputDirectory,
@@ -39,8 +42,6 @@ from ...pipeline.execution.directory import (
     other_settings,
     unwritable_as_user_error,
 )
-from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
-from ...pipeline.parsing import parse_json
 from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
 from ..finetuning.predict import check_fit
@@ -75,12 +76,14 @@ def extract_features(
     *,
     overwrite: bool = False,
 ) -> dict[str, int]:
-    """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts`` and ``vectors``.
+    """Write the hidden states of the texts in `data` to the Parquet file `output`; return ``texts``
+    and ``vectors``.
 
-    `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub (``hf:nyu-mll/glue:sst2:test``),
-    which is streamed. The same call resumes unfinished work, unless `output` is remote; `overwrite` starts over.
-    `progress` is called with ``stage``, ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError`
-    for bad input, and where `output` holds something else.
+    `data` is plain text, a table, a file of CoNLL columns, or a data set of the Hub
+    (``hf:nyu-mll/glue:sst2:test``), which is streamed. The same call resumes unfinished work,
+    unless `output` is remote; `overwrite` starts over. `progress` is called with ``stage``,
+    ``step`` and ``steps`` (texts) and ``tokens_per_second``. Raises `UserError` for bad input, and
+    where `output` holds something else.
     """
     if Path(output).resolve() == Path(data).resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
@@ -98,7 +101,9 @@ def extract_features(
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
                 report = _reporter(progress, num_texts)
                 with oom_as_user_error("--batch-tokens"):
-                    parts = list(_write_parts(extractor, read_texts(data, config), directory, report))
+                    parts = list(
+                        _write_parts(extractor, read_texts(data, config), directory, report)
+                    )
                 with (
                     unwritable_as_user_error(local),
                     storage.write_atomically(str(local), directory.file(TEMPORARY)) as file,
@@ -115,10 +120,12 @@ def extract_features(
 
 
 def _opened(data: Path) -> tuple[Path, str]:
-    """Return what to read and a digest of it; of a data set of the Hub the revision and the split as they are now."""
+    """Return what to read and a digest of it; of a data set of the Hub the revision and the split
+    as they are now.
+    """
     if is_hub(data):
         # Imported here, for it needs `datasets`.
-        from ...pipeline.execution.hub import open_set
+        from ...pipeline.storage.hub import open_set
 
         found = open_set(str(data))
         return Path(found.address), found.digest
@@ -144,7 +151,9 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
                     yield SentenceExample([split_words(line)], 0)
         case "table":
             for row in read_rows(data):
-                column = config.text or next((name for name in TEXT_COLUMNS if name in row.values), TEXT_COLUMNS[0])
+                column = config.text or next(
+                    (name for name in TEXT_COLUMNS if name in row.values), TEXT_COLUMNS[0]
+                )
                 yield SentenceExample([split_words(row.text(column))], 0)
         case _:
             for document in read_documents(data, labelled=False):
@@ -159,7 +168,9 @@ def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> di
 
 
 def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> bool:
-    """Return whether `output` holds the features already; raises `UserError` if it holds anything else."""
+    """Return whether `output` holds the features already; raises `UserError` if it holds anything
+    else.
+    """
     if overwrite or not output.exists():
         return False
     try:
@@ -179,13 +190,23 @@ def _reporter(progress: ProgressCallback | None, num_texts: int) -> Report:
         clock.count(num_rows=0, num_tokens=num_tokens)
         if progress:
             speed = clock.rates()["tokens_per_second"]
-            progress({"stage": "features", "step": num_done, "steps": num_texts, "tokens_per_second": speed})
+            progress(
+                {
+                    "stage": "features",
+                    "step": num_done,
+                    "steps": num_texts,
+                    "tokens_per_second": speed,
+                }
+            )
 
     return report
 
 
 def _write_parts(
-    extractor: "Extractor", texts: Iterator[SentenceExample], directory: OutputDirectory, report: Report
+    extractor: "Extractor",
+    texts: Iterator[SentenceExample],
+    directory: OutputDirectory,
+    report: Report,
 ) -> Iterator[Path]:
     """Write the parts that do not exist yet, and yield the paths of all."""
     first = 0
@@ -205,7 +226,9 @@ def _next_texts(texts: Iterator[SentenceExample], extractor: "Extractor") -> lis
     vectors = (field.type for field in extractor.schema if pa.types.is_fixed_size_list(field.type))
     vector_bytes = sum(4 * vector.list_size for vector in vectors)
     per_text = extractor.config.per == "text"
-    num_characters = PART_CHARACTERS if per_text else min(PART_CHARACTERS, PART_BYTES // vector_bytes)
+    num_characters = (
+        PART_CHARACTERS if per_text else min(PART_CHARACTERS, PART_BYTES // vector_bytes)
+    )
     taken: list[SentenceExample] = []
     for text in texts:
         taken.append(text)
@@ -251,7 +274,9 @@ class Extractor:
                 names = [word for text in texts for word in text.sentence.words]
             case "token":
                 reads = [(row.tokens, row.token_positions) for row in rows]
-                lengths = np.bincount([row.example for row in rows], [len(row.tokens) for row in rows]).astype(int)
+                lengths = np.bincount(
+                    [row.example for row in rows], [len(row.tokens) for row in rows]
+                ).astype(int)
                 ids = (token for row in rows for token in row.row.input_ids[row.token_positions])
                 names = [self.tokenizer.token(token) for token in ids]
             case _:
@@ -262,7 +287,11 @@ class Extractor:
         units = [starts[row.example] + inside for row, (inside, _) in zip(rows, reads, strict=True)]
         positions = [positions for _, positions in reads]
         vectors_USD = self._vectors(
-            rows, units, positions, len(text_U), lambda share, tokens: report(first + int(share * len(texts)), tokens)
+            rows,
+            units,
+            positions,
+            len(text_U),
+            lambda share, tokens: report(first + int(share * len(texts)), tokens),
         )
         columns: list[pa.Array] = [pa.array(text_U + first, pa.int64())]
         if self.config.per != "text":
@@ -270,7 +299,9 @@ class Extractor:
             columns += [pa.array(index_U, pa.int32()), pa.array(names, pa.string())]
         vector = self.schema.field(-1).type
         for values_UD in self._combined(vectors_USD):
-            flat = np.ascontiguousarray(values_UD, dtype=vector.value_type.to_pandas_dtype()).reshape(-1)
+            flat = np.ascontiguousarray(
+                values_UD, dtype=vector.value_type.to_pandas_dtype()
+            ).reshape(-1)
             columns.append(pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
@@ -283,19 +314,27 @@ class Extractor:
         num_units: int,
         report: Callable[[float, int], None],
     ) -> np.ndarray:
-        """Return the mean hidden state (U, S, D), float32, of each unit; `units` belong to each row's `positions`."""
+        """Return the mean hidden state (U, S, D), float32, of each unit; `units` belong to each
+        row's `positions`.
+        """
         device = next(self.bert.parameters()).device
         sums_USD = torch.zeros(num_units, len(self.layers), self.bert.config.hidden_size)
         num_done = 0
         for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
-            batch = make_batch([Feature((rows[index].row,), None, index) for index in chosen]).to(device)
+            batch = make_batch([Feature((rows[index].row,), None, index) for index in chosen]).to(
+                device
+            )
             row_P = np.repeat(np.arange(len(chosen)), [len(positions[index]) for index in chosen])
             position_P = np.concatenate([positions[index] for index in chosen])
             at_P = torch.from_numpy(row_P).to(device), torch.from_numpy(position_P).to(device)
             with autocast(device, product_dtype(self.config.precision, device)):
                 states = self.bert.hidden_states(*batch[:4], all_layers=True)
-            states_PSD = torch.stack([states[layer][at_P].float() for layer in self.layers], 1).cpu()
-            sums_USD.index_add_(0, torch.from_numpy(np.concatenate([units[index] for index in chosen])), states_PSD)
+            states_PSD = torch.stack(
+                [states[layer][at_P].float() for layer in self.layers], 1
+            ).cpu()
+            sums_USD.index_add_(
+                0, torch.from_numpy(np.concatenate([units[index] for index in chosen])), states_PSD
+            )
             num_done += len(chosen)
             trim_memory(device, number)
             report(num_done / len(rows), sum(len(rows[index].row.input_ids) for index in chosen))
@@ -313,7 +352,9 @@ class Extractor:
 
 
 def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
-    """Load the encoder and its tokenizer onto the device; raises `UserError` for layers it does not have."""
+    """Load the encoder and its tokenizer onto the device; raises `UserError` for layers it does not
+    have.
+    """
     shape, tokenizer = read_config(checkpoint), TextTokenizer(checkpoint)
     max_length = config.max_length or trained_length(checkpoint, shape.max_position_embeddings)
     check_fit(tokenizer, shape, max_length, checkpoint)
@@ -331,41 +372,58 @@ def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
 
 
 def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Return layers as indices, 0 being the embeddings; negative ones count from the last layer, -1.
+    """Return layers as indices, 0 being the embeddings; negative ones count from the last layer,
+    -1.
 
     >>> resolve_layers([-1, -2, 0], 12)
     [12, 11, 0]
     """
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f"--layers contains {layer}, but the model has layers 0 (the embeddings) to {num_layers}.")
+            raise UserError(
+                f"--layers contains {layer}, but the model has layers 0 (the embeddings) to {num_layers}."
+            )
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
-        raise UserError(f"--layers names a layer twice: of {num_layers} layers, {num_layers} and -1 are the same.")
+        raise UserError(
+            f"--layers names a layer twice: of {num_layers} layers, {num_layers} and -1 are the same."
+        )
     return resolved
 
 
 def _schema(config: FeaturesConfig, layers: Sequence[int], hidden_size: int) -> pa.Schema:
-    unit = [] if config.per == "text" else [pa.field("index", pa.int32()), pa.field(config.per, pa.string())]
+    unit = (
+        []
+        if config.per == "text"
+        else [pa.field("index", pa.int32()), pa.field(config.per, pa.string())]
+    )
     size = hidden_size * len(layers) if config.combine == "concat" else hidden_size
     names = [f"layer_{layer}" for layer in layers] if config.combine == "none" else ["vector"]
     vector = pa.list_(pa.float32() if config.dtype == "float32" else pa.float16(), size)
-    return pa.schema([pa.field("text", pa.int64()), *unit, *(pa.field(name, vector) for name in names)])
+    return pa.schema(
+        [pa.field("text", pa.int64()), *unit, *(pa.field(name, vector) for name in names)]
+    )
 
 
 def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
-    """Return the positions of each row's own tokens, with [CLS] of a text's first row and [SEP] of its last."""
+    """Return the positions of each row's own tokens, with [CLS] of a text's first row and [SEP] of
+    its last.
+    """
     positions = []
     for index, row in enumerate(rows):
         is_first = index == 0 or rows[index - 1].example != row.example
         is_last = index + 1 == len(rows) or rows[index + 1].example != row.example
         end = [len(row.row.input_ids) - 1] if is_last else []
-        positions.append(np.array([*([0] if is_first else []), *row.token_positions, *end], dtype=np.int64))
+        positions.append(
+            np.array([*([0] if is_first else []), *row.token_positions, *end], dtype=np.int64)
+        )
     return positions
 
 
 def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of row indices, of similar length, with at most `max_tokens` tokens including padding."""
+    """Yield batches of row indices, of similar length, with at most `max_tokens` tokens including
+    padding.
+    """
     batch: list[int] = []
     # Longest first, so that a batch's first row has the length that all are padded to.
     for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].row.input_ids)):

@@ -1,16 +1,31 @@
-"""The model card of a fine-tuned model: what it does, from which encoder and data, and how well on the dev examples."""
+"""The model card of a fine-tuned model: what it does, from which encoder and data, and how well on
+the dev examples.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..card import DATASET, as_code, front_matter, licence_notice, model_index, model_name, software, table
+from ..card import (
+    DATASET,
+    as_code,
+    front_matter,
+    licence_notice,
+    model_index,
+    model_name,
+    software,
+    table,
+)
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
 from .config import FinetuneConfig
 from .results import SearchSummary
 
-_PIPELINES = {"squad": "question-answering", "ner": "token-classification", "swag": "multiple-choice"}
+_PIPELINES = {
+    "squad": "question-answering",
+    "ner": "token-classification",
+    "swag": "multiple-choice",
+}
 """The Hub's names of tasks; all others are text-classification."""
 
 
@@ -27,8 +42,8 @@ def task_card(
 ) -> str:
     """Return Markdown with the front matter of the Hub.
 
-    `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set; `in_transformers` says
-    whether ``transformers`` has the head.
+    `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set;
+    `in_transformers` says whether ``transformers`` has the head.
     """
     pipeline, best = _PIPELINES.get(task.name, "text-classification"), summary["best"]
     name = f"{task.name} {task.variant}".strip()
@@ -41,11 +56,16 @@ def task_card(
         pipeline_tag=pipeline,
         tags=["bert"],
         datasets=[dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
-        **{"model-index": model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])},
+        **{
+            "model-index": model_index(
+                f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"]
+            )
+        },
     )
     baseline = summary["baseline"]
     scores = {
-        metric: _figure(score) + (f" ({_figure(baseline[metric])} for a constant answer)" if metric in baseline else "")
+        metric: _figure(score)
+        + (f" ({_figure(baseline[metric])} for a constant answer)" if metric in baseline else "")
         for metric, score in best["scores"].items()
     }
     tables = {
@@ -73,11 +93,15 @@ def task_card(
 
 
 def _figure(score: float) -> str:
-    return f"{score:,}" if isinstance(score, int) else f"{score:.4g}"  # a count, such as SQuAD 2.0's total
+    return (
+        f"{score:,}" if isinstance(score, int) else f"{score:.4g}"
+    )  # a count, such as SQuAD 2.0's total
 
 
 def _dataset(task: Task, data: str) -> dict[str, str]:
-    """Return the data set as the Hub's metadata name it; one that is not on the Hub by its file or folder."""
+    """Return the data set as the Hub's metadata name it; one that is not on the Hub by its file or
+    folder.
+    """
     if task.name in GLUE:
         return {"type": "nyu-mll/glue", "name": f"GLUE {task.name}", "config": task.name}
     if data.startswith("hf:"):

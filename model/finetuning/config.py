@@ -25,7 +25,12 @@ _TASK_SIZES = ("max_length", "lstm_size", "stride", "max_question_length", "max_
 MAX_TASK_SIZE = 1 << 16
 """The most tokens or units that a task's settings may name."""
 LayerChoice = Literal[
-    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all"
+    "embeddings",
+    "second-to-last",
+    "last",
+    "weighted-sum-last-four",
+    "concat-last-four",
+    "weighted-sum-all",
 ]
 """The rows of the paper's Table 7."""
 
@@ -39,34 +44,58 @@ class FinetuneConfig:
         "Longest row in tokens, with [CLS] and [SEP]; the default is 128, for squad 384 (in windows).",
     )
     batch_size: int | None = option(
-        None, "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16."
+        None,
+        "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16.",
     )
     micro_batch_size: int | None = option(
-        None, "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768)."
+        None,
+        "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
     )
     epochs: float | None = option(
-        None, "Passes over the training examples; the default is 3, for SQuAD 2.0 2, with --features 10."
+        None,
+        "Passes over the training examples; the default is 3, for SQuAD 2.0 2, with --features 10.",
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. The default is "
         "5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5, with --features 1e-3.",
     )
-    seeds: int = option(1, "Number of runs per learning rate, each with its own seed; you can add more later.")
-    seed: int = option(0, "First seed: of the new layer's weights, the order of the rows, and dropout.")
-    warmup_share: float = option(0.1, "Share of the steps during which the learning rate rises; then it falls to 0.")
+    seeds: int = option(
+        1, "Number of runs per learning rate, each with its own seed; you can add more later."
+    )
+    seed: int = option(
+        0, "First seed: of the new layer's weights, the order of the rows, and dropout."
+    )
+    warmup_share: float = option(
+        0.1, "Share of the steps during which the learning rate rises; then it falls to 0."
+    )
     weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
-    bias_correction: bool = option(False, "Correct the initial bias of Adam's moments, which BERT does not.")
-    dropout: float = option(0.1, "Dropout rate, in hidden states, attention and before the new layer.")
-    text: str | None = option(None, "Column of the text, for classify; the default is text or sentence.")
-    text_pair: str | None = option(None, "Column of the second text of a pair, for classify; the default is none.")
-    label: str | None = option(None, "Column of the class or score, for classify; the default is label.")
-    checkpoint_every: int = option(500, "Steps between checkpoints, from which an interrupted run resumes.")
+    bias_correction: bool = option(
+        False, "Correct the initial bias of Adam's moments, which BERT does not."
+    )
+    dropout: float = option(
+        0.1, "Dropout rate, in hidden states, attention and before the new layer."
+    )
+    text: str | None = option(
+        None, "Column of the text, for classify; the default is text or sentence."
+    )
+    text_pair: str | None = option(
+        None, "Column of the second text of a pair, for classify; the default is none."
+    )
+    label: str | None = option(
+        None, "Column of the class or score, for classify; the default is label."
+    )
+    checkpoint_every: int = option(
+        500, "Steps between checkpoints, from which an interrupted run resumes."
+    )
     compile: bool = option(
-        False, "Compile the model with torch.compile, which takes a minute per run.", "--compile/--no-compile"
+        False,
+        "Compile the model with torch.compile, which takes a minute per run.",
+        "--compile/--no-compile",
     )
     random_weights: bool = option(
-        False, "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth."
+        False,
+        "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth.",
     )
     features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
         None,
@@ -83,9 +112,12 @@ class FinetuneConfig:
         None, "Tokens from one window of a long passage to the next, for squad; the default is 128."
     )
     max_question_length: int | None = option(
-        None, "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64."
+        None,
+        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
     )
-    max_answer_length: int | None = option(None, "Longest predicted answer in tokens, for squad; the default is 30.")
+    max_answer_length: int | None = option(
+        None, "Longest predicted answer in tokens, for squad; the default is 30."
+    )
     metric: Literal["squad", "korquad"] | None = option(
         None,
         "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; by default KorQuAD's for files "
@@ -100,27 +132,51 @@ class FinetuneConfig:
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, fp16 on a V100 "
         "or T4, else fp32; dev and test examples are always computed with auto.",
     )
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Device to train on; auto uses a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "auto", "Device to train on; auto uses a GPU if there is one."
+    )
 
     def __post_init__(self) -> None:
-        check(self.max_length is None or self.max_length >= 8, "max_length", self.max_length, "must be at least 8")
+        check(
+            self.max_length is None or self.max_length >= 8,
+            "max_length",
+            self.max_length,
+            "must be at least 8",
+        )
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in _TASK_SIZES:
             value = getattr(self, name)
-            check(value is None or value <= MAX_TASK_SIZE, name, value, f"must be at most {MAX_TASK_SIZE:,}")
+            check(
+                value is None or value <= MAX_TASK_SIZE,
+                name,
+                value,
+                f"must be at most {MAX_TASK_SIZE:,}",
+            )
         if self.lstm_size and not self.features and not self.bilstm:
-            raise UserError("--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out.")
+            raise UserError(
+                "--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out."
+            )
         if self.compile and (self.features or self.bilstm):
             raise UserError("--compile gains nothing for a BiLSTM; leave it out.")
-        check(self.epochs is None or 0 < self.epochs < math.inf, "epochs", self.epochs, "must be above 0 and finite")
+        check(
+            self.epochs is None or 0 < self.epochs < math.inf,
+            "epochs",
+            self.epochs,
+            "must be above 0 and finite",
+        )
         rates = self.learning_rates
         rates_ok = rates is None or (
             len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
         )
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
-        check(0 <= self.warmup_share <= 1, "warmup_share", self.warmup_share, "must lie between 0 and 1")
+        check(
+            0 <= self.warmup_share <= 1,
+            "warmup_share",
+            self.warmup_share,
+            "must lie between 0 and 1",
+        )
         check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")

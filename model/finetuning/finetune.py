@@ -1,9 +1,9 @@
 """Fine-tuning: a task over each learning rate and seed; the best run on dev is kept.
 
-The output is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs to know of the task),
-``README.md`` (the model card), ``results.csv`` (one line a run), ``summary.json``, ``runs/`` with the record and the
-logs of each run, and predictions for the test files in ``test/``. On the CPU the same seed gives the same weights, to
-the last bit.
+The output is a model directory in Hugging Face's layout, with ``task.json`` (what `predict` needs
+to know of the task), ``README.md`` (the model card), ``results.csv`` (one line a run),
+``summary.json``, ``runs/`` with the record and the logs of each run, and predictions for the test
+files in ``test/``. On the CPU the same seed gives the same weights, to the last bit.
 """
 
 import json
@@ -20,13 +20,28 @@ import torch
 from torch import nn
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, claimed, unwritable_as_user_error
-from ...pipeline.execution.stage import VOCABULARY_FILES
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for, stable_hash
+from ...pipeline.storage.directory import (
+    NO_SPACE,
+    WORK,
+    OutputDirectory,
+    claimed,
+    unwritable_as_user_error,
+)
+from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..bert import initialise
 from ..card import CARD, read_languages
-from ..checkpoint import CONFIG, WEIGHTS, files_digest, load_weights, model_digest, read_config, save_model, write_json
+from ..checkpoint import (
+    CONFIG,
+    WEIGHTS,
+    files_digest,
+    load_weights,
+    model_digest,
+    read_config,
+    save_model,
+    write_json,
+)
 from ..config import ModelConfig
 from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
@@ -37,7 +52,16 @@ from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
 from .predict import TASK, check_fit, infer, load_finetuned, predict_files
-from .results import LEFT_TO_RIGHT, RESULTS, SUMMARY, BestRun, RunRecord, SearchSummary, read_summary, results_table
+from .results import (
+    LEFT_TO_RIGHT,
+    RESULTS,
+    SUMMARY,
+    BestRun,
+    RunRecord,
+    SearchSummary,
+    read_summary,
+    results_table,
+)
 from .train import CHECKPOINT, METRICS, SPEED, Training, train_model
 
 IDENTITY = "finetune.json"
@@ -77,7 +101,9 @@ class Job:
         return OutputDirectory(str(self.output))
 
     def records(self) -> list[RunRecord]:
-        """Return the records of the finished runs, also of earlier calls, the highest learning rate first."""
+        """Return the records of the finished runs, also of earlier calls, the highest learning rate
+        first.
+        """
         advice = "Delete it and rerun; this run is repeated."
         paths = (self.output / RUNS).glob(f"*/{RECORD}")
         records = [parse_json(path.read_bytes(), RunRecord, path, advice) for path in paths]
@@ -98,14 +124,16 @@ def finetune(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what ``summary.json`` holds.
+    """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what
+    ``summary.json`` holds.
 
-    `data` is a folder or file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint`
-    any BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other learning rates or
-    seeds adds those runs; `overwrite` starts over. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
-    there) by a signal, when everything is saved. `progress` is called about every tenth step with ``stage`` (which run
-    it is) and what `train_model` says. Raises `UserError` for bad input, for an `output` that holds something else, and
-    for a loss that is not finite.
+    `data` is a folder or file of the official form, or a data set of the Hub
+    (``hf:nyu-mll/glue:sst2``), `checkpoint` any BERT directory in Hugging Face's layout. The same
+    call resumes unfinished work; one with other learning rates or seeds adds those runs;
+    `overwrite` starts over. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
+    there) by a signal, when everything is saved. `progress` is called about every tenth step with
+    ``stage`` (which run it is) and what `train_model` says. Raises `UserError` for bad input, for
+    an `output` that holds something else, and for a loss that is not finite.
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
@@ -119,16 +147,21 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
         join_ranks(job.config.device, job.recipe.batch_size) as ranks,
-        ranks.on_first(claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)),
+        ranks.on_first(
+            claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
+        ),
     ):
         if ranks.rank == 0:
             if not _is_complete(job):
-                # The card too, so that nobody exports the next best model with the figures of this one.
+                # The card too, so that nobody exports the next best model with the figures of this
+                # one.
                 for name in (SUMMARY, CARD):
                     (job.output / name).unlink(missing_ok=True)
             report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
             for prefix, features in job.dev.items():
-                report_cut(job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
+                report_cut(
+                    job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix])
+                )
         ranks.wait()  # for the first one, which alone writes
         claim = job.output / IDENTITY
         ranks.agree(
@@ -148,21 +181,31 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
 
 
 def _is_complete(job: Job) -> bool:
-    """Return whether all runs are done, the card has this licence, and the predictions are of these test files."""
+    """Return whether all runs are done, the card has this licence, and the predictions are of these
+    test files.
+    """
     card, license = job.output / CARD, job.config.license
     if not card.is_file() or not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
         return False
-    has_license = license is None or f"\nlicense: {license}\n" in card.read_text(encoding="utf-8", errors="replace")
+    has_license = license is None or f"\nlicense: {license}\n" in card.read_text(
+        encoding="utf-8", errors="replace"
+    )
     summary = read_summary(job.output)
-    return has_license and summary is not None and summary.get("test_digest") == job.data.test_digest()
+    return (
+        has_license and summary is not None and summary.get("test_digest") == job.data.test_digest()
+    )
 
 
-def _prepare(source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig) -> Job:
+def _prepare(
+    source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig
+) -> Job:
     shape = read_config(checkpoint)
     tokenizer = TextTokenizer(checkpoint)
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
-    train = [feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None]
+    train = [
+        feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None
+    ]
     if not train:
         raise UserError(
             f"None of the {len(data.train):,} training examples has a usable label or answer; check the training file."
@@ -179,7 +222,9 @@ def _report_untrained(checkpoint: str, shape: ModelConfig, features: Sequence[Fe
     lengths = [len(row.input_ids) for feature in features for row in feature.rows]
     if num_longer := sum(length > trained for length in lengths):
         found = f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of {checkpoint}"
-        print_notice(f"{found}, whose positions past {trained} are untrained; give --max-length {trained}.")
+        print_notice(
+            f"{found}, whose positions past {trained} are untrained; give --max-length {trained}."
+        )
 
 
 def _dev_split(prefix: str) -> str:
@@ -208,8 +253,13 @@ def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
 
 
 def _best(records: Sequence[RunRecord]) -> RunRecord:
-    """Return the record of the best run; of equal ones, that of the highest learning rate and then the lowest seed."""
-    return min(records, key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]))
+    """Return the record of the best run; of equal ones, that of the highest learning rate and then
+    the lowest seed.
+    """
+    return min(
+        records,
+        key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]),
+    )
 
 
 def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
@@ -248,9 +298,19 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallbac
     return True
 
 
-def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence[np.ndarray]], directory: Path) -> None:
-    """Write the model directory, and the answers to the dev examples in the form of the official script."""
-    config = model.bert.config.to_hf() | {"architectures": [type(model).__name__]} | task.hf_settings()
+def _save(
+    job: Job,
+    model: TaskModel,
+    task: Task,
+    outputs: Mapping[str, Sequence[np.ndarray]],
+    directory: Path,
+) -> None:
+    """Write the model directory, and the answers to the dev examples in the form of the official
+    script.
+    """
+    config = (
+        model.bert.config.to_hf() | {"architectures": [type(model).__name__]} | task.hf_settings()
+    )
     with job.files.write_folder(str(directory.relative_to(job.output))) as folder:
         save_model(folder, model.state_dict(), config, tokenizer_files(job.checkpoint))
         write_json(folder / TASK, task.settings())
@@ -263,10 +323,11 @@ def _save(job: Job, model: TaskModel, task: Task, outputs: Mapping[str, Sequence
 
 
 def _keep_best(job: Job) -> None:
-    """Move the best run's model, if it is not there yet, to the output; delete other models, and checkpoints.
+    """Move the best run's model, if it is not there yet, to the output; delete other models, and
+    checkpoints.
 
-    A model waits in its run's directory until the run is recorded. While files are moved there is no ``task.json``,
-    without which nothing reads them.
+    A model waits in its run's directory until the run is recorded. While files are moved there is
+    no ``task.json``, without which nothing reads them.
     """
     records = job.records()
     best = _best(records)
@@ -281,7 +342,10 @@ def _keep_best(job: Job) -> None:
                 target.parent.mkdir(exist_ok=True)
                 file.replace(target)
         shutil.rmtree(directory / MODEL, ignore_errors=True)
-        for checkpoint in (directory / CHECKPOINT, (directory / CHECKPOINT).with_suffix(".partial")):
+        for checkpoint in (
+            directory / CHECKPOINT,
+            (directory / CHECKPOINT).with_suffix(".partial"),
+        ):
             checkpoint.unlink(missing_ok=True)
 
 
@@ -309,17 +373,25 @@ def _card(job: Job, summary: SearchSummary) -> str:
         job.config,
         {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
         summary,
-        in_transformers="architectures" not in task.hf_settings() and not read_config(job.output).is_decoder,
+        in_transformers="architectures" not in task.hf_settings()
+        and not read_config(job.output).is_decoder,
     )
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
-    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is new too."""
+    """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is
+    new too.
+    """
     rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
     shape = replace(read_config(checkpoint), **rates)
     model = task.model(shape)
-    generator = torch.Generator().manual_seed(int(rng_for(seed, "finetune", "head").integers(2**62)))
-    for module in (model.bert.pooler, *(child for name, child in model.named_children() if name != "bert")):
+    generator = torch.Generator().manual_seed(
+        int(rng_for(seed, "finetune", "head").integers(2**62))
+    )
+    for module in (
+        model.bert.pooler,
+        *(child for name, child in model.named_children() if name != "bert"),
+    ):
         initialise(module, shape, generator)
     if config.random_weights:
         initialise(model.bert, shape, generator)
@@ -335,7 +407,9 @@ def _main(scores: Mapping[str, float]) -> float:
 
 def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides what the runs give; how and where they are computed is no part of it."""
-    options = {name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS}
+    options = {
+        name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS
+    }
     options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
     options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
     digests = {"data": job.data.digest(), "checkpoint": model_digest(job.checkpoint)}
@@ -343,8 +417,8 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
-    """Return the best run, the spread of all, and baselines; a run no better than a constant answer by the first
-    metric is degenerate.
+    """Return the best run, the spread of all, and baselines; a run no better than a constant answer
+    by the first metric is degenerate.
     """
     task, train = job.data.task, job.data.train
     baseline, word_baseline = (
@@ -362,7 +436,10 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "task": task.name,
         "metric": next(iter(baseline)),
         "best": BestRun(
-            learning_rate=best["learning_rate"], seed=best["seed"], tuned=best["tuned"], scores=best["scores"]
+            learning_rate=best["learning_rate"],
+            seed=best["seed"],
+            tuned=best["tuned"],
+            scores=best["scores"],
         ),
         "runs": len(records),
         "median": statistics.median(values),

@@ -1,7 +1,8 @@
-"""The tables of the BERT paper (arXiv 1810.04805) that ``examples/paper`` repeats, as data, and that of
-``examples/compare``; all figures are in percent.
+"""The tables of the BERT paper (arXiv 1810.04805) that ``examples/paper`` repeats, as data, and
+that of ``examples/compare``; all figures are in percent.
 
-A row and a column are named as the folders in which the recipes leave the results: ``ROW/.../COLUMN/results.csv``.
+A row and a column are named as the folders in which the recipes leave the results:
+``ROW/.../COLUMN/results.csv``.
 """
 
 from typing import NamedTuple
@@ -63,18 +64,31 @@ TABLES = {
     ),
     "5": PaperTable(
         "Table 5: pre-training tasks",
-        {"mnli": _MNLI, "qnli": _QNLI, "mrpc": _MRPC, "sst2": _SST2, "squad": Column("SQuAD F1", "f1")},
+        {
+            "mnli": _MNLI,
+            "qnli": _QNLI,
+            "mrpc": _MRPC,
+            "sst2": _SST2,
+            "squad": Column("SQuAD F1", "f1"),
+        },
         {
             "full": Row("masked LM and next sentences", (84.4, 88.4, 86.7, 92.7, 88.5)),
             "no-nsp": Row("no next sentences", (83.9, 84.9, 86.5, 92.6, 87.9)),
-            "left-to-right": Row("left to right, no next sentences", (82.1, 84.3, 77.5, 92.1, 77.8)),
+            "left-to-right": Row(
+                "left to right, no next sentences", (82.1, 84.3, 77.5, 92.1, 77.8)
+            ),
             "left-to-right-bilstm": Row("+ BiLSTM", (82.1, 84.1, 75.7, 91.6, 84.9)),
         },
         _BASE,
     ),
     "6": PaperTable(
         "Table 6: sizes (layers-hidden size-heads)",
-        {PERPLEXITY: Column("held-out perplexity", PERPLEXITY), "mnli": _MNLI, "mrpc": _MRPC, "sst2": _SST2},
+        {
+            PERPLEXITY: Column("held-out perplexity", PERPLEXITY),
+            "mnli": _MNLI,
+            "mrpc": _MRPC,
+            "sst2": _SST2,
+        },
         {
             "3-768-12": Row("3-768-12", (5.84, 77.9, 79.8, 88.4)),
             "6-768-3": Row("6-768-3", (5.24, 80.6, 82.2, 90.7)),
@@ -101,7 +115,11 @@ TABLES = {
     ),
     "8": PaperTable(
         "Table 8: masking ([MASK]-same-random, in percent)",
-        {"mnli": _MNLI, "ner": Column("NER, fine-tuned", "f1"), "ner-features": Column("NER, features", "f1")},
+        {
+            "mnli": _MNLI,
+            "ner": Column("NER, fine-tuned", "f1"),
+            "ner-features": Column("NER, features", "f1"),
+        },
         {
             "80-10-10": Row("80-10-10", (84.2, 95.4, 94.9)),
             "100-0-0": Row("100-0-0", (84.3, 94.9, 94.0)),

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import torch
 
+from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.execution import storage
-from ...pipeline.execution.directory import WORK, OutputDirectory, locked, write_file
-from ...pipeline.execution.stage import MANIFEST
+from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
+from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import load_weights, read_config
 from ..config import ModelConfig
 from ..mirror import local_copy
@@ -52,7 +52,9 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     """Load the model that `finetune` wrote; raises `UserError` if `directory` holds none."""
     path = local_copy(directory) / TASK
     if not path.is_file():
-        raise UserError(f"{directory} contains no fine-tuned model: {TASK} is missing. Run clozeworks finetune first.")
+        raise UserError(
+            f"{directory} contains no fine-tuned model: {TASK} is missing. Run clozeworks finetune first."
+        )
     task, config = read_task(path), read_config(directory)
     tokenizer, model = TextTokenizer(directory), task.model(config)
     check_fit(tokenizer, config, task.max_length, directory)
@@ -60,7 +62,9 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     return Finetuned(task, tokenizer, model.to(device).eval())
 
 
-def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path) -> None:
+def check_fit(
+    tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path
+) -> None:
     """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
     check_vocabulary(tokenizer.vocab_size, config, directory)
     if max_length > config.max_position_embeddings:
@@ -74,7 +78,8 @@ def check_fit(tokenizer: TextTokenizer, config: ModelConfig, max_length: int, di
 def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     """Return the head's outputs for each feature, float32, in order, without dropout.
 
-    The precision is the device's default, so that thresholds tuned on dev hold for `predict` and `evaluate`.
+    The precision is the device's default, so that thresholds tuned on dev hold for `predict` and
+    `evaluate`.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -83,7 +88,8 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
     start = number = 0
     while start < len(order):
-        # Features are sorted by length, so the first is only a lower bound of the batch's longest: the size is a guess.
+        # Features are sorted by length, so the first is only a lower bound of the batch's longest:
+        # the size is a guess.
         first = features[order[start]]
         size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
         chosen = order[start : start + size]
@@ -101,15 +107,21 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
 
 
 def predict(
-    directory: str | Path, data: str | Path, output: str | Path, device: str = "auto", *, official: bool = False
+    directory: str | Path,
+    data: str | Path,
+    output: str | Path,
+    device: str = "auto",
+    *,
+    official: bool = False,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
-    `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for standard input): one
-    example per line, a tab between the texts of a pair. A prediction is the answer and the probability of each class,
-    or the score: tab-separated with a header line, or as ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is
-    standard output. With `official`, `output` is a folder for the task's server or script. Raises `UserError` for bad
-    input, and then writes nothing.
+    `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
+    standard input): one example per line, a tab between the texts of a pair. A prediction is the
+    answer and the probability of each class, or the score: tab-separated with a header line, or as
+    ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With `official`,
+    `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then
+    writes nothing.
     """
     if str(output) != "-" and Path(output).resolve() == Path(data).resolve():
         raise UserError(f"--output is DATA itself ({output}); give another file.")
@@ -138,7 +150,9 @@ def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
     split = "diagnostic" if is_diagnostic else split_of(Path(data)) or "test"
     files = finetuned.task.official(answers, examples, split)
     if not files:
-        raise UserError(f"{finetuned.task.name} has no official format for {data}; leave out --official.")
+        raise UserError(
+            f"{finetuned.task.name} has no official format for {data}; leave out --official."
+        )
     directory = OutputDirectory(output)
     with locked(output):
         for name, content in files.items():
@@ -148,12 +162,16 @@ def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
-    """Return predictions for the files of a `split` as files by name: the official ones, or ``SPLIT.tsv``."""
+    """Return predictions for the files of a `split` as files by name: the official ones, or
+    ``SPLIT.tsv``.
+    """
     examples = [example for file in files for example in finetuned.task.read(file, labelled=False)]
     answers = list(_answers(finetuned, iter(examples), split))
     table = StringIO(newline="")
     _write(table, answers, ".tsv")
-    return finetuned.task.official(answers, examples, split) or {f"{split}.tsv": table.getvalue().encode()}
+    return finetuned.task.official(answers, examples, split) or {
+        f"{split}.tsv": table.getvalue().encode()
+    }
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
@@ -168,15 +186,18 @@ def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Itera
 def evaluate_task(
     directory: str | Path, data: str | Path, device: str = "auto", metric: Metric | None = None
 ) -> dict[str, Any]:
-    """Return the number of examples and the official metrics on a labelled file, or on the dev files in a folder.
+    """Return the number of examples and the official metrics on a labelled file, or on the dev
+    files in a folder.
 
-    Metrics of MNLI's second dev set start with ``mismatched_``. `metric` replaces the one that a model for SQuAD was
-    tuned with. Raises `UserError` for bad input.
+    Metrics of MNLI's second dev set start with ``mismatched_``. `metric` replaces the one that a
+    model for SQuAD was tuned with. Raises `UserError` for bad input.
     """
     finetuned = load_finetuned(directory, find_device(device))
     if metric:
         if not isinstance(finetuned.task, Squad):
-            raise UserError(f"--metric is for squad, but {directory} is a model for {finetuned.task.name}.")
+            raise UserError(
+                f"--metric is for squad, but {directory} is a model for {finetuned.task.name}."
+            )
         finetuned = finetuned._replace(task=replace(finetuned.task, metric=metric))
     if storage.exists(storage.join(str(data), MANIFEST)):
         raise UserError(
@@ -187,7 +208,9 @@ def evaluate_task(
     if single := single_file(data, suffixes):
         files = {"": [single]}
     elif not (files := dev_sets(find_splits(data, suffixes))):
-        raise UserError(f"{data} contains no file with dev or validation in its name; give the file itself.")
+        raise UserError(
+            f"{data} contains no file with dev or validation in its name; give the file itself."
+        )
     scores: dict[str, Any] = {}
     for prefix, paths in files.items():
         examples = read_labelled(finetuned.task, paths)
@@ -201,7 +224,9 @@ def evaluate_task(
 
 def _examples(task: Task, data: str) -> Iterator[Any]:
     is_text = data == "-" or data.endswith(".txt")
-    if not is_text or (data != "-" and isinstance(task, EntityRecognition) and has_columns(Path(data))):
+    if not is_text or (
+        data != "-" and isinstance(task, EntityRecognition) and has_columns(Path(data))
+    ):
         yield from task.read(Path(data), labelled=False)
         return
     if data != "-":
@@ -227,7 +252,9 @@ def _open_output(output: str) -> Iterator[TextIO]:
 
 
 def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
-    """Write the answers in the form that `suffix` names, by default a tab-separated table, and return their number."""
+    """Write the answers in the form that `suffix` names, by default a tab-separated table, and
+    return their number.
+    """
     if suffix == ".json":
         listed = list(answers)
         json.dump(listed, file, ensure_ascii=False, indent=1)
@@ -243,9 +270,13 @@ def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
             file.write(json.dumps(answer, ensure_ascii=False) + "\n")
             continue
         # In a table, a question's other answers would hide the best one; they are for JSON.
-        values = {name: value for name, value in answer.items() if name not in ("n_best", "probabilities")}
+        values = {
+            name: value for name, value in answer.items() if name not in ("n_best", "probabilities")
+        }
         classes = answer.get("probabilities", {})
-        values |= {f"p({name})" if name in values else name: share for name, share in classes.items()}
+        values |= {
+            f"p({name})" if name in values else name: share for name, share in classes.items()
+        }
         if num_answers == 1:
             writer.writerow(map(cell, values))
         writer.writerow(map(cell, values.values()))
@@ -255,7 +286,9 @@ def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+    )
 
 
 def _tsv_cell(value: Any) -> Any:

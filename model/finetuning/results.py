@@ -1,4 +1,5 @@
-"""The results of all fine-tuning runs below a folder, beside those in the BERT paper (arXiv 1810.04805).
+"""The results of all fine-tuning runs below a folder, beside those in the BERT paper (arXiv
+1810.04805).
 
 All numbers are in percent, as in the paper.
 """
@@ -88,7 +89,9 @@ class Figure(NamedTuple):
 
     value: float
     split: str
-    """``dev``, or ``test`` if the paper has none on dev; results on GLUE's server are usually a little lower."""
+    """``dev``, or ``test`` if the paper has none on dev; results on GLUE's server are usually a
+    little lower.
+    """
 
 
 class Figures(NamedTuple):
@@ -116,7 +119,9 @@ class ResultLine:
     spread: float
     """Best minus worst."""
     degenerate_runs: int | None
-    """Runs no better than a constant answer, by the first metric; None before the search is finished."""
+    """Runs no better than a constant answer, by the first metric; None before the search is
+    finished.
+    """
     paper: Figures
 
 
@@ -124,8 +129,9 @@ def _figures(base: float | None, large: float | None, split: str) -> Figures:
     return Figures(*(None if value is None else Figure(value, split) for value in (base, large)))
 
 
-# By task, variant and metric. On dev: SST-2, MRPC and MNLI of table 6 (rows 12/768/12 and 24/1024/16), QNLI of table 5,
-# SQuAD of tables 2 and 3, SWAG of table 4, CoNLL-2003 of table 7, left to right "LTR & No NSP" of table 5. On test: 1.
+# By task, variant and metric. On dev: SST-2, MRPC and MNLI of table 6 (rows 12/768/12 and
+# 24/1024/16), QNLI of table 5, SQuAD of tables 2 and 3, SWAG of table 4, CoNLL-2003 of table 7,
+# left to right "LTR & No NSP" of table 5. On test: 1.
 PAPER = {
     ("cola", "", "matthews"): _figures(52.1, 60.5, "test"),
     ("sst2", "", "accuracy"): _figures(92.9, 93.7, "dev"),
@@ -165,20 +171,31 @@ _TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line per metric and output directory of `finetune` below `folder`; raises `UserError` without any."""
+    """Return a line per metric and output directory of `finetune` below `folder`; raises
+    `UserError` without any.
+    """
     root = results_folder(folder, RESULTS, SUMMARY)
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
-        raise UserError(f"{folder} contains no {RESULTS}; `clozeworks finetune` writes it into its output directory.")
+        raise UserError(
+            f"{folder} contains no {RESULTS}; `clozeworks finetune` writes it into its output directory."
+        )
     lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(root)))]
-    return sorted(lines, key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER))
+    return sorted(
+        lines,
+        key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER),
+    )
 
 
 def results_folder(folder: str | Path, *names: str) -> Path:
-    """Return the local copy of a folder, with the files of these names; raises `UserError` if there is no folder."""
+    """Return the local copy of a folder, with the files of these names; raises `UserError` if there
+    is no folder.
+    """
     root = local_copy(folder, *names)
     if not root.is_dir():
-        raise UserError(f"{folder} is not a folder." if root.exists() else f"{folder} does not exist.")
+        raise UserError(
+            f"{folder} is not a folder." if root.exists() else f"{folder} does not exist."
+        )
     return root
 
 
@@ -204,7 +221,9 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
             median=statistics.median(values),
             best=max(values),
             spread=max(values) - min(values),
-            degenerate_runs=summary["degenerate_runs"] if summary and metric == metrics[0] else None,
+            degenerate_runs=summary["degenerate_runs"]
+            if summary and metric == metrics[0]
+            else None,
             paper=PAPER.get((first.task, first.variant, metric), NO_FIGURES),
         )
 
@@ -230,16 +249,26 @@ def read_runs(file: Path) -> list[tuple[RunRow, dict[str, float]]]:
 
 
 def read_summary(directory: Path) -> SearchSummary | None:
-    """Return the summary in an output directory of `finetune`; None if its runs are not all finished."""
+    """Return the summary in an output directory of `finetune`; None if its runs are not all
+    finished.
+    """
     path = directory / SUMMARY
     if not path.exists():
         return None
-    return parse_json(path.read_bytes(), SearchSummary, path, "Delete it and rerun `clozeworks finetune`; it resumes.")
+    return parse_json(
+        path.read_bytes(),
+        SearchSummary,
+        path,
+        "Delete it and rerun `clozeworks finetune`; it resumes.",
+    )
 
 
 def as_record(line: ResultLine) -> dict[str, Any]:
     """Return a line as plain values by column, for JSON and CSV."""
     record = {name: value for name, value in vars(line).items() if name != "paper"}
     for name, figure in line.paper._asdict().items():
-        record |= {f"paper_{name}": figure and figure.value, f"paper_{name}_split": figure and figure.split}
+        record |= {
+            f"paper_{name}": figure and figure.value,
+            f"paper_{name}_split": figure and figure.split,
+        }
     return record

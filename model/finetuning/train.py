@@ -1,6 +1,8 @@
-"""The training loop of fine-tuning: from a model and its features to trained weights, exact and resumable.
+"""The training loop of fine-tuning: from a model and its features to trained weights, exact and
+resumable.
 
-An update takes one batch of features; `training.update` says how it is divided into micro-batches and between ranks.
+An update takes one batch of features; `training.update` says how it is divided into micro-batches
+and between ranks.
 
 Shapes: N features, B rows, L padded length.
 """
@@ -57,12 +59,16 @@ class Training:
     seed: int
     ranks: Ranks
     directory: Path | None = None
-    """For ``metrics.csv``, ``speed.csv``, ``logs/`` and, until the end, the checkpoint; None writes nothing."""
+    """For ``metrics.csv``, ``speed.csv``, ``logs/`` and, until the end, the checkpoint; None writes
+    nothing.
+    """
 
     @property
     def num_steps(self) -> int:
         """Number of updates."""
-        return max(1, round(self.recipe.epochs * math.ceil(len(self.features) / self.recipe.batch_size)))
+        return max(
+            1, round(self.recipe.epochs * math.ceil(len(self.features) / self.recipe.batch_size))
+        )
 
     def rate(self, step: int) -> float:
         """Return the learning rate of the update with index `step`."""
@@ -70,13 +76,16 @@ class Training:
         return learning_rate(step, self.peak_rate, warmup_steps, self.num_steps)
 
 
-def train_model(model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None) -> float | None:
-    """Train `model` in place, on its device, resuming an interrupted training if there is a checkpoint.
+def train_model(
+    model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None
+) -> float | None:
+    """Train `model` in place, on its device, resuming an interrupted training if there is a
+    checkpoint.
 
-    Return the seconds of training, or None if a signal interrupted it, after saving a checkpoint. `report` is called
-    every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call), ``learning_rate``, and the
-    figures in `SPEED`. Raises `UserError` if the loss is not finite, a batch does not fit into memory, or the disk is
-    full.
+    Return the seconds of training, or None if a signal interrupted it, after saving a checkpoint.
+    `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last
+    call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not
+    finite, a batch does not fit into memory, or the disk is full.
     """
     config, ranks, num_steps = training.config, training.ranks, training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
@@ -98,7 +107,12 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
     devices = [ranks.device] if ranks.device.type == "cuda" else []
 
     # Dropout re-seeds PyTorch's generator; the caller, who may train again, gets back its own.
-    with torch.random.fork_rng(devices), _open_log(training, step) as log, closing(batches), stop_signals() as stop:
+    with (
+        torch.random.fork_rng(devices),
+        _open_log(training, step) as log,
+        closing(batches),
+        stop_signals() as stop,
+    ):
         clock = Clock(spent=spent_s)
         while step < num_steps:
             with clock.waiting():
@@ -116,7 +130,11 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
             step += 1
             trim_memory(ranks.device, step)
 
-            ends, reports, saves = step == num_steps, step % REPORT_EVERY == 0, step % config.checkpoint_every == 0
+            ends, reports, saves = (
+                step == num_steps,
+                step % REPORT_EVERY == 0,
+                step % config.checkpoint_every == 0,
+            )
             if not (ends or reports or saves or step % drain_every(ranks.device) == 0):
                 continue
             updates = updater.drain()
@@ -125,26 +143,35 @@ def train_model(model: TaskModel, training: Training, report: ProgressCallback =
             if reports or ends:
                 rates = clock.rates() | peak_memory(ranks.device)
                 speed = {name: rates[name] for name in SPEED if name in rates}
-                learned = {"loss": sum(losses) / len(losses), "learning_rate": training.rate(step - 1)}
+                learned = {
+                    "loss": sum(losses) / len(losses),
+                    "learning_rate": training.rate(step - 1),
+                }
                 report({"step": step, "steps": num_steps, **learned, **speed})
                 if log:
-                    log.metrics(step, "train", learned | {"gradient_norm": updates[-1].gradient_norm})
+                    log.metrics(
+                        step, "train", learned | {"gradient_norm": updates[-1].gradient_norm}
+                    )
                     log.speed(step, speed)
                 losses.clear()
                 clock.start_interval()
             if log and (stops or (saves and not ends)):
                 log.flush()
                 weights = {"model": model.state_dict(), "optimizer": updater.state_dict()}
-                _save(training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses})
+                _save(
+                    training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses}
+                )
             if stops:
                 return None
     return clock.elapsed()
 
 
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every row once.
+    """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every
+    row once.
 
-    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches are shuffled.
+    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches
+    are shuffled.
     """
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)
@@ -153,19 +180,24 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
         for start in range(0, len(order), POOL_BATCHES * batch_size):
             pool = order[start : start + POOL_BATCHES * batch_size]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches.extend(pool[first : first + batch_size] for first in range(0, len(pool), batch_size))
+            batches.extend(
+                pool[first : first + batch_size] for first in range(0, len(pool), batch_size)
+            )
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
 
 def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
-    """Return this rank's part of the batch of these rows, in micro-batches of rows of similar length."""
+    """Return this rank's part of the batch of these rows, in micro-batches of rows of similar
+    length.
+    """
     rank, num_ranks, device = training.ranks
     features = [training.features[row] for row in rows]
     total = max(1, num_targets(features))
     own = features[rank::num_ranks]
     if not own:
-        # A rank without a row computes one that counts nothing, so that all ranks have the same gradients to sum.
+        # A rank without a row computes one that counts nothing, so that all ranks have the same
+        # gradients to sum.
         return [make_batch(features[:1])._replace(share=0.0)]
     feature_tokens = max(feature.length * len(feature.rows) for feature in own)
     size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, device)
@@ -177,8 +209,8 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
 
 def _loss(model: TaskModel, batch: TaskBatch) -> Loss:
     outputs = model(batch)
-    # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the batch's targets, it adds
-    # up to the mean over the batch. A mean over no targets would be NaN.
+    # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
+    # batch's targets, it adds up to the mean over the batch. A mean over no targets would be NaN.
     loss = model.loss(outputs, batch) * batch.share if batch.share else outputs.float().sum() * 0.0
     return Loss(loss, loss.detach().double()[None])
 
@@ -187,7 +219,9 @@ def _finite_loss(update: Update, peak_rate: float) -> float:
     """Return the loss of an update; raises `UserError` if it or the gradient is not finite."""
     (loss,) = update.sums
     if not update.is_finite:
-        what, value = ("gradient norm", update.gradient_norm) if math.isfinite(loss) else ("loss", loss)
+        what, value = (
+            ("gradient norm", update.gradient_norm) if math.isfinite(loss) else ("loss", loss)
+        )
         found = f"The {what} is {value} at step {update.step + 1} with learning rate {peak_rate:g}"
         raise UserError(f"{found}; try a lower one.")
     return loss
@@ -200,8 +234,12 @@ def _open_log(training: Training, step: int) -> Any:
     return RunLog(training.directory, step or -1, METRICS, SPEED)
 
 
-def _load(training: Training, model: TaskModel, updater: Updater[TaskBatch]) -> tuple[int, float, list[float]]:
-    """Load an interrupted training; return the steps done, their seconds, and the losses since the last report."""
+def _load(
+    training: Training, model: TaskModel, updater: Updater[TaskBatch]
+) -> tuple[int, float, list[float]]:
+    """Load an interrupted training; return the steps done, their seconds, and the losses since the
+    last report.
+    """
     path = training.directory and training.directory / CHECKPOINT
     if not path or not path.exists():
         return 0, 0.0, []
@@ -226,4 +264,6 @@ def _save(training: Training, values: dict[str, Any]) -> None:
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         partial.unlink(missing_ok=True)
         reason = str(error).splitlines()[0]
-        raise UserError(f"No checkpoint could be written to {path} ({reason}); the last one is kept.") from None
+        raise UserError(
+            f"No checkpoint could be written to {path} ({reason}); the last one is kept."
+        ) from None

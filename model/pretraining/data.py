@@ -1,6 +1,7 @@
 """Instances as read from Parquet: a directory's row groups.
 
-`rows` is what a row group becomes; `sequence` decides in which order rows are read, `batches` makes tensors of them.
+`rows` is what a row group becomes; `sequence` decides in which order rows are read, `batches` makes
+tensors of them.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,16 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.build.masking import mask_rows
+from ...pipeline import storage
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
-from ...pipeline.execution import storage
-from ...pipeline.execution.stage import read_manifest
+from ...pipeline.instances.masking import mask_rows
 from ...pipeline.manifests import InstancesManifest
-from ...pipeline.vocab.vocabulary import Vocabulary
+from ...pipeline.storage.stage import read_manifest
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .rows import InstanceRows, concatenate
 
-COLUMNS = ["input_ids", "segment_b_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
+COLUMNS = [
+    "input_ids",
+    "segment_b_start",
+    "masked_lm_positions",
+    "masked_lm_ids",
+    "next_sentence_label",
+]
 REBUILD = "rebuild the instances with `clozeworks build … --overwrite`"
 
 
@@ -73,17 +80,25 @@ class InstanceDirectory:
 
 
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
-    """Read the manifest and the footers of the shards of `split` in `path`, a local or remote folder.
+    """Read the manifest and the footers of the shards of `split` in `path`, a local or remote
+    folder.
 
-    Raises `UserError` if the directory is unfinished, a shard is missing, truncated or damaged, or the split is empty.
+    Raises `UserError` if the directory is unfinished, a shard is missing, truncated or damaged, or
+    the split is empty.
     """
     path = str(path).rstrip("/")
     manifest = read_manifest(path, InstancesManifest)
     names = sorted(shard.name for shard in manifest.shards if shard.split == split)
     with ThreadPoolExecutor(8) as pool:
-        groups = [group for found in pool.map(lambda name: _row_groups(path, name), names) for group in found]
+        groups = [
+            group
+            for found in pool.map(lambda name: _row_groups(path, name), names)
+            for group in found
+        ]
     if not any(group.num_rows for group in groups):
-        raise UserError(f"{path} has no {split} rows; give a directory written by `clozeworks build`.")
+        raise UserError(
+            f"{path} has no {split} rows; give a directory written by `clozeworks build`."
+        )
     return InstanceDirectory(path, tuple(groups), manifest)
 
 
@@ -93,31 +108,47 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
             footer = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}/{shard} is damaged ({error}); {REBUILD}.") from None
-    columns = [footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)]
+    columns = [
+        footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)
+    ]
     tokens, duplicate = (columns.index(name) for name in ("input_ids", "duplicate"))
     groups, first_row = [], 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         statistics = group.column(duplicate).statistics
         known = statistics.min if statistics and statistics.has_min_max else None
-        groups.append(RowGroup(shard, number, first_row, group.num_rows, group.column(tokens).num_values, known))
+        groups.append(
+            RowGroup(
+                shard, number, first_row, group.num_rows, group.column(tokens).num_values, known
+            )
+        )
         first_row += group.num_rows
     return groups
 
 
 def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
-    """Read one row group; raises `UserError` naming the shard if it is damaged or does not match the directory."""
+    """Read one row group; raises `UserError` naming the shard if it is damaged or does not match
+    the directory.
+    """
     path = f"{directory.path}/{group.shard}"
     try:
         with storage.open_input(path) as file:
-            parquet = pq.ParquetFile(file, pre_buffer=True)  # all columns of the group in one request
+            parquet = pq.ParquetFile(
+                file, pre_buffer=True
+            )  # all columns of the group in one request
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
             table = parquet.read_row_group(group.number, columns=COLUMNS, use_threads=False)
     except FileNotFoundError:
-        raise UserError(f"{path} has disappeared; {REBUILD}, then rerun the same command.") from None
+        raise UserError(
+            f"{path} has disappeared; {REBUILD}, then rerun the same command."
+        ) from None
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}.") from None
-    ids, masked, positions = (_flat(table, name) for name in ("input_ids", "masked_lm_ids", "masked_lm_positions"))
+        raise UserError(
+            f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}."
+        ) from None
+    ids, masked, positions = (
+        _flat(table, name) for name in ("input_ids", "masked_lm_ids", "masked_lm_positions")
+    )
     scalars = (table[name].to_numpy() for name in ("segment_b_start", "next_sentence_label"))
     rows = InstanceRows(*ids, positions[0], *masked, *scalars)
     _check_rows(rows, directory, path)
@@ -130,8 +161,11 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> None:
-    # Without these checks a bad row would be an index error inside a kernel; on a GPU one that names no line.
-    largest = max((int(ids.max()) for ids in (rows.input_ids, rows.masked_ids) if len(ids)), default=0)
+    # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
+    # names no line.
+    largest = max(
+        (int(ids.max()) for ids in (rows.input_ids, rows.masked_ids) if len(ids)), default=0
+    )
     if largest >= directory.vocab_size:
         raise UserError(
             f"{path} contains token {largest}, but its vocabulary has {directory.vocab_size} tokens; {REBUILD}."
@@ -150,10 +184,20 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
 def mask_anew(
     rows: InstanceRows, vocabulary: Vocabulary, config: BuildConfig, rng: np.random.Generator
 ) -> InstanceRows:
-    """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws them."""
+    """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws
+    them.
+    """
     ids, segment_b_start = rows.unmasked_ids(), rows.segment_b_start.astype(np.int64)
-    positions, originals, offsets = mask_rows(ids, rows.offsets, segment_b_start, vocabulary, config, rng)
-    return replace(rows, input_ids=ids, masked_positions=positions, masked_ids=originals, num_masked=np.diff(offsets))
+    positions, originals, offsets = mask_rows(
+        ids, rows.offsets, segment_b_start, vocabulary, config, rng
+    )
+    return replace(
+        rows,
+        input_ids=ids,
+        masked_positions=positions,
+        masked_ids=originals,
+        num_masked=np.diff(offsets),
+    )
 
 
 def read_split(directory: InstanceDirectory) -> InstanceRows:

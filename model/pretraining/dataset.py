@@ -1,6 +1,8 @@
-"""Instances for other training loops: a PyTorch data set in the row order of `pretrain`, and its collator.
+"""Instances for other training loops: a PyTorch data set in the row order of `pretrain`, and its
+collator.
 
-The order is a formula (see `sequence`), so a state is a position, and resuming is exact and immediate.
+The order is a formula (see `sequence`), so a state is a position, and resuming is exact and
+immediate.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +36,13 @@ class InstanceRow(TypedDict):
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
-    """The instances in a directory, in the order of `pretrain` with the same seed; raises `UserError` if it is damaged.
+    """The instances in a directory, in the order of `pretrain` with the same seed; raises
+    `UserError` if it is damaged.
 
-    Epochs follow each other endlessly, each in a new order, or `epochs` of them. Of each `num_ranks` x `batch_size`
-    rows, rank r gets the rows r, r + `num_ranks`, ... The workers of a ``DataLoader`` with the same `batch_size` take
-    turns batch by batch, so the order does not depend on their number.
+    Epochs follow each other endlessly, each in a new order, or `epochs` of them. Of each
+    `num_ranks` x `batch_size` rows, rank r gets the rows r, r + `num_ranks`, ... The workers of a
+    ``DataLoader`` with the same `batch_size` take turns batch by batch, so the order does not
+    depend on their number.
     """
 
     def __init__(
@@ -56,15 +60,17 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}, but must be at least 1.")
         if not 0 <= rank < num_ranks:
-            raise UserError(f"rank is {rank}, but must be at least 0 and less than num_ranks ({num_ranks}).")
+            raise UserError(
+                f"rank is {rank}, but must be at least 0 and less than num_ranks ({num_ranks})."
+            )
         self.directory = open_instances(str(path), split)
         self.batch_size, self.rank, self.num_ranks = batch_size, rank, num_ranks
         self._sequence = RowSequence(self.directory, seed, duplicates_per_epoch)
         self._end = None if epochs is None else self._sequence.epoch_start(epochs)
         self._order = {"digest": self.directory.manifest.digest, "split": split, "seed": seed}
         self._order["duplicates_per_epoch"] = duplicates_per_epoch
-        # Where the next iteration starts: a position in the sequence of all ranks' rows, and a number of this process's
-        # rows behind it.
+        # Where the next iteration starts: a position in the sequence of all ranks' rows, and a
+        # number of this process's rows behind it.
         self._position = self._num_skipped = 0
         self._num_yielded = 0
 
@@ -88,18 +94,26 @@ class InstanceDataset(IterableDataset[InstanceRow]):
             first = 0
 
     def _rows(self, batch: int) -> list[InstanceRow]:
-        """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at the end."""
+        """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at
+        the end.
+        """
         size = self.batch_size * self.num_ranks
         start = self._position + batch * size
         stop = start + size if self._end is None else min(start + size, self._end)
         own = np.arange(self.rank, max(0, stop - start), self.num_ranks)
-        return _split(select(self._sequence.rows(start, stop), own), self.directory.has_pairs) if len(own) else []
+        return (
+            _split(select(self._sequence.rows(start, stop), own), self.directory.has_pairs)
+            if len(own)
+            else []
+        )
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
-        """Return the state after `num_batches` batches of the current iteration, from which another one can resume.
+        """Return the state after `num_batches` batches of the current iteration, from which another
+        one can resume.
 
-        Give `num_batches` if a ``DataLoader`` has worker processes: only its user knows how many batches were used. By
-        default it is the state after the rows that were iterated in this process.
+        Give `num_batches` if a ``DataLoader`` has worker processes: only its user knows how many
+        batches were used. By default it is the state after the rows that were iterated in this
+        process.
         """
         if num_batches is None:
             return {**self._order, "position": self._position, "num_rows": self._num_yielded}
@@ -107,13 +121,16 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         return {**self._order, "position": position, "num_rows": self._num_skipped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration resume at a state; raises `UserError` if it is of other instances or another order.
+        """Let the next iteration resume at a state; raises `UserError` if it is of other instances
+        or another order.
 
         The batch size and the number of ranks may change if the state was taken with `num_batches`.
         """
         for name, value in self._order.items():
             if state[name] != value:
-                raise UserError(f"The state has {name} {state[name]}, but the data set has {value}.")
+                raise UserError(
+                    f"The state has {name} {state[name]}, but the data set has {value}."
+                )
         self._position, self._num_skipped = state["position"], state["num_rows"]
 
 
@@ -122,9 +139,14 @@ def _split(rows: InstanceRows, has_pairs: bool) -> list[InstanceRow]:
     labels[np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions] = rows.masked_ids
     in_row = np.arange(len(labels)) - np.repeat(rows.offsets[:-1], rows.lengths)
     types = (in_row >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
-    columns = [torch.from_numpy(column) for column in (rows.input_ids.astype(np.int64), types, labels)]
+    columns = [
+        torch.from_numpy(column) for column in (rows.input_ids.astype(np.int64), types, labels)
+    ]
     pieces = zip(*(column.split(rows.lengths.tolist()) for column in columns), strict=True)
-    split = [InstanceRow(input_ids=ids, token_type_ids=kinds, labels=targets) for ids, kinds, targets in pieces]
+    split = [
+        InstanceRow(input_ids=ids, token_type_ids=kinds, labels=targets)
+        for ids, kinds, targets in pieces
+    ]
     if has_pairs:
         for row, label in zip(split, rows.next_sentence_label.tolist(), strict=True):
             row["next_sentence_label"] = label
@@ -132,17 +154,22 @@ def _split(rows: InstanceRows, has_pairs: bool) -> list[InstanceRow]:
 
 
 def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
-    """Pad rows to the longest and stack them: the arguments of ``transformers.BertForPreTraining``, int64 (B, L).
+    """Pad rows to the longest and stack them: the arguments of ``transformers.BertForPreTraining``,
+    int64 (B, L).
 
-    These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted) and, if the instances
-    have pairs, next_sentence_label (B,).
+    These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted)
+    and, if the instances have pairs, next_sentence_label (B,).
     """
     padding = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
     batch = {
         name: pad_sequence([row[name] for row in rows], batch_first=True, padding_value=value)
         for name, value in padding.items()
     }
-    batch["attention_mask"] = pad_sequence([torch.ones_like(row["input_ids"]) for row in rows], batch_first=True)
+    batch["attention_mask"] = pad_sequence(
+        [torch.ones_like(row["input_ids"]) for row in rows], batch_first=True
+    )
     if "next_sentence_label" in rows[0]:
-        batch["next_sentence_label"] = torch.tensor([row.get("next_sentence_label", 0) for row in rows])
+        batch["next_sentence_label"] = torch.tensor(
+            [row.get("next_sentence_label", 0) for row in rows]
+        )
     return batch

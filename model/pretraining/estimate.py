@@ -1,7 +1,8 @@
 """What a pre-training run will take, from a few timed updates on this machine that are thrown away.
 
-Each directory of instances is timed by `pretrain` itself, in a temporary folder, so that all that makes a run fast or
-slow counts. An update is timed on one micro-batch; a whole batch takes as much longer as it has more rows.
+Each directory of instances is timed by `pretrain` itself, in a temporary folder, so that all that
+makes a run fast or slow counts. An update is timed on one micro-batch; a whole batch takes as much
+longer as it has more rows.
 """
 
 import os
@@ -17,10 +18,10 @@ from typing import Any
 
 import torch
 
+from ...pipeline import storage
 from ...pipeline.errors import UserError
-from ...pipeline.execution import storage
-from ...pipeline.execution.directory import changed_fields, other_settings
 from ...pipeline.parsing import parse_json
+from ...pipeline.storage.directory import changed_fields, other_settings
 from ..checkpoint import read_config
 from ..config import PretrainConfig
 from ..heads import BertForPreTraining
@@ -36,7 +37,8 @@ TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
 BYTES_PER_CHECKPOINTED_WEIGHT = 12  # the weight, and Adam's two averages
 EVALUATION_SHARE = 1 / 3
-"""Cost of a row that is evaluated, as a share of one that is trained on: forward, without backward."""
+"""Cost of a row that is evaluated, as a share of one that is trained on: forward, without backward.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,9 @@ class _EnoughError(Exception):
 
 
 class _Timer:
-    """The progress callback of a timed run; raises `_EnoughError` when the time per update is known."""
+    """The progress callback of a timed run; raises `_EnoughError` when the time per update is
+    known.
+    """
 
     def __init__(self) -> None:
         self.reports: list[tuple[float, int]] = []
@@ -87,9 +91,11 @@ class _Timer:
 def estimate(
     config: PretrainConfig, instances: list[str], output: str, *, overwrite: bool = False
 ) -> PretrainEstimate | None:
-    """Return what `pretrain` would take into `output`, where nothing is written; None if it is finished already.
+    """Return what `pretrain` would take into `output`, where nothing is written; None if it is
+    finished already.
 
-    Time includes evaluation, but not the writing of checkpoints. Raises `UserError` as `pretrain` would.
+    Time includes evaluation, but not the writing of checkpoints. Raises `UserError` as `pretrain`
+    would.
     """
     if "RANK" in os.environ:
         raise UserError("--dry-run times a single process; run it without torchrun.")
@@ -98,13 +104,21 @@ def estimate(
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
-    timed = [_time(config, path, directory) for path, directory in zip(instances, directories, strict=True)]
+    timed = [
+        _time(config, path, directory)
+        for path, directory in zip(instances, directories, strict=True)
+    ]
     step_s = [config.batch_size * row_s for row_s, _ in timed]
     steps = _steps(schedule, step_s)
     mean_lengths = [directory.mean_length for directory in directories]
     num_parameters = _num_parameters(config, directories)
-    tokens = round(config.batch_size * sum(count * length for count, length in zip(steps, mean_lengths, strict=True)))
-    evaluated_rows = min(config.evaluation_rows, open_instances(instances[-1], "validation").num_rows)
+    tokens = round(
+        config.batch_size
+        * sum(count * length for count, length in zip(steps, mean_lengths, strict=True))
+    )
+    evaluated_rows = min(
+        config.evaluation_rows, open_instances(instances[-1], "validation").num_rows
+    )
     num_evaluations = 2 + sum(steps) // config.evaluate_every
     evaluation_s = num_evaluations * evaluated_rows * EVALUATION_SHARE * timed[-1][0]
     training_s = sum(count * seconds for count, seconds in zip(steps, step_s, strict=True))
@@ -116,12 +130,15 @@ def estimate(
         steps=sum(steps),
         tokens=tokens,
         epochs=tuple(
-            count * config.batch_size / RowSequence(directory, config.seed, config.duplicates_per_epoch).epoch_start(1)
+            count
+            * config.batch_size
+            / RowSequence(directory, config.seed, config.duplicates_per_epoch).epoch_start(1)
             for count, directory in zip(steps, directories, strict=True)
         ),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         device_bytes=max(memory for _, memory in timed),
-        output_bytes=num_parameters * (config.keep * BYTES_PER_CHECKPOINTED_WEIGHT + num_models * BYTES_PER_WEIGHT),
+        output_bytes=num_parameters
+        * (config.keep * BYTES_PER_CHECKPOINTED_WEIGHT + num_models * BYTES_PER_WEIGHT),
         seconds=training_s + (evaluation_s if schedule.budget_s is None else 0),
         tokens_per_second=tokens / training_s,
     )
@@ -129,10 +146,18 @@ def estimate(
 
 def _time(config: PretrainConfig, path: str, directory: InstanceDirectory) -> tuple[float, int]:
     """Return the seconds per row of `directory`, and the most memory used, in bytes."""
-    num_rows = rows_per_micro_batch(config.micro_batch_size, directory.max_length, find_device(config.device))
+    num_rows = rows_per_micro_batch(
+        config.micro_batch_size, directory.max_length, find_device(config.device)
+    )
     short = replace(
         config,
-        **{"steps": 1_000_000, "tokens": None, "hours": None, "warmup_steps": None, "archive_every": None},
+        **{
+            "steps": 1_000_000,
+            "tokens": None,
+            "hours": None,
+            "warmup_steps": None,
+            "archive_every": None,
+        },
         batch_size=min(config.batch_size, num_rows),
         phase_shares=PretrainConfig.phase_shares,
         evaluation_rows=1,
@@ -145,7 +170,9 @@ def _time(config: PretrainConfig, path: str, directory: InstanceDirectory) -> tu
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder, suppress(_EnoughError):
         pretrain(short, [path], Path(folder, "run"), timer)
     # In KiB, on macOS in bytes.
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return timer.seconds_per_step() / short.batch_size, round(timer.memory_gb * 1e9) or resident
 
 
@@ -168,12 +195,17 @@ def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]
 
 
 def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `output` holds the run of this identity; raises `UserError` if it holds the work of another."""
+    """Return whether `output` holds the run of this identity; raises `UserError` if it holds the
+    work of another.
+    """
     path = storage.join(output, RUN)
     if not storage.exists(path):
         return False
     changes = changed_fields(parse_json(storage.read_bytes(path), dict[str, Any], path), wanted)
-    has_work = any(storage.find_files(storage.join(output, name)) for name in (SUMMARY, "checkpoints", "archive"))
+    has_work = any(
+        storage.find_files(storage.join(output, name))
+        for name in (SUMMARY, "checkpoints", "archive")
+    )
     if changes and has_work:
         raise other_settings(output, changes)
     return not changes

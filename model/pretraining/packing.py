@@ -1,7 +1,7 @@
 """Whether this device attends to packed rows: tried once, on a few rows, before a run relies on it.
 
-FlashAttention's operator has no public signature, and GPUs before Ampere lack it; so its result is compared with that
-of padded rows, whose attention is public.
+FlashAttention's operator has no public signature, and GPUs before Ampere lack it; so its result is
+compared with that of padded rows, whose attention is public.
 """
 
 import torch
@@ -27,24 +27,35 @@ def packs_rows(config: ModelConfig, device: torch.device, dtype: torch.dtype) ->
         check_packing(config, device, dtype)
     except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        print_notice(f"Rows are padded, because attention to packed rows does not work here ({reason}).")
+        print_notice(
+            f"Rows are padded, because attention to packed rows does not work here ({reason})."
+        )
         return False
     return True
 
 
 def check_packing(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise an error unless attention to padded and to packed rows is the same, and so are their gradients.
+    """Raise an error unless attention to padded and to packed rows is the same, and so are their
+    gradients.
 
     `AssertionError` is raised for a difference, and any error of the operator as it is.
     """
     mask_BL = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     index_T, mask_BL = real_tokens(mask_BL).to(device), mask_BL.to(device)
-    padded = PaddedRows(len(LENGTHS), max(LENGTHS), index_T, mask_BL[:, None, None, :], config.is_decoder)
-    ends = torch.tensor([0, *LENGTHS, 0, 0]).cumsum(0).int()  # with two empty rows, as batches have them
+    padded = PaddedRows(
+        len(LENGTHS), max(LENGTHS), index_T, mask_BL[:, None, None, :], config.is_decoder
+    )
+    ends = (
+        torch.tensor([0, *LENGTHS, 0, 0]).cumsum(0).int()
+    )  # with two empty rows, as batches have them
     packed = PackedRows(ends.to(device), max(LENGTHS), config.is_decoder)
     num_heads, size = config.num_attention_heads, config.hidden_size
-    qkv_TE = torch.randn(sum(LENGTHS), 3 * size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
-    expected, found = (_values_and_gradient(layout, qkv_TE, num_heads) for layout in (padded, packed))
+    qkv_TE = torch.randn(sum(LENGTHS), 3 * size, generator=torch.Generator().manual_seed(0)).to(
+        device, dtype
+    )
+    expected, found = (
+        _values_and_gradient(layout, qkv_TE, num_heads) for layout in (padded, packed)
+    )
     if not (expected - found).norm() <= TOLERANCE * expected.norm():  # NaN is a difference too
         raise AssertionError("its values or gradients differ from those of padded rows")
     # With dropout nothing can be compared exactly; but of values that are all 1, the mean stays 1.

@@ -1,7 +1,8 @@
 """The training loop of pre-training: from instances to an encoder, exact and resumable.
 
-An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches of rows of similar
-length; `training.update` says how a global batch is divided between micro-batches and ranks.
+An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
+of rows of similar length; `training.update` says how a global batch is divided between
+micro-batches and ranks.
 """
 
 import json
@@ -16,8 +17,8 @@ import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ...pipeline.seeding import stable_hash
+from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
 from ..config import PretrainConfig
@@ -77,8 +78,8 @@ class GlobalBatch(NamedTuple):
     def loss(self, model: BertForPreTraining, batch: PretrainBatch) -> Loss:
         """Return the loss of one of the micro-batches."""
         sums = model(*batch)
-        # Divided by the counts of the global batch, not of the micro-batch: a mean of the micro-batches' means would
-        # weigh a masked token more, the fewer there are beside it.
+        # Divided by the counts of the global batch, not of the micro-batch: a mean of the
+        # micro-batches' means would weigh a masked token more, the fewer there are beside it.
         share = sums.mlm_loss / self.num_predicted + sums.nsp_loss / len(self.lengths)
         return Loss(share, batch_sums(batch, sums))
 
@@ -109,19 +110,25 @@ def pretrain(
     overwrite: bool = False,
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Train an encoder on one directory of `instances`, or on two one after the other, into `output`.
+    """Train an encoder on one directory of `instances`, or on two one after the other, into
+    `output`.
 
-    The same call resumes an interrupted run; `resume` insists that there is one, `overwrite` starts over. Returns the
-    summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` by a signal, once everything is saved),
-    ``step``, ``parameters``, ``tokens``, ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and
-    ``best``. `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
-    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises `UserError` for instances
-    that do not match each other or the model, another run's directory, a loss that is not finite, a batch that does not
-    fit into memory, and a full disk.
+    The same call resumes an interrupted run; `resume` insists that there is one, `overwrite` starts
+    over. Returns the summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` by
+    a signal, once everything is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the
+    metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``. `progress` is called after
+    each update (on a GPU after every tenth) with ``step``, ``steps``, ``learning_rate``, these
+    metrics in training, and the figures of `Clock.rates`. Raises `UserError` for instances that do
+    not match each other or the model, another run's directory, a loss that is not finite, a batch
+    that does not fit into memory, and a full disk.
     """
-    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
+    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(
+        Path(output).resolve()
+    ):
         # With `overwrite` the model would be deleted before it is read.
-        raise UserError(f"--checkpoint {config.checkpoint} is inside --output {output}; choose another --output.")
+        raise UserError(
+            f"--checkpoint {config.checkpoint} is inside --output {output}; choose another --output."
+        )
     directories = open_directories(config, instances)
     with (
         mirrored(output) as folder,
@@ -133,7 +140,9 @@ def pretrain(
             return {**summary, "status": "already finished"}
         checkpoint = latest_checkpoint(folder)
         if resume and not checkpoint:
-            raise UserError(f"{output} contains no checkpoint to resume from; leave out --resume to start.")
+            raise UserError(
+                f"{output} contains no checkpoint to resume from; leave out --resume to start."
+            )
         _agree(ranks, config, directories, folder, checkpoint)
         if checkpoint and ranks.rank == 0:
             publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
@@ -144,15 +153,23 @@ def pretrain(
         columns = (*METRICS, *map(_probe_column, probe.constant if probe else ()))
         first_step = state.step if checkpoint else -1
         with (
-            _open_log(folder, config, first_step, columns) if ranks.rank == 0 else nullcontext() as log,
+            _open_log(folder, config, first_step, columns)
+            if ranks.rank == 0
+            else nullcontext() as log,
             SnapshotWriter() as writer,
         ):
-            run = PretrainRun(folder, setup, updater, model, state, log, writer, time.monotonic(), probe)
+            run = PretrainRun(
+                folder, setup, updater, model, state, log, writer, time.monotonic(), probe
+            )
             return _train(run, progress or (lambda figures: None))
 
 
-def _open_log(folder: Path, config: PretrainConfig, first_step: int, columns: tuple[str, ...]) -> RunLog:
-    return RunLog(folder, first_step, columns, wandb=open_wandb(folder, config.wandb, asdict(config)))
+def _open_log(
+    folder: Path, config: PretrainConfig, first_step: int, columns: tuple[str, ...]
+) -> RunLog:
+    return RunLog(
+        folder, first_step, columns, wandb=open_wandb(folder, config.wandb, asdict(config))
+    )
 
 
 def _agree(
@@ -162,17 +179,23 @@ def _agree(
     folder: Path,
     checkpoint: Path | None,
 ) -> None:
-    """Raise `UserError` unless all ranks see the same files, which several machines without a shared disk do not."""
+    """Raise `UserError` unless all ranks see the same files, which several machines without a
+    shared disk do not.
+    """
     if ranks.num_ranks == 1:
         return
     claim = folder / RUN
     source = checkpoint or config.checkpoint
-    files = [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")] if checkpoint else []
+    files = (
+        [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")] if checkpoint else []
+    )
     ranks.agree(
         {
             "the configuration and the instances": f"{stable_hash(json.dumps(identity(config, directories))):016x}",
             "--output": files_digest([claim]) if claim.is_file() else "missing",
-            "the checkpoint to start from": f"{checkpoint.name} {files_digest(files)}" if checkpoint else "none",
+            "the checkpoint to start from": f"{checkpoint.name} {files_digest(files)}"
+            if checkpoint
+            else "none",
             "the model to start from": model_digest(source) if source else "none",
         },
         SHARED,
@@ -188,8 +211,12 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
     if compiles(config.compile, device):
         _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
     if state.initial is None:
-        state.initial = _evaluate(run, len(setup.phases) - 1)  # on the rows of the final evaluation, to compare
-    steps = count(state.step) if schedule.num_steps is None else range(state.step, schedule.num_steps)
+        state.initial = _evaluate(
+            run, len(setup.phases) - 1
+        )  # on the rows of the final evaluation, to compare
+    steps = (
+        count(state.step) if schedule.num_steps is None else range(state.step, schedule.num_steps)
+    )
     batches = prefetch(lambda step: _make_global_batch(setup, step), steps)
     clock = Clock((peak_flops(device) or 0) * setup.ranks.num_ranks, state.seconds)
     with stop_signals() as stop, closing(batches):
@@ -210,15 +237,25 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
             state.num_rows += num_rows
             state.num_tokens += num_tokens
             flops = update_flops(run.model.config, batch.lengths, batch.num_predicted)
-            clock.count(num_rows=num_rows, num_tokens=num_tokens, num_padded=batch.num_padded, flops=flops)
+            clock.count(
+                num_rows=num_rows, num_tokens=num_tokens, num_padded=batch.num_padded, flops=flops
+            )
             trim_memory(device, state.step)
 
             logs, last = state.step % schedule.log_every == 0, state.step == schedule.num_steps
             evaluates = state.step % config.evaluate_every == 0
             saves, archives = (
-                bool(every) and state.step % every == 0 for every in (config.checkpoint_every, config.archive_every)
+                bool(every) and state.step % every == 0
+                for every in (config.checkpoint_every, config.archive_every)
             )
-            if not (last or logs or evaluates or saves or archives or state.step % drain_every(device) == 0):
+            if not (
+                last
+                or logs
+                or evaluates
+                or saves
+                or archives
+                or state.step % drain_every(device) == 0
+            ):
                 continue
             stops, gradient_norm = _drain(run)
             ends = schedule.is_over(state.step, state.seconds)
@@ -236,7 +273,10 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
             with clock.saving():
                 if archives and run.log:
                     step = state.step
-                    run.writer.submit(lambda files, step=step: save_archive(run.output, files, step), _model_files(run))
+                    run.writer.submit(
+                        lambda files, step=step: save_archive(run.output, files, step),
+                        _model_files(run),
+                    )
                 # Only the first rank saves, so that its clock alone counts.
                 due = time.monotonic() >= run.saved_at + 60 * config.checkpoint_minutes
                 if run.log and (saves or ends or stops or due):
@@ -247,10 +287,11 @@ def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
 
 
 def _compile(model: BertForPreTraining, *, by_layer: bool) -> None:
-    """Compile the model in one graph or, so that a layer's gradients can be sent before the next layer's are known, in
-    one for each layer.
+    """Compile the model in one graph or, so that a layer's gradients can be sent before the next
+    layer's are known, in one for each layer.
     """
-    # Batches differ in their number of tokens: a graph for the first one's would be recompiled at once.
+    # Batches differ in their number of tokens: a graph for the first one's would be recompiled at
+    # once.
     if by_layer:
         for module in (model.bert.embeddings, *model.bert.encoder.layer, model.cls.predictions):
             module.compile(dynamic=True)
@@ -264,10 +305,14 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
     own = select(rows, setup.ranks.rows(setup.config.batch_size))
     if setup.packs:
-        batches = pack_batches(own, setup.rows_at_once(sequence), sequence.directory.max_length, objective)
+        batches = pack_batches(
+            own, setup.rows_at_once(sequence), sequence.directory.max_length, objective
+        )
     else:
         batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
-    num_predicted = int(rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum())
+    num_predicted = int(
+        rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum()
+    )
     num_padded = sum(batch.input_ids.numel() for batch in batches) * setup.ranks.num_ranks
     batches = [batch.pin() for batch in batches] if on_gpu else batches
     return GlobalBatch(batches, rows.lengths, num_predicted, num_padded)
@@ -297,23 +342,35 @@ def _refuse(setup: PretrainSetup, update: Update) -> None:
 
 
 def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
-    """Evaluate on the validation rows of a phase, log it, and keep the model if it is the best of the phase so far."""
+    """Evaluate on the validation rows of a phase, log it, and keep the model if it is the best of
+    the phase so far.
+    """
     setup, state = run.setup, run.state
     with oom_as_user_error("--micro-batch-size"):
-        sums = sum_losses(run.model, setup.evaluation_batches(phase), setup.ranks.device, setup.dtype)
+        sums = sum_losses(
+            run.model, setup.evaluation_batches(phase), setup.ranks.device, setup.dtype
+        )
     values = metrics(setup.ranks.sum(sums))
     state.final = values
     if run.log:
         probed = run.probe.scores(run.model.bert) if run.probe else {}
         if probed:
             state.probe = {"initial": probed, **(state.probe or {}), "final": probed}
-        run.log.metrics(state.step, "validation", values | {_probe_column(name): probed[name] for name in probed})
+        run.log.metrics(
+            state.step,
+            "validation",
+            values | {_probe_column(name): probed[name] for name in probed},
+        )
         run.log.flush()
         run.writer.submit(lambda _: draw_curve(run.output))
     if not state.step:
         return values
     # Losses on the rows of different phases do not compare.
-    best = state.best if state.best and setup.schedule.phase(int(state.best["step"]) - 1)[0] == phase else None
+    best = (
+        state.best
+        if state.best and setup.schedule.phase(int(state.best["step"]) - 1)[0] == phase
+        else None
+    )
     if best is None or values["loss"] < best["loss"]:
         state.best = found = {"step": state.step, **values}
         if run.log:
@@ -324,7 +381,9 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
 def _read_probe(config: PretrainConfig, vocabulary: str) -> "Probe | None":
     if config.probe is None:
         return None
-    from .probe import read_probe  # imported here because the tasks and scikit-learn take three seconds
+    from .probe import (
+        read_probe,
+    )  # imported here because the tasks and scikit-learn take three seconds
 
     return read_probe(config, vocabulary)
 
@@ -352,7 +411,9 @@ def _model_files(run: PretrainRun) -> dict[str, Any]:
 
 
 def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
-    """Return all figures since the last line of the log; with a budget of hours, the number of steps is an estimate."""
+    """Return all figures since the last line of the log; with a budget of hours, the number of
+    steps is an estimate.
+    """
     state, schedule = run.state, run.setup.schedule
     steps = schedule.num_steps
     if schedule.budget_s is not None:
@@ -365,7 +426,11 @@ def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
         "steps": steps,
         **figures,
         "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
-        **({"probe": next(iter(state.probe["final"].values()))} if run.probe and state.probe else {}),
+        **(
+            {"probe": next(iter(state.probe["final"].values()))}
+            if run.probe and state.probe
+            else {}
+        ),
         **clock.rates(),
         **peak_memory(run.setup.ranks.device),
     }
@@ -377,12 +442,20 @@ def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:
     if run.log:
         setup, output, seconds = run.setup, OutputDirectory(str(run.output)), clock.seconds()
         tokens_per_second = clock.num_tokens / seconds if seconds else 0.0
-        timings = {"seconds": seconds, "steps": clock.num_steps, "tokens_per_second": tokens_per_second}
-        timings |= {name: getattr(clock, name) for name in ("data_wait_s", "evaluation_s", "checkpoint_s")}
+        timings = {
+            "seconds": seconds,
+            "steps": clock.num_steps,
+            "tokens_per_second": tokens_per_second,
+        }
+        timings |= {
+            name: getattr(clock, name) for name in ("data_wait_s", "evaluation_s", "checkpoint_s")
+        }
         output.write_json("timings.json", timings)
         manifests = [phase.directory.manifest for phase in setup.phases]
         products = next(name for name, dtype in DTYPES.items() if dtype == setup.dtype)
-        card = model_card(setup.config, run.model.config, manifests, summary, setup.tokenizer, products=products)
+        card = model_card(
+            setup.config, run.model.config, manifests, summary, setup.tokenizer, products=products
+        )
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
         output.remove(WORK)
@@ -400,5 +473,9 @@ def _summary(run: PretrainRun, status: str) -> dict[str, Any]:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
-        **({"probe": {"constant": run.probe.constant, **state.probe}} if run.probe and state.probe else {}),
+        **(
+            {"probe": {"constant": run.probe.constant, **state.probe}}
+            if run.probe and state.probe
+            else {}
+        ),
     }

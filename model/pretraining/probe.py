@@ -1,8 +1,9 @@
 """A probe during pre-training: how far a task can be read off the frozen encoder by a linear model.
 
-The features are the mean of an example's last hidden states, over its tokens. Ridge regression on them predicts the
-score, or each class (1 if it is the example's, else 0); its penalty is chosen by leave-one-out error in closed form. So
-the probe has no step size and no randomness of its own, and changes nothing in the training.
+The features are the mean of an example's last hidden states, over its tokens. Ridge regression on
+them predicts the score, or each class (1 if it is the example's, else 0); its penalty is chosen by
+leave-one-out error in closed form. So the probe has no step size and no randomness of its own, and
+changes nothing in the training.
 
 Shapes: N examples, B rows, L padded length, D hidden size, K classes (1 for a score).
 """
@@ -63,9 +64,13 @@ class Probe:
         from sklearn.preprocessing import StandardScaler
 
         model = MeanStates(bert)
-        train_ND, dev_ND = (np.stack(infer(model, part)).astype(np.float64) for part in (self.train, self.dev))
+        train_ND, dev_ND = (
+            np.stack(infer(model, part)).astype(np.float64) for part in (self.train, self.dev)
+        )
         targets_N = np.array([feature.target for feature in self.train])
-        targets_NK = np.eye(len(self.task.labels))[targets_N] if self.task.labels else targets_N[:, None]
+        targets_NK = (
+            np.eye(len(self.task.labels))[targets_N] if self.task.labels else targets_N[:, None]
+        )
         scaler = StandardScaler().fit(train_ND)
         ridge = RidgeCV(PENALTIES).fit(scaler.transform(train_ND), targets_NK)
         predicted_NK = ridge.predict(scaler.transform(dev_ND)).reshape(len(dev_ND), -1)
@@ -73,14 +78,17 @@ class Probe:
 
 
 def read_probe(config: PretrainConfig, vocabulary: str) -> Probe:
-    """Return the probe that ``--probe`` names, encoded with the vocabulary in the directory `vocabulary`.
+    """Return the probe that ``--probe`` names, encoded with the vocabulary in the directory
+    `vocabulary`.
 
-    At most `MAX_TRAIN` and `MAX_DEV` examples are used, the same for each run. Raises `UserError` for other tasks than
-    GLUE's and classify, and for bad data.
+    At most `MAX_TRAIN` and `MAX_DEV` examples are used, the same for each run. Raises `UserError`
+    for other tasks than GLUE's and classify, and for bad data.
     """
     assert config.probe is not None
     name, path = config.probe
-    positions = read_config(config.checkpoint).max_position_embeddings if config.checkpoint else MAX_LENGTH
+    positions = (
+        read_config(config.checkpoint).max_position_embeddings if config.checkpoint else MAX_LENGTH
+    )
     options = FinetuneConfig(max_length=min(MAX_LENGTH, positions))
     if not issubclass(find_entry(name, options).kind, Classification):
         raise UserError(f"--probe takes a task of GLUE, or classify, not {name}.")

@@ -1,6 +1,7 @@
 """Rows of instances as flat columns.
 
-No row is ever a Python object: columns are flat NumPy arrays, and rows are chosen by arithmetic on offsets.
+No row is ever a Python object: columns are flat NumPy arrays, and rows are chosen by arithmetic on
+offsets.
 """
 
 from dataclasses import dataclass, fields
@@ -39,7 +40,9 @@ class InstanceRows:
     def unmasked_ids(self) -> np.ndarray:
         """Return `input_ids` with the original tokens restored."""
         restored = self.input_ids.copy()
-        restored[np.repeat(self.offsets[:-1], self.num_masked) + self.masked_positions] = self.masked_ids
+        restored[np.repeat(self.offsets[:-1], self.num_masked) + self.masked_positions] = (
+            self.masked_ids
+        )
         return restored
 
 
@@ -69,4 +72,6 @@ def concatenate(parts: list[InstanceRows]) -> InstanceRows:
     if len(parts) == 1:
         return parts[0]
     names = [field.name for field in fields(InstanceRows)]
-    return InstanceRows(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+    return InstanceRows(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )

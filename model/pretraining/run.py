@@ -20,9 +20,9 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.execution.directory import TEMPORARY, OutputDirectory, claimed
-from ...pipeline.execution.stage import VOCABULARY_FILES
 from ...pipeline.parsing import Count, Finite, parse_json
+from ...pipeline.storage.directory import TEMPORARY, OutputDirectory, claimed
+from ...pipeline.storage.stage import VOCABULARY_FILES
 from ..card import CARD
 from ..checkpoint import CONFIG, WEIGHTS, load_tensors, save_model, write_json
 from ..training.curve import CURVE
@@ -48,19 +48,25 @@ class Summary(TypedDict):
     final: dict[str, Finite]
     best: dict[str, Finite] | None
     probe: NotRequired[dict[str, dict[str, Finite]]]
-    """With ``--probe``: its metrics ``constant`` (always the most frequent answer), ``initial`` and ``final``."""
+    """With ``--probe``: its metrics ``constant`` (always the most frequent answer), ``initial`` and
+    ``final``.
+    """
 
 
 def check_metrics(*measured: Mapping[str, float] | None) -> None:
-    """Raise `ValueError` unless the same metrics were measured before training, at its end and of the best model."""
+    """Raise `ValueError` unless the same metrics were measured before training, at its end and of
+    the best model.
+    """
     names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
     if any("loss" not in metrics or metrics != names[0] for metrics in names):
         raise ValueError("initial, final and best do not have the same metrics")
 
 
-def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> AbstractContextManager[OutputDirectory]:
-    """Hold `output` as the directory of the run that `identity` describes; another one without a checkpoint is
-    replaced.
+def claimed_run(
+    output: Path, identity: Mapping[str, Any], overwrite: bool
+) -> AbstractContextManager[OutputDirectory]:
+    """Hold `output` as the directory of the run that `identity` describes; another one without a
+    checkpoint is replaced.
     """
     advice = f"; to continue from its weights, use --checkpoint {output} with another --output"
 
@@ -68,7 +74,9 @@ def claimed_run(output: Path, identity: Mapping[str, Any], overwrite: bool) -> A
         made = (output / SUMMARY).exists() or latest_checkpoint(output) is not None
         return made or any((output / "archive").glob("step-*"))
 
-    return claimed(str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice)
+    return claimed(
+        str(output), identity, RUN, OWN_FILES, overwrite=overwrite, has_work=has_work, advice=advice
+    )
 
 
 def read_summary(output: Path) -> Summary | None:
@@ -80,7 +88,9 @@ def read_summary(output: Path) -> Summary | None:
     def check(summary: Summary) -> None:
         check_metrics(summary["initial"], summary["final"], summary["best"])
 
-    return parse_json(path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.", check)
+    return parse_json(
+        path.read_bytes(), Summary, path, "Delete it and rerun; the run resumes.", check
+    )
 
 
 def latest_checkpoint(output: Path) -> Path | None:
@@ -89,17 +99,27 @@ def latest_checkpoint(output: Path) -> Path | None:
 
 
 def _checkpoints(output: Path) -> list[Path]:
-    found = [path for path in (output / "checkpoints").glob("step-*") if path.name.removeprefix("step-").isdecimal()]
+    found = [
+        path
+        for path in (output / "checkpoints").glob("step-*")
+        if path.name.removeprefix("step-").isdecimal()
+    ]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def save_checkpoint(
-    output: Path, model: Mapping[str, Any], optimizer: Mapping[str, Any], state: Mapping[str, Any], keep: int
+    output: Path,
+    model: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
+    state: Mapping[str, Any],
+    keep: int,
 ) -> None:
-    """Write a checkpoint, complete or not at all, make its model the run's own, and delete the oldest ones.
+    """Write a checkpoint, complete or not at all, make its model the run's own, and delete the
+    oldest ones.
 
-    `model` holds the arguments of `save_model` but the directory; `state` is plain JSON with the number of steps
-    done in ``step``. Raises `UserError` if it cannot be written; the checkpoint before then stays.
+    `model` holds the arguments of `save_model` but the directory; `state` is plain JSON with the
+    number of steps done in ``step``. Raises `UserError` if it cannot be written; the checkpoint
+    before then stays.
     """
     name = f"checkpoints/step-{state['step']:07d}"
     try:
@@ -110,12 +130,16 @@ def save_checkpoint(
             write_json(folder / STATE / "state.json", state)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
-        raise UserError(f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept.") from None
+        raise UserError(
+            f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
+        ) from None
     publish(output / name, output, keep)
 
 
 def publish(checkpoint: Path, output: Path, keep: int) -> None:
-    """Make the model of the newest checkpoint the run's own, and delete all checkpoints but the newest `keep`."""
+    """Make the model of the newest checkpoint the run's own, and delete all checkpoints but the
+    newest `keep`.
+    """
     temporary = output / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
@@ -143,11 +167,15 @@ def save_archive(output: Path, model: Mapping[str, Any], step: int) -> None:
 
 
 def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
-    """Return the optimiser's and the run's state (the latter as `kind`) as `save_checkpoint` was given them."""
+    """Return the optimiser's and the run's state (the latter as `kind`) as `save_checkpoint` was
+    given them.
+    """
     advice = f"Delete {checkpoint} to resume from the checkpoint before it, or to start over if there is none."
     folder = checkpoint / STATE
     try:
         content = (folder / "state.json").read_bytes()
     except OSError:
         raise UserError(f"{folder / 'state.json'} is missing. {advice}") from None
-    return load_tensors(folder / "optimizer.pt", advice), parse_json(content, kind, folder / "state.json", advice)
+    return load_tensors(folder / "optimizer.pt", advice), parse_json(
+        content, kind, folder / "state.json", advice
+    )

@@ -1,4 +1,6 @@
-"""The schedule of a pre-training run: its length, its learning rate, and which phase a step belongs to."""
+"""The schedule of a pre-training run: its length, its learning rate, and which phase a step belongs
+to.
+"""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -7,14 +9,17 @@ from ...pipeline.errors import UserError
 from ..config import DEFAULT_STEPS, PretrainConfig
 from ..training.optim import default_warmup, learning_rate
 
-# For a budget of hours: the share of the time that is warm-up, and the steps between two lines of the log.
+# For a budget of hours: the share of the time that is warm-up, and the steps between two lines of
+# the log.
 WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Pure functions of the step and of the seconds of training, which matter only to a budget of hours."""
+    """Pure functions of the step and of the seconds of training, which matter only to a budget of
+    hours.
+    """
 
     peak_rate: float
     num_steps: int | None = None
@@ -28,12 +33,19 @@ class Schedule:
     @property
     def log_every(self) -> int:
         """Steps between two lines of the log: about 200 lines a run, at most 100 steps apart."""
-        return TIMED_LOG_EVERY if self.num_steps is None else max(1, min(100, self.num_steps // 200))
+        return (
+            TIMED_LOG_EVERY if self.num_steps is None else max(1, min(100, self.num_steps // 200))
+        )
 
     def learning_rate(self, step: int, seconds: float) -> float:
-        """Return the learning rate of the update with index `step`, `seconds` of training after the start."""
+        """Return the learning rate of the update with index `step`, `seconds` of training after the
+        start.
+        """
         if self.budget_s is not None:
-            return max(0.0, learning_rate(seconds, self.peak_rate, WARMUP_SHARE * self.budget_s, self.budget_s))
+            return max(
+                0.0,
+                learning_rate(seconds, self.peak_rate, WARMUP_SHARE * self.budget_s, self.budget_s),
+            )
         assert self.num_steps is not None
         return learning_rate(step, self.peak_rate, self.warmup_steps, self.num_steps)
 
@@ -42,13 +54,17 @@ class Schedule:
         return seconds >= self.budget_s if self.budget_s is not None else step == self.num_steps
 
     def phase(self, step: int) -> tuple[int, int]:
-        """Return the phase of the update with index `step`, and the update's index within the phase."""
+        """Return the phase of the update with index `step`, and the update's index within the
+        phase.
+        """
         phase = bisect_right(self.phase_ends, step)
         return phase, step - (self.phase_ends[phase - 1] if phase else 0)
 
 
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
-    """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError` for too few steps."""
+    """Return the schedule for phases on rows of these mean lengths in tokens; raises `UserError`
+    for too few steps.
+    """
     if config.hours is not None:
         return Schedule(config.learning_rate, budget_s=config.hours * 3600)
     num_steps = config.steps or DEFAULT_STEPS
@@ -63,6 +79,8 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     if len(mean_lengths) == 1:
         return Schedule(config.learning_rate, num_steps, warmup_steps)
     if num_steps < 2:
-        raise UserError("Two directories of instances need at least two steps, but the budget is one; raise it.")
+        raise UserError(
+            "Two directories of instances need at least two steps, but the budget is one; raise it."
+        )
     first_phase = min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
     return Schedule(config.learning_rate, num_steps, warmup_steps, phase_ends=(first_phase,))

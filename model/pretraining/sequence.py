@@ -1,10 +1,12 @@
-"""The order of the rows: a formula of (seed, epoch, position), so that a checkpoint need not store it.
+"""The order of the rows: a formula of (seed, epoch, position), so that a checkpoint need not store
+it.
 
-The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order that depends on (seed,
-epoch); consecutive row groups form a block of about 65,536 rows, which is shuffled by (seed, epoch, block). Rows are
-stored shuffled already, so this is as good as a full shuffle; and the row at any position is found without reading
-those before it. Step k takes the positions from k * batch size on, and each rank its part of them. Dynamic masks are
-drawn for `MASKED_TOGETHER` rows at once, by a generator seeded with their position.
+The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order
+that depends on (seed, epoch); consecutive row groups form a block of about 65,536 rows, which is
+shuffled by (seed, epoch, block). Rows are stored shuffled already, so this is as good as a full
+shuffle; and the row at any position is found without reading those before it. Step k takes the
+positions from k * batch size on, and each rank its part of them. Dynamic masks are drawn for
+`MASKED_TOGETHER` rows at once, by a generator seeded with their position.
 """
 
 import os
@@ -19,12 +21,14 @@ import numpy as np
 from ...pipeline.config import BuildConfig
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
-from ...pipeline.vocab.vocabulary import Vocabulary
+from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import InstanceDirectory, RowGroup, mask_anew, read_group
 from .rows import InstanceRows, concatenate, select
 
 BLOCK_ROWS = 65_536
-NUM_READERS = 8  # requests under way at once, as an object store answers each after tens of milliseconds
+NUM_READERS = (
+    8  # requests under way at once, as an object store answers each after tens of milliseconds
+)
 # Few enough that no batch waits long for its masks.
 MASKED_TOGETHER = 2048
 
@@ -32,9 +36,10 @@ MASKED_TOGETHER = 2048
 class RowSequence:
     """The endless sequence of the rows of a directory, epoch after epoch.
 
-    An epoch uses `duplicates_per_epoch` of the stored passes (the next epoch the next ones), by default all. Masks
-    are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and how to mask. The block last used
-    stays in memory, which is all that batches of ascending positions need, and the next one is read meanwhile.
+    An epoch uses `duplicates_per_epoch` of the stored passes (the next epoch the next ones), by
+    default all. Masks are the stored ones, or drawn for each epoch with `masks`: a vocabulary, and
+    how to mask. The block last used stays in memory, which is all that batches of ascending
+    positions need, and the next one is read meanwhile.
     """
 
     def __init__(
@@ -68,7 +73,9 @@ class RowSequence:
         return RowSequence, (self.directory, self.seed, self._duplicates_per_epoch, self.masks)
 
     def rows(self, start: int, stop: int) -> InstanceRows:
-        """Return the rows at the positions from `start` up to `stop`, which may lie in several epochs."""
+        """Return the rows at the positions from `start` up to `stop`, which may lie in several
+        epochs.
+        """
         return concatenate([self._piece(*piece) for piece in self._pieces(start, stop)])
 
     def epoch_start(self, epoch: int) -> int:
@@ -87,14 +94,17 @@ class RowSequence:
         raise AssertionError("a block's order names only its own rows")
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        # Cut the positions by epoch, block and rows masked together: (epoch, block, first, last + 1 in the block).
+        # Cut the positions by epoch, block and rows masked together: (epoch, block, first, last + 1
+        # in the block).
         while start < stop:
             epoch, offset = self._epoch_of(start)
             ends = self._block_ends(epoch)
             block = int(np.searchsorted(ends, offset, side="right"))
             first = offset - (int(ends[block - 1]) if block else 0)
             num_left = min(stop - start, int(ends[block]) - offset)
-            num_taken = min(num_left, MASKED_TOGETHER - first % MASKED_TOGETHER) if self.masks else num_left
+            num_taken = (
+                min(num_left, MASKED_TOGETHER - first % MASKED_TOGETHER) if self.masks else num_left
+            )
             yield epoch, block, first, first + num_taken
             start += num_taken
 
@@ -117,14 +127,18 @@ class RowSequence:
     def _count_blocks(self, epoch: int) -> np.ndarray:
         # The offset behind each block within its epoch.
         num_rows = self._group_rows[self._group_order(epoch)]
-        return np.cumsum(np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block)))
+        return np.cumsum(
+            np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block))
+        )
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
     def _read_block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
-        if self._process_id != os.getpid():  # in a fork, the parent's threads and what they read are missing
+        if (
+            self._process_id != os.getpid()
+        ):  # in a fork, the parent's threads and what they read are missing
             self._process_id, self._readers, self._coming = os.getpid(), None, {}
         groups = self._coming.pop((epoch, block), None) or self._read((epoch, block))
         rows = concatenate([group.result() for group in groups])
@@ -134,8 +148,13 @@ class RowSequence:
         return rows, self._row_order(epoch, block)
 
     def _read(self, block: tuple[int, int]) -> "list[Future[InstanceRows]]":
-        self._readers = self._readers or ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
-        return [self._readers.submit(read_group, self.directory, group) for group in self._block_groups(*block)]
+        self._readers = self._readers or ThreadPoolExecutor(
+            NUM_READERS, thread_name_prefix="reader"
+        )
+        return [
+            self._readers.submit(read_group, self.directory, group)
+            for group in self._block_groups(*block)
+        ]
 
     def _mask(self, epoch: int, block: int, part: int) -> InstanceRows:
         assert self.masks is not None
@@ -155,12 +174,16 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
     # Indices of the row groups of each epoch, until they repeat.
     if duplicates_per_epoch is None:
         return [np.arange(len(directory.row_groups))]
-    known = np.array([-1 if group.duplicate is None else group.duplicate for group in directory.row_groups])
+    known = np.array(
+        [-1 if group.duplicate is None else group.duplicate for group in directory.row_groups]
+    )
     stored = np.unique(known)
     if stored[0] < 0:
         where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
         reason = f"the footer of {where} does not say which pass its rows belong to"
-        raise UserError(f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances.")
+        raise UserError(
+            f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances."
+        )
     if duplicates_per_epoch > len(stored):
         raise UserError(
             f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} was built with "

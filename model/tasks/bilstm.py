@@ -1,7 +1,8 @@
-"""The BiLSTMs of the paper: on hidden states of a frozen encoder (section 5.3), and on top of one that is fine-tuned
-(section 5.1).
+"""The BiLSTMs of the paper: on hidden states of a frozen encoder (section 5.3), and on top of one
+that is fine-tuned (section 5.1).
 
-Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, U units in each direction, K classes.
+Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, U units in each
+direction, K classes.
 """
 
 import torch
@@ -39,9 +40,9 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
 class BiLstm(nn.Module):
     """Two BiLSTM layers with dropout between them, on rows padded at their right.
 
-    Each layer has an LSTM for either direction; the second reads every row turned round, so that neither meets padding
-    before a row's end. PyTorch's own BiLSTM needs packed rows for that, hence the lengths on the host at every step,
-    and takes two to five times as long on a CPU.
+    Each layer has an LSTM for either direction; the second reads every row turned round, so that
+    neither meets padding before a row's end. PyTorch's own BiLSTM needs packed rows for that, hence
+    the lengths on the host at every step, and takes two to five times as long on a CPU.
     """
 
     def __init__(self, input_size: int, lstm_size: int, rate: float):
@@ -49,20 +50,29 @@ class BiLstm(nn.Module):
         self.rate = rate
         sizes = (input_size, 2 * lstm_size)
         self.rightwards, self.leftwards = (
-            nn.ModuleList(nn.LSTM(size, lstm_size, batch_first=True) for size in sizes) for _ in range(2)
+            nn.ModuleList(nn.LSTM(size, lstm_size, batch_first=True) for size in sizes)
+            for _ in range(2)
         )
 
     def forward(self, values_BLD: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the outputs (B, L, 2 U) for rows of `lengths_B` values; those at the padding mean nothing."""
+        """Return the outputs (B, L, 2 U) for rows of `lengths_B` values; those at the padding mean
+        nothing.
+        """
         positions_L = torch.arange(values_BLD.shape[1], device=values_BLD.device)
         turned_BL = (lengths_B[:, None] - 1 - positions_L).clamp(min=0)
         rows_B1 = torch.arange(len(lengths_B), device=values_BLD.device)[:, None]
         on_cpu = values_BLD.device.type == "cpu"
         if on_cpu:
             values_BLD = values_BLD.float()
-        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and emulates it slowly on most others.
-        with torch.autocast(values_BLD.device.type, enabled=torch.is_autocast_enabled(values_BLD.device.type) and not on_cpu):
-            for layer, (rightwards, leftwards) in enumerate(zip(self.rightwards, self.leftwards, strict=True)):
+        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and emulates it slowly on most
+        # others.
+        with torch.autocast(
+            values_BLD.device.type,
+            enabled=torch.is_autocast_enabled(values_BLD.device.type) and not on_cpu,
+        ):
+            for layer, (rightwards, leftwards) in enumerate(
+                zip(self.rightwards, self.leftwards, strict=True)
+            ):
                 if layer:
                     values_BLD = dropout(values_BLD, self.rate, self.training)
                 right_BLU = rightwards(values_BLD)[0]
@@ -77,11 +87,12 @@ def bilstm_size(config: FinetuneConfig) -> int | None:
 
 
 class BiLstmTagger(TaskModel):
-    """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the encoder is frozen.
+    """Two BiLSTM layers and a linear layer on the hidden states of each word's first token; the
+    encoder is frozen.
 
-    Weighted sums are ELMo's (arXiv 1802.05365). The states of a row are computed once, in the first epoch, and cached
-    in memory up to `CACHE_BYTES`. Each row is computed alone: in a batch its last bits would depend on the other rows,
-    and so on where a run was interrupted.
+    Weighted sums are ELMo's (arXiv 1802.05365). The states of a row are computed once, in the first
+    epoch, and cached in memory up to `CACHE_BYTES`. Each row is computed alone: in a batch its last
+    bits would depend on the other rows, and so on where a run was interrupted.
     """
 
     per_token = True
@@ -106,11 +117,16 @@ class BiLstmTagger(TaskModel):
         assert batch.target is not None
         is_word_BL = batch.target != IGNORED
         rows = zip(batch.input_ids_BL, batch.attention_mask_BL, is_word_BL, strict=True)
-        states = [self._states(ids_L[mask_L], word_L.nonzero().squeeze(1)) for ids_L, mask_L, word_L in rows]
+        states = [
+            self._states(ids_L[mask_L], word_L.nonzero().squeeze(1))
+            for ids_L, mask_L, word_L in rows
+        ]
         lengths_B = is_word_BL.sum(1)
         states_BWSD = pad_sequence(states, batch_first=True)
         if self.is_weighted:
-            values_BWD = self.scale * torch.einsum("s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD)
+            values_BWD = self.scale * torch.einsum(
+                "s,bwsd->bwd", self.layer_weights.softmax(0), states_BWSD
+            )
         else:
             values_BWD = states_BWSD.flatten(2)
         hidden_BWD = self.lstm(dropout(values_BWD, self.rate, self.training), lengths_B)
@@ -126,7 +142,9 @@ class BiLstmTagger(TaskModel):
             return self._cache[key].to(ids_L.device)
         with torch.no_grad():
             all_states = self.bert.hidden_states(ids_L[None], all_layers=True)
-            states_WSD = torch.stack([all_states[layer][0, positions_W].float() for layer in self.layers], 1)
+            states_WSD = torch.stack(
+                [all_states[layer][0, positions_W].float() for layer in self.layers], 1
+            )
         # Dev rows are computed once per run: not worth caching.
         if self.training and self._cached_bytes + states_WSD.nbytes <= CACHE_BYTES:
             self._cache[key] = states_WSD.cpu()

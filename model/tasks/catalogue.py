@@ -48,7 +48,9 @@ TASKS = {
 
 
 def find_entry(name: str, config: FinetuneConfig) -> TaskEntry:
-    """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's option."""
+    """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's
+    option.
+    """
     check_task(name, config)
     return TASKS[name]
 
@@ -59,7 +61,9 @@ def restore_task(settings: dict[str, Any]) -> Task:
     if name in GLUE:
         max_length = msgspec.convert(settings["max_length"], Size)
         return replace(
-            GLUE[name], max_length=max_length, lstm_size=msgspec.convert(settings.get("lstm_size"), Size | None)
+            GLUE[name],
+            max_length=max_length,
+            lstm_size=msgspec.convert(settings.get("lstm_size"), Size | None),
         )
     return msgspec.convert({**settings, "name": name}, TASKS[name].kind)
 

@@ -1,7 +1,7 @@
 """Multiple choice as in SWAG: which of several endings follows a text (section 4.4 of the paper).
 
-Each choice is a row of its own, ``[CLS] text [SEP] ending [SEP]``; one vector scores them. SWAG is a CSV (or another
-table with the same columns), CODAH a TSV without a header line.
+Each choice is a row of its own, ``[CLS] text [SEP] ending [SEP]``; one vector scores them. SWAG is
+a CSV (or another table with the same columns), CODAH a TSV without a header line.
 
 Shapes: N examples, C choices, D hidden size.
 """
@@ -38,7 +38,9 @@ class Choices(NamedTuple):
 
 
 class BertForMultipleChoice(LinearHead):
-    """BERT with one vector that scores the pooled [CLS] of each choice; keys and logits as in ``transformers``."""
+    """BERT with one vector that scores the pooled [CLS] of each choice; keys and logits as in
+    ``transformers``.
+    """
 
     def __init__(self, config: ModelConfig, num_choices: int):
         super().__init__(config, 1)
@@ -70,27 +72,35 @@ class Choice(LabelTask):
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
-        for row in read_rows(path, partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)):
+        for row in read_rows(
+            path, partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
+        ):
             # SWAG repeats the words that start every ending.
             start = row.text("sent2") if "sent1" in row.values else ""
             names = (name for name in ("sent1", "prompt") if name in row.values)
             text, endings = row.text(next(names, "startphrase")), _endings(row)
             if len(endings) != self.num_choices:
-                raise UserError(f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}.")
+                raise UserError(
+                    f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}."
+                )
             target = self._target(row) if labelled else None
             yield Choices(text, tuple(f"{start} {ending}".strip() for ending in endings), target)
 
     def _target(self, row: TableRow) -> int:
         label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
-            raise UserError(f"{row.where}: the label is {shown(label)}, not an ending (0 to {self.num_choices - 1}).")
+            raise UserError(
+                f"{row.where}: the label is {shown(label)}, not an ending (0 to {self.num_choices - 1})."
+            )
         return int(label)
 
     def parse_line(self, line: str, where: str) -> Choices:
         """Return the example on a line of plain text: the text and its endings, separated by tabs."""
         text, *endings = line.split("\t")
         if len(endings) != self.num_choices:
-            raise UserError(f"{where}: write a text and {self.num_choices} endings, separated by tabs.")
+            raise UserError(
+                f"{where}: write a text and {self.num_choices} endings, separated by tabs."
+            )
         return Choices(text, tuple(endings), None)
 
     def group(self, example: Choices) -> str:
@@ -100,10 +110,15 @@ class Choice(LabelTask):
     def encode(self, examples: Sequence[Choices], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example, with one row per choice."""
         texts = tokenizer.token_ids([example.text for example in examples])
-        endings = iter(tokenizer.token_ids([ending for example in examples for ending in example.endings]))
+        endings = iter(
+            tokenizer.token_ids([ending for example in examples for ending in example.endings])
+        )
         features = []
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
-            rows = tuple(TokenRow(*tokenizer.row(text, next(endings), self.max_length)) for _ in example.endings)
+            rows = tuple(
+                TokenRow(*tokenizer.row(text, next(endings), self.max_length))
+                for _ in example.endings
+            )
             target = None if example.target is None else np.array(example.target, dtype=np.int64)
             features.append(Feature(rows, target, index))
         return features
@@ -112,25 +127,35 @@ class Choice(LabelTask):
         """Return the encoder with a new vector."""
         return BertForMultipleChoice(config, self.num_choices)
 
-    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]) -> list[Answer]:
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]
+    ) -> list[Answer]:
         """Return the index of each example's ending, and the probability of each choice."""
         answers = super().answers(outputs, features, examples)
         return [{**answer, "label": int(answer["label"])} for answer in answers]
 
 
 def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
-    """Return the task that the first row of the `files` defines; raises `UserError` without two choices."""
+    """Return the task that the first row of the `files` defines; raises `UserError` without two
+    choices.
+    """
     first = next(read_rows(files[0], _codah_columns), None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
     num_choices = len(_endings(first))
     if num_choices < 2:
-        raise UserError(f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}.")
+        raise UserError(
+            f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}."
+        )
     return Choice(num_choices=num_choices, **config.given("max_length"))
 
 
-def _codah_columns(fields: list[str], num_choices: int | None = None, labelled: bool = True) -> tuple[str, ...] | None:
-    """Return the columns of a TSV without a header line, from its first line; without labels the last may be absent."""
+def _codah_columns(
+    fields: list[str], num_choices: int | None = None, labelled: bool = True
+) -> tuple[str, ...] | None:
+    """Return the columns of a TSV without a header line, from its first line; without labels the
+    last may be absent.
+    """
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
@@ -139,7 +164,9 @@ def _codah_columns(fields: list[str], num_choices: int | None = None, labelled: 
 
 
 def _endings(row: TableRow) -> list[str]:
-    """Return the endings by number, without trailing empty cells; raises `UserError` if a number is missing."""
+    """Return the endings by number, without trailing empty cells; raises `UserError` if a number is
+    missing.
+    """
     names = {name for name in row.values if _ENDING.fullmatch(name)}
     endings = [row.text(f"ending{index}") for index in range(len(names))]
     while endings and not endings[-1]:

@@ -73,7 +73,9 @@ class BertForSequenceClassification(LinearHead):
 
 
 class BiLstmForSequenceClassification(BertForSequenceClassification):
-    """BERT with a BiLSTM on all hidden states, and a linear layer on the last state of either direction."""
+    """BERT with a BiLSTM on all hidden states, and a linear layer on the last state of either
+    direction.
+    """
 
     def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
         super().__init__(config, num_outputs)
@@ -84,7 +86,8 @@ class BiLstmForSequenceClassification(BertForSequenceClassification):
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
         lengths_B = batch.attention_mask_BL.sum(1)
-        # Not `states`: the LSTM reads the tokens in their order, also those of a left-to-right encoder.
+        # Not `states`: the LSTM reads the tokens in their order, also those of a left-to-right
+        # encoder.
         states_BLD = dropout(self.bert(*batch[:4]), self.rate, self.training)
         left_BLU, right_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
         rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
@@ -99,13 +102,17 @@ class LabelTask(Task):
     metrics: tuple[str, ...]
     """The first one chooses between runs; if there is none, those of a table of the user's own."""
 
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> Scores:
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> Scores:
         """Return the task's metrics; `outputs` are logits (K,)."""
         logits = np.stack(outputs)
         return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
 
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
-        """Return the metrics on `examples` of always predicting the most frequent class (the mean score) of `train`."""
+        """Return the metrics on `examples` of always predicting the most frequent class (the mean
+        score) of `train`.
+        """
         targets = np.array([example.target for example in train])
         answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
         return self._measure(np.full(len(examples), answer), examples)
@@ -114,17 +121,25 @@ class LabelTask(Task):
         targets = np.array([example.target for example in examples], dtype=np.float64)
         if self.labels:
             targets = targets.astype(np.int64)
-        metrics = self.metrics or (("accuracy", "macro_f1") if self.labels else ("spearman", "pearson"))
+        metrics = self.metrics or (
+            ("accuracy", "macro_f1") if self.labels else ("spearman", "pearson")
+        )
         return {name: measure(name, predictions, targets) for name in metrics}
 
-    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> list[Answer]:
         """Return each example's label and the probability of each class, or its score."""
         if not self.labels:
             return [{"score": float(logits_K[0])} for logits_K in outputs]
         answers = []
         for logits_K in outputs:
-            probabilities = dict(zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True))
-            answers.append({"label": self.labels[logits_K.argmax()], "probabilities": probabilities})
+            probabilities = dict(
+                zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True)
+            )
+            answers.append(
+                {"label": self.labels[logits_K.argmax()], "probabilities": probabilities}
+            )
         return answers
 
 
@@ -132,8 +147,8 @@ class LabelTask(Task):
 class Classification(LabelTask):
     """A task on a table: the columns of the texts and the label, and the classes.
 
-    A column is a tuple of alternative names, since published forms of a data set differ; the first one present is used.
-    The fields from `metrics` on are set for the tasks of GLUE only.
+    A column is a tuple of alternative names, since published forms of a data set differ; the first
+    one present is used. The fields from `metrics` on are set for the tasks of GLUE only.
     """
 
     name: str
@@ -192,7 +207,9 @@ class Classification(LabelTask):
         # Published forms of GLUE give classes by name or by index.
         if self.metrics and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
-        raise UserError(f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}.")
+        raise UserError(
+            f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}."
+        )
 
     def group(self, example: TextExample) -> str:
         """Return the first text."""
@@ -208,31 +225,47 @@ class Classification(LabelTask):
         for index, (example, a, b) in enumerate(zip(examples, tokens_a, tokens_b, strict=True)):
             dtype = np.int64 if self.labels else np.float32
             target = None if example.target is None else np.array(example.target, dtype=dtype)
-            features.append(Feature((TokenRow(*tokenizer.row(a, b, self.max_length)),), target, index))
+            features.append(
+                Feature((TokenRow(*tokenizer.row(a, b, self.max_length)),), target, index)
+            )
         return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has one."""
+        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
+        one.
+        """
         if self.lstm_size:
             return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
-    def word_baseline(self, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF of words, for classes of single texts."""
-        train = train[:: math.ceil(len(train) / WORD_BASELINE_EXAMPLES)]  # files may be sorted by class
+    def word_baseline(
+        self, train: Sequence[TextExample], examples: Sequence[TextExample]
+    ) -> Scores:
+        """Return the metrics of logistic regression on TF-IDF of words, for classes of single
+        texts.
+        """
+        train = train[
+            :: math.ceil(len(train) / WORD_BASELINE_EXAMPLES)
+        ]  # files may be sorted by class
         if not self.labels or self.text_pair or len({example.target for example in train}) < 2:
             return {}
-        # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is left out by default.
+        # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is
+        # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
         model.fit([example.text for example in train], [example.target for example in train])
         return self._measure(model.predict([example.text for example in examples]), examples)
 
-    def official(self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str) -> dict[str, bytes]:
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str
+    ) -> dict[str, bytes]:
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
         if split not in self.server_files:
             return {}
-        lines = ["index\tprediction", *(f"{index}\t{self._for_server(answer)}" for index, answer in enumerate(answers))]
+        lines = [
+            "index\tprediction",
+            *(f"{index}\t{self._for_server(answer)}" for index, answer in enumerate(answers)),
+        ]
         return {self.server_files[split]: ("\n".join(lines) + "\n").encode()}
 
     def _for_server(self, answer: Answer) -> str:
@@ -243,13 +276,26 @@ class Classification(LabelTask):
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: what a table of the user's own needs."""
         lstm = {"lstm_size": self.lstm_size} if self.lstm_size else {}
-        columns = {"text": list(self.text), "text_pair": list(self.text_pair), "label": list(self.label)}
-        return {"task": self.name, **columns, "labels": list(self.labels), "max_length": self.max_length} | lstm
+        columns = {
+            "text": list(self.text),
+            "text_pair": list(self.text_pair),
+            "label": list(self.label),
+        }
+        return {
+            "task": self.name,
+            **columns,
+            "labels": list(self.labels),
+            "max_length": self.max_length,
+        } | lstm
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
         kind = "single_label_classification" if self.labels else "regression"
-        return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",)), **hf_encoder_alone(self.lstm_size)}
+        return {
+            "problem_type": kind,
+            **hf_labels(self.labels or ("LABEL_0",)),
+            **hf_encoder_alone(self.lstm_size),
+        }
 
 
 def _column(row: TableRow, names: tuple[str, ...]) -> str:
@@ -259,8 +305,8 @@ def _column(row: TableRow, names: tuple[str, ...]) -> str:
 def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classification:
     """Return the task that the training `files`, a table of the user's own, define.
 
-    Labels that are words or whole numbers are classes; labels with fractions make it a regression. Raises `UserError`
-    for missing columns, and for labels that cannot be classes.
+    Labels that are words or whole numbers are classes; labels with fractions make it a regression.
+    Raises `UserError` for missing columns, and for labels that cannot be classes.
     """
     rows = chain.from_iterable(map(read_rows, files))
     first = next(rows, None)
@@ -269,7 +315,9 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
     text = config.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
     label = config.label or "label"
     if text not in first.values or label not in first.values:
-        raise UserError(f"{files[0]} has the columns {listed(first.values)}; choose with --text and --label.")
+        raise UserError(
+            f"{files[0]} has the columns {listed(first.values)}; choose with --text and --label."
+        )
     return Classification(
         name="classify",
         text=(text,),
@@ -282,7 +330,9 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
 
 
 def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
-    """Return the names of the classes, in order; none if the labels are scores. `where` is for messages."""
+    """Return the names of the classes, in order; none if the labels are scores. `where` is for
+    messages.
+    """
     first_seen: dict[str, str] = {}
     num_rows = 0
     for row in rows:
@@ -293,7 +343,9 @@ def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...
     for text in others:
         if (_NUMBER.fullmatch(text) is not None) != is_number:
             found = f"the label {shown(text)} in {column} follows {shown(first)}"
-            raise UserError(f"{first_seen[text]}: {found}; give labels that are all words or all numbers.")
+            raise UserError(
+                f"{first_seen[text]}: {found}; give labels that are all words or all numbers."
+            )
     if is_number and not all(float(text).is_integer() for text in first_seen):
         return ()
     classes: dict[Any, str] = {}
@@ -302,7 +354,9 @@ def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...
             found = f"the label {shown(text)} in {column} is the same number as {shown(other)}"
             raise UserError(f"{seen}: {found}; write each class in one way.")
     if not others:
-        raise UserError(f"{where}: every row has {shown(first)} in {column}; training needs at least two classes.")
+        raise UserError(
+            f"{where}: every row has {shown(first)} in {column}; training needs at least two classes."
+        )
     if len(classes) > max(2, num_rows / 2):
         found = f"{column} holds {len(classes):,} labels in {num_rows:,} rows"
         raise UserError(f"{where}: {found}; is it the column of the label?")

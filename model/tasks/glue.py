@@ -1,15 +1,17 @@
-"""The tasks of GLUE (arXiv 1804.07461): columns and labels of the official TSV files, and the official metrics.
+"""The tasks of GLUE (arXiv 1804.07461): columns and labels of the official TSV files, and the
+official metrics.
 
-The second name of a column is the one in the data set ``nyu-mll/glue`` (Parquet, or exported as CSV or JSON Lines);
-classes have its names and numbers. The server expects a table of ``index`` and ``prediction``, the class's index for
-some tasks and its name for others.
+The second name of a column is the one in the data set ``nyu-mll/glue`` (Parquet, or exported as CSV
+or JSON Lines); classes have its names and numbers. The server expects a table of ``index`` and
+``prediction``, the class's index for some tasks and its name for others.
 """
 
 from typing import Any
 
 from .classification import Classification
 
-# Task, columns of the text, of the second text and of the label, metrics, files for the server, and classes.
+# Task, columns of the text, of the second text and of the label, metrics, files for the server, and
+# classes.
 _TABLE = """
 cola|sentence           |                    |label       |matthews   |CoLA          |unacceptable,acceptable
 sst2|sentence           |                    |label       |accuracy   |SST-2         |negative,positive
@@ -35,7 +37,12 @@ SERVER_SPLITS = ("test", "test_mismatched", "diagnostic")
 def _task(line: str) -> Classification:
     cells = (tuple(filter(None, cell.strip().split(","))) for cell in line.split("|"))
     (name,), text, text_pair, label, metrics, files, labels = cells
-    settings: dict[str, Any] = {"text": text, "text_pair": text_pair, "metrics": metrics, "labels": labels}
+    settings: dict[str, Any] = {
+        "text": text,
+        "text_pair": text_pair,
+        "metrics": metrics,
+        "labels": labels,
+    }
     settings |= _MORE.get(name, {})
     server_files = {split: f"{file}.tsv" for split, file in zip(SERVER_SPLITS, files, strict=False)}
     label = tuple(dict.fromkeys([*label, "label"]))

@@ -11,8 +11,9 @@ from sklearn import metrics as sklearn_metrics
 def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the metric `name` of arrays (N,) of class indices or scores.
 
-    It is ``accuracy``, ``f1`` (of class 1 of two), ``macro_f1``, ``matthews``, ``pearson`` or ``spearman``; 0 if it is
-    undefined because all predictions or all labels are equal, or there is only one.
+    It is ``accuracy``, ``f1`` (of class 1 of two), ``macro_f1``, ``matthews``, ``pearson`` or
+    ``spearman``; 0 if it is undefined because all predictions or all labels are equal, or there is
+    only one.
     """
     # The libraries warn about constant predictions, which any degenerate run produces.
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
-Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides (`sentence_rows`). There is no
-CRF. Metrics are those of ``conlleval`` (`entities`).
+Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides
+(`sentence_rows`). There is no CRF. Metrics are those of ``conlleval`` (`entities`).
 
 Shapes: B rows, L padded length, D hidden size, K classes.
 """
@@ -77,11 +77,15 @@ class EntityRecognition(Task):
 
     @property
     def recipe(self) -> Recipe:
-        """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger steps."""
+        """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger
+        steps.
+        """
         return Recipe(32, 10.0, (1e-3,)) if self.features else Recipe(32, 3.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and line."""
+        """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and
+        line.
+        """
         for document in read_documents(path, labelled, self.types):
             yield from (SentenceExample(document, index) for index in range(len(document)))
 
@@ -93,10 +97,13 @@ class EntityRecognition(Task):
         """Return the text of the whole document."""
         return "\n".join(" ".join(sentence.words) for sentence in example.document)
 
-    def encode(self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer) -> list[Feature]:
+    def encode(
+        self, examples: Sequence[SentenceExample], tokenizer: TextTokenizer
+    ) -> list[Feature]:
         """Return one feature per row; a sentence without words has none.
 
-        The target of a word's first token is its class, or 0 without labels, so that `IGNORED` marks the other tokens.
+        The target of a word's first token is its class, or 0 without labels, so that `IGNORED`
+        marks the other tokens.
         """
         classes = {tag: index for index, tag in enumerate(self.labels)}
         features = []
@@ -113,14 +120,23 @@ class EntityRecognition(Task):
     def model(self, config: ModelConfig) -> TaskModel:
         """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
         if self.features:
-            return BiLstmTagger(config, len(self.labels), self.features, self.lstm_size or LSTM_SIZE)
+            return BiLstmTagger(
+                config, len(self.labels), self.features, self.lstm_size or LSTM_SIZE
+            )
         return BertForTokenClassification(config, len(self.labels))
 
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]) -> Scores:
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
+    ) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
-        return _measure([entities(answer["tags"]) for answer in self.answers(outputs, features, examples)], examples)
+        return _measure(
+            [entities(answer["tags"]) for answer in self.answers(outputs, features, examples)],
+            examples,
+        )
 
-    def baseline(self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]) -> Scores:
+    def baseline(
+        self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
+    ) -> Scores:
         """Return the metrics of always predicting O, the most frequent tag: all are 0."""
         return _measure([[] for _ in examples], examples)
 
@@ -129,8 +145,8 @@ class EntityRecognition(Task):
     ) -> list[Answer]:
         """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
-        ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability is the product of
-        those of its words' tags.
+        ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
+        is the product of those of its words' tags.
         """
         tags = [[OUTSIDE] * len(example.sentence.words) for example in examples]
         shares = [[1.0] * len(example.sentence.words) for example in examples]
@@ -138,14 +154,23 @@ class EntityRecognition(Task):
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
             shares_WK = softmax(logits_LK[row.word_positions].astype(np.float64), axis=1)
-            best = zip(row.words.tolist(), shares_WK.argmax(1).tolist(), shares_WK.max(1).tolist(), strict=True)
+            best = zip(
+                row.words.tolist(),
+                shares_WK.argmax(1).tolist(),
+                shares_WK.max(1).tolist(),
+                strict=True,
+            )
             for word, label, share in best:
                 tags[row.example][word], shares[row.example][word] = labels[label], share
         words = (example.sentence.words for example in examples)
         return list(map(_answer, words, tags, shares))
 
-    def official(self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str) -> dict[str, bytes]:
-        """Return the input of ``conlleval``: the file's lines, without document marks, with the predicted tag added."""
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
+    ) -> dict[str, bytes]:
+        """Return the input of ``conlleval``: the file's lines, without document marks, with the
+        predicted tag added.
+        """
         sentences = (
             "".join(map(_with_tag, example.sentence.lines or answer["words"], answer["tags"]))
             for answer, example in zip(answers, examples, strict=True)
@@ -153,17 +178,23 @@ class EntityRecognition(Task):
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder alone."""
+        """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder
+        alone.
+        """
         return hf_labels(self.labels) | hf_encoder_alone(self.features)
 
 
 def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
-    """Return the task defined by the training `files`; raises `UserError` if they contain no entity."""
+    """Return the task defined by the training `files`; raises `UserError` if they contain no
+    entity.
+    """
     documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
-        raise UserError(f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person.")
+        raise UserError(
+            f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person."
+        )
     given = config.given("max_length", "features", "lstm_size")
     if config.features:
         given.setdefault("lstm_size", LSTM_SIZE)
@@ -185,7 +216,9 @@ def _answer(words: Sequence[str], tags: Sequence[str], shares: Sequence[float]) 
     return {"words": list(words), "tags": bio_tags(found, len(words)), "entities": named}
 
 
-def _measure(predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]) -> dict[str, float]:
+def _measure(
+    predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]
+) -> dict[str, float]:
     return entity_scores(predicted, [entities(example.sentence.tags or ()) for example in examples])
 
 

@@ -25,7 +25,9 @@ class SentenceExample(NamedTuple):
 
 
 class SentenceRow(NamedTuple):
-    """One row of tokens, and what of its sentence is read from it; positions are those in the row, [CLS] is 0."""
+    """One row of tokens, and what of its sentence is read from it; positions are those in the row,
+    [CLS] is 0.
+    """
 
     example: int
     """Index of the sentence among those encoded together."""
@@ -42,12 +44,15 @@ class SentenceRow(NamedTuple):
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
-    """Yield the rows of each example, of at most `max_length` tokens: one, or several if it is longer than that.
+    """Yield the rows of each example, of at most `max_length` tokens: one, or several if it is
+    longer than that.
 
-    Words are tokenised one by one, and stay one word even if the tokenizer splits them at punctuation; one without
-    tokens (control characters) becomes [UNK]. Each token, and so each word, is read from exactly one row.
+    Words are tokenised one by one, and stay one word even if the tokenizer splits them at
+    punctuation; one without tokens (control characters) becomes [UNK]. Each token, and so each
+    word, is read from exactly one row.
     """
-    # Sentences of one document follow each other. `examples` keeps the documents alive, so an id is not reused.
+    # Sentences of one document follow each other. `examples` keeps the documents alive, so an id is
+    # not reused.
     for _, group in groupby(enumerate(examples), key=lambda each: id(each[1].document)):
         sentences = list(group)
         document = sentences[0][1].document
@@ -65,7 +70,14 @@ def sentence_rows(
                 tokens_read = np.arange(window.first, window.last)
                 starts = word_starts[begin:end]
                 words = np.flatnonzero((starts >= window.first) & (starts < window.last))
-                yield SentenceRow(index, row, tokens_read - first, tokens_read + shift, words, starts[words] + shift)
+                yield SentenceRow(
+                    index,
+                    row,
+                    tokens_read - first,
+                    tokens_read + shift,
+                    words,
+                    starts[words] + shift,
+                )
 
 
 class ContextWindow(NamedTuple):
@@ -80,17 +92,18 @@ class ContextWindow(NamedTuple):
 
 
 def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[ContextWindow]:
-    """Return windows of at most `size` tokens from which the tokens from `first` to `last` are read, each from one.
+    """Return windows of at most `size` tokens from which the tokens from `first` to `last` are
+    read, each from one.
 
-    A sentence that fits into one window lies in its middle, or off-centre at an end of the document of `num_tokens` to
-    keep the window full. A longer one gets overlapping windows, half their size apart, without context around the
-    sentence; each token is read from the window in which the smaller of its left and right contexts is largest.
+        A sentence that fits into one window lies in its middle, or off-centre at an end of the document of `num_tokens` to
+        keep the window full. A longer one gets overlapping windows, half their size apart, without context around the
+        sentence; each token is read from the window in which the smaller of its left and right contexts is largest.
 
-    >>> context_windows(4, 6, 20, 6), context_windows(0, 2, 20, 6), context_windows(4, 6, 7, 8)
-    ([ContextWindow(start=2, end=8, first=4, last=6)], [ContextWindow(start=0, end=6, first=0, last=2)], \
-[ContextWindow(start=0, end=7, first=4, last=6)])
-    >>> context_windows(0, 9, 20, 6)
-    [ContextWindow(start=0, end=6, first=0, last=5), ContextWindow(start=3, end=9, first=5, last=9)]
+        >>> context_windows(4, 6, 20, 6), context_windows(0, 2, 20, 6), context_windows(4, 6, 7, 8)
+        ([ContextWindow(start=2, end=8, first=4, last=6)], [ContextWindow(start=0, end=6, first=0, last=2)], \
+    [ContextWindow(start=0, end=7, first=4, last=6)])
+        >>> context_windows(0, 9, 20, 6)
+        [ContextWindow(start=0, end=6, first=0, last=5), ContextWindow(start=3, end=9, first=5, last=9)]
     """
     length = last - first
     if length <= size:
@@ -99,4 +112,7 @@ def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[C
     starts = [*range(first, last - size, max(1, size // 2)), last - size]
     middles = [(later + start + size + 1) // 2 for start, later in pairwise(starts)]
     bounds = [first, *middles, last]
-    return [ContextWindow(start, start + size, bounds[index], bounds[index + 1]) for index, start in enumerate(starts)]
+    return [
+        ContextWindow(start, start + size, bounds[index], bounds[index + 1])
+        for index, start in enumerate(starts)
+    ]

@@ -27,55 +27,70 @@ _WORDS = {
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
-    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`; raises `UserError`
-    without any, and for files of one split with different suffixes.
+    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`;
+    raises `UserError` without any, and for files of one split with different suffixes.
 
-    In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that contains it as a word
-    (``wnut17dev.tsv``), which beats one in which a word begins with it (``devset.tsv``). Several files of equal rank
-    form one split, in the order of their names. A single file is for training, whatever its name. Only files with one
-    of `suffixes` count, or with any if that is empty, and no hidden files or editors' backups. The splits of a data set
-    of the Hub are found in the same way; one that `data` names is like a single file.
+    In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that
+    contains it as a word (``wnut17dev.tsv``), which beats one in which a word begins with it
+    (``devset.tsv``). Several files of equal rank form one split, in the order of their names. A
+    single file is for training, whatever its name. Only files with one of `suffixes` count, or with
+    any if that is empty, and no hidden files or editors' backups. The splits of a data set of the
+    Hub are found in the same way; one that `data` names is like a single file.
     """
     path = local_copy(data)
     if single := single_file(path, suffixes):
         return {"train": [single]}
     if is_hub(path):
         # Imported late: it needs the `datasets` library.
-        from ...pipeline.execution.hub import splits
+        from ...pipeline.storage.hub import splits
 
         names = splits(str(data))
         found = _by_split(map(Path, names))
         if not found:
-            raise UserError(f"{data} has no split train, validation or test, only {', '.join(names)}.")
-        return {split: [hub_split(str(data), name.name) for name in found[split]] for split in found}
+            raise UserError(
+                f"{data} has no split train, validation or test, only {', '.join(names)}."
+            )
+        return {
+            split: [hub_split(str(data), name.name) for name in found[split]] for split in found
+        }
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
     files = [
-        file for file in sorted(path.iterdir()) if not file.name.startswith(".") and not file.name.endswith(BACKUPS)
+        file
+        for file in sorted(path.iterdir())
+        if not file.name.startswith(".") and not file.name.endswith(BACKUPS)
     ]
-    found = _by_split(file for file in files if (not suffixes or file.suffix in suffixes) and file.is_file())
+    found = _by_split(
+        file for file in files if (not suffixes or file.suffix in suffixes) and file.is_file()
+    )
     if not found:
         raise UserError(
             f"{data} contains no file with train, dev or test in its name ({', '.join(suffixes) or 'any'})."
         )
     for split, (first, *others) in found.items():
         if other := next((file for file in others if file.suffix != first.suffix), None):
-            raise UserError(f"{first} and {other.name} are both for {split}; remove or rename one of them.")
+            raise UserError(
+                f"{first} and {other.name} are both for {split}; remove or rename one of them."
+            )
     return found
 
 
 def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
-    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there may be several.
+    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there
+    may be several.
 
-    Raises `UserError` if there is no such split, or tasks with files of these `suffixes` do not read tables.
+    Raises `UserError` if there is no such split, or tasks with files of these `suffixes` do not
+    read tables.
     """
     if not is_hub(data):
         return data if data.is_file() else None
     # Imported late: it needs the `datasets` library.
-    from ...pipeline.execution.hub import named_split
+    from ...pipeline.storage.hub import named_split
 
     if suffixes != SUFFIXES:
-        raise UserError(f"{data} is a table, but this task reads files of another format; give a folder of those.")
+        raise UserError(
+            f"{data} is a table, but this task reads files of another format; give a folder of those."
+        )
     split = named_split(str(data))
     return hub_split(str(data), split) if split else None
 
@@ -91,7 +106,9 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or ``mismatched_``."""
+    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or
+    ``mismatched_``.
+    """
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
@@ -103,8 +120,8 @@ def split_of(file: Path) -> str | None:
 
 
 def _match(file: Path) -> tuple[int, str] | None:
-    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains the word, and 2 if one of
-    its words begins with it.
+    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains the
+    word, and 2 if one of its words begins with it.
     """
     stem = file.stem.lower()
     # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
@@ -112,7 +129,9 @@ def _match(file: Path) -> tuple[int, str] | None:
     whole = stem.removesuffix("_matched").removesuffix("_mismatched")
     words = re.split("[^a-z]+", stem)
     # "val" begins too many words, such as "values".
-    begun = [word for word in _WORDS if word != "val" and any(each.startswith(word) for each in words)]
+    begun = [
+        word for word in _WORDS if word != "val" and any(each.startswith(word) for each in words)
+    ]
     for rank, names in enumerate(([whole], words, begun)):
         found = {split for word, split in _WORDS.items() if word in names}
         if len(found) > 1:
@@ -125,15 +144,20 @@ def _match(file: Path) -> tuple[int, str] | None:
 def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tuple[list[T], list[T]]:
     """Return (train, dev): a tenth of the examples is held out by the hash of their `key`.
 
-    Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all keys are equal.
+    Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all
+    keys are equal.
     """
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))
     held_out = set(distinct[: max(1, round(HELD_OUT_SHARE * len(distinct)))])
-    train = [example for example, value in zip(examples, hashes, strict=True) if value not in held_out]
+    train = [
+        example for example, value in zip(examples, hashes, strict=True) if value not in held_out
+    ]
     dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
     if not train:
-        raise UserError(f"All examples in {where} share one text, so none can be held out; give a dev file.")
+        raise UserError(
+            f"All examples in {where} share one text, so none can be held out; give a dev file."
+        )
     return train, dev
 
 
@@ -151,7 +175,9 @@ class TaskData:
     """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return a digest of the contents of the files of each split, or of the examples of a data set of the Hub."""
+        """Return a digest of the contents of the files of each split, or of the examples of a data
+        set of the Hub.
+        """
         parts = {"train": self.splits["train"], **dev_sets(self.splits)}
         if any(map(is_hub, chain.from_iterable(parts.values()))):
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
@@ -168,7 +194,7 @@ class TaskData:
         if not any(map(is_hub, files)):
             return files_digest(files)
         # Imported late: it needs the `datasets` library.
-        from ...pipeline.execution.hub import open_set
+        from ...pipeline.storage.hub import open_set
 
         return f"{stable_hash(*(open_set(*str(file).split('#', 1)).digest for file in files)):016x}"
 
@@ -181,7 +207,9 @@ def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskD
     entry = find_entry(task_name, config)
     splits = find_splits(data, entry.suffixes)
     if "train" not in splits:
-        raise UserError(f"{data} contains no file with train in its name, only for {', '.join(splits)}.")
+        raise UserError(
+            f"{data} contains no file with train in its name, only for {', '.join(splits)}."
+        )
     task = entry.read(splits["train"], config)
     train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}

@@ -1,5 +1,5 @@
-"""SQuAD 1.1, 2.0 and KorQuAD: the answer to a question is a span of a passage, or none (sections 4.2 and 4.3 of the
-paper).
+"""SQuAD 1.1, 2.0 and KorQuAD: the answer to a question is a span of a passage, or none (sections
+4.2 and 4.3 of the paper).
 
 Shapes: N windows, L padded length, D hidden size.
 """
@@ -35,11 +35,25 @@ from .squad_windows import (
     window_spans,
     window_target,
 )
-from .task import Answer, Feature, Outputs, Recipe, Scores, Size, Task, TaskBatch, TaskModel, TokenRow, hf_encoder_alone
+from .task import (
+    Answer,
+    Feature,
+    Outputs,
+    Recipe,
+    Scores,
+    Size,
+    Task,
+    TaskBatch,
+    TaskModel,
+    TokenRow,
+    hf_encoder_alone,
+)
 
 
 class BertForQuestionAnswering(TaskModel):
-    """BERT with a start and an end vector; keys and logits as in ``transformers``, unless there is a BiLSTM below."""
+    """BERT with a start and an end vector; keys and logits as in ``transformers``, unless there is
+    a BiLSTM below.
+    """
 
     per_token = True
 
@@ -47,7 +61,9 @@ class BertForQuestionAnswering(TaskModel):
         super().__init__()
         self.bert = BertModel(config)
         self.bert.pooler.requires_grad_(False)
-        self.lstm = BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
+        self.lstm = (
+            BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
+        )
         self.qa_outputs = nn.Linear(2 * lstm_size if lstm_size else config.hidden_size, 2)
 
     def forward(self, batch: TaskBatch) -> Tensor:
@@ -60,7 +76,9 @@ class BertForQuestionAnswering(TaskModel):
         return self.qa_outputs(dropout(hidden_NLU, rate, self.training))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy of the first and last token over all real tokens of the row."""
+        """Return the mean cross-entropy of the first and last token over all real tokens of the
+        row.
+        """
         assert batch.target is not None
         logits_NL2 = outputs.float().masked_fill(~batch.attention_mask_BL[:, :, None], -np.inf)
         return F.cross_entropy(logits_NL2, batch.target)
@@ -81,13 +99,19 @@ class Squad(Task):
     lstm_size: Size | None = None
     """Units in each direction of a BiLSTM on top of the encoder; None for none."""
     tau: float = 0.0
-    """For 2.0: the margin by which the best answer must score above "no answer" to be given (section 4.3)."""
+    """For 2.0: the margin by which the best answer must score above "no answer" to be given
+    (section 4.3).
+    """
     cut = "questions", "max_question_length"
 
     @property
     def variant(self) -> str:
         """The version, ``korquad`` if that is the metric, and ``bilstm`` if there is one."""
-        parts = self.version, "" if self.metric == "squad" else self.metric, "bilstm" if self.lstm_size else ""
+        parts = (
+            self.version,
+            "" if self.metric == "squad" else self.metric,
+            "bilstm" if self.lstm_size else "",
+        )
         return " ".join(filter(None, parts))
 
     @property
@@ -96,10 +120,14 @@ class Squad(Task):
         return Recipe(32, 3.0, (5e-5,)) if self.version == "1.1" else Recipe(48, 2.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        """Yield the questions of a file; raises `UserError` naming it, also for a labelled file of another version."""
+        """Yield the questions of a file; raises `UserError` naming it, also for a labelled file of
+        another version.
+        """
         version, questions, _ = read_questions(path, labelled)
         if labelled and version not in (self.version, None):
-            raise UserError(f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}.")
+            raise UserError(
+                f"{path} is SQuAD {version}, but the training file is SQuAD {self.version}."
+            )
         for question in questions:
             if labelled and self.version == "1.1" and not question.answers:
                 raise UserError(f"{question.where} has no answers; only SQuAD 2.0 allows that.")
@@ -117,8 +145,8 @@ class Squad(Task):
         return example.group
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per window, without a target (and counted in a notice) if no answer is at its
-        ``answer_start``.
+        """Return one feature per window, without a target (and counted in a notice) if no answer is
+        at its ``answer_start``.
         """
         texts = dict.fromkeys(example.passage for example in examples)
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
@@ -129,10 +157,14 @@ class Squad(Task):
             room = self.max_length - len(kept) - 3
             if room < 1:
                 found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
-                raise UserError(f"{example.where} has {found}; raise --max-length or lower --max-question-length.")
+                raise UserError(
+                    f"{example.where} has {found}; raise --max-length or lower --max-question-length."
+                )
             ids, offsets_P2 = passages[example.passage]
             answer = example.located_answer
-            span = answer and token_span(offsets_P2, answer.answer_start, answer.answer_start + len(answer.text))
+            span = answer and token_span(
+                offsets_P2, answer.answer_start, answer.answer_start + len(answer.text)
+            )
             is_unlocated = bool(example.answers) and span is None
             if is_unlocated:
                 unlocated.append(example)
@@ -140,8 +172,12 @@ class Squad(Task):
             for number, (start, end) in enumerate(window_spans(len(ids), room, self.stride)):
                 row_ids, segment_b_start, _ = tokenizer.row(kept, ids[start:end], self.max_length)
                 row = TokenRow(row_ids, segment_b_start, len(question) - len(kept))
-                window = PassageWindow(start, segment_b_start, offsets_P2[start:end], owner_P[start:end] == number)
-                target = None if example.answers is None or is_unlocated else window_target(span, window)
+                window = PassageWindow(
+                    start, segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
+                )
+                target = (
+                    None if example.answers is None or is_unlocated else window_target(span, window)
+                )
                 features.append(Feature((row,), target, index, window))
         if unlocated:
             found = f"{len(unlocated):,} of {len(examples):,} questions have no answer where answer_start says"
@@ -149,7 +185,9 @@ class Squad(Task):
         return features
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has one."""
+        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
+        one.
+        """
         return BertForQuestionAnswering(config, self.lstm_size)
 
     def _predictions(
@@ -159,27 +197,38 @@ class Squad(Task):
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
         passages = (example.passage for example in examples)
-        return [predict_answer(*each, self.max_answer_length) for each in zip(windows, passages, strict=True)]
+        return [
+            predict_answer(*each, self.max_answer_length)
+            for each in zip(windows, passages, strict=True)
+        ]
 
     def _answer(self, prediction: Prediction, tau: float | None = None) -> str:
         """Return the answer's text, "" for none, at `tau` or by default the task's own."""
         threshold = -(self.tau if tau is None else tau)
         return prediction.text if self.version == "1.1" or prediction.null_odds <= threshold else ""
 
-    def tuned(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> "Squad":
+    def tuned(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
+    ) -> "Squad":
         """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts, odds = [each.text for each in predictions], [each.null_odds for each in predictions]
-        score, threshold = best_threshold(texts, question_scores(texts, golds, self.metric)[1], odds, golds)
+        score, threshold = best_threshold(
+            texts, question_scores(texts, golds, self.metric)[1], odds, golds
+        )
         if score == 100 * golds.count([]) / len(golds):
             # No threshold beats answering nothing, for which the official script reports 0.
             threshold = float(np.nextafter(min(odds), -np.inf))
         return replace(self, tau=-threshold)
 
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> Scores:
-        """Return the official metrics in percent; for 2.0 at the task's tau, at tau 0, and at the best threshold."""
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
+    ) -> Scores:
+        """Return the official metrics in percent; for 2.0 at the task's tau, at tau 0, and at the
+        best threshold.
+        """
         predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
         texts = [each.text for each in predictions]
         if self.version == "1.1":
@@ -203,17 +252,28 @@ class Squad(Task):
         """Return the metrics of the most frequent answer in `train`; for 2.0 of answering nothing."""
         golds = _golds(examples)
         if self.version == "1.1":
-            counts = Counter(answer.text for question in train for answer in (question.answers or ())[:1])
+            counts = Counter(
+                answer.text for question in train for answer in (question.answers or ())[:1]
+            )
             return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds, self.metric)
         scores = squad2_scores([""] * len(golds), golds, self.metric)
-        return {"best_f1": scores["f1"], "best_exact": scores["exact"], "exact": scores["exact"], "f1": scores["f1"]}
+        return {
+            "best_f1": scores["f1"],
+            "best_exact": scores["exact"],
+            "exact": scores["exact"],
+            "f1": scores["f1"],
+        }
 
-    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]) -> list[Answer]:
-        """Return each question's answer (or ""), its first character, probability, the n best, and for 2.0 the null
-        odds.
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
+    ) -> list[Answer]:
+        """Return each question's answer (or ""), its first character, probability, the n best, and
+        for 2.0 the null odds.
         """
         answers = []
-        for example, prediction in zip(examples, self._predictions(outputs, features, examples), strict=True):
+        for example, prediction in zip(
+            examples, self._predictions(outputs, features, examples), strict=True
+        ):
             text, n_best = self._answer(prediction), self._n_best(prediction)
             start = prediction.spans[0].start if text else None
             probability = next(each["probability"] for each in n_best if each["text"] == text)
@@ -229,38 +289,71 @@ class Squad(Task):
             spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
             spans.sort(key=lambda span: -span.score)
         return [
-            {"text": span.text, "probability": share, "start_logit": span.start_logit, "end_logit": span.end_logit}
-            for span, share in zip(spans, softmax([span.score for span in spans]).tolist(), strict=True)
+            {
+                "text": span.text,
+                "probability": share,
+                "start_logit": span.start_logit,
+                "end_logit": span.end_logit,
+            }
+            for span, share in zip(
+                spans, softmax([span.score for span in spans]).tolist(), strict=True
+            )
         ]
 
     def hf_settings(self) -> dict[str, Any]:
         """Return nothing; with a BiLSTM, that ``transformers`` knows the encoder alone."""
         return hf_encoder_alone(self.lstm_size)
 
-    def official(self, answers: Sequence[Answer], examples: Sequence[Question], split: str) -> dict[str, bytes]:
-        """Return predictions, n best, and for 2.0 null odds by question, as google-research's script writes them."""
-        files = {"predictions.json": "answer", "nbest_predictions.json": "n_best", "null_odds.json": "null_odds"}
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[Question], split: str
+    ) -> dict[str, bytes]:
+        """Return predictions, n best, and for 2.0 null odds by question, as google-research's
+        script writes them.
+        """
+        files = {
+            "predictions.json": "answer",
+            "nbest_predictions.json": "n_best",
+            "null_odds.json": "null_odds",
+        }
         if self.version == "1.1":
             del files["null_odds.json"]
         return {
-            name: json.dumps({answer["id"]: answer[field] for answer in answers}, indent=4).encode() + b"\n"
+            name: json.dumps({answer["id"]: answer[field] for answer in answers}, indent=4).encode()
+            + b"\n"
             for name, field in files.items()
         }
 
 
 def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
-    """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced answers."""
+    """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced
+    answers.
+    """
     contents = {file: read_questions(file, labelled=True) for file in files}
-    versions: dict[Version, Path] = {content.version or "1.1": file for file, content in contents.items()}
+    versions: dict[Version, Path] = {
+        content.version or "1.1": file for file, content in contents.items()
+    }
     if len(versions) > 1:
-        raise UserError(f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them.")
-    answered = [question for content in contents.values() for question in content.questions if question.answers]
+        raise UserError(
+            f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them."
+        )
+    answered = [
+        question
+        for content in contents.values()
+        for question in content.questions
+        if question.answers
+    ]
     if answered and not any(question.located_answer for question in answered):
         found = f"No answer is where answer_start says ({_first_answer(answered)})"
-        raise UserError(f"{found}; answer_start must be the index of its first character in the passage.")
-    given = config.given("max_length", "stride", "max_question_length", "max_answer_length", "metric")
+        raise UserError(
+            f"{found}; answer_start must be the index of its first character in the passage."
+        )
+    given = config.given(
+        "max_length", "stride", "max_question_length", "max_answer_length", "metric"
+    )
     given["lstm_size"] = bilstm_size(config)
-    metric: Metric = "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
+    metric: Metric = (
+        "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
+    )
     return Squad(**{"version": next(iter(versions)), "metric": metric, **given})
 
 

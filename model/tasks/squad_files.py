@@ -11,7 +11,8 @@ from ...pipeline.parsing import describe_fault
 from .tables import check_file
 
 MIN_ARTICLES = 10
-"""With at least so many, whole articles are held out for development; with fewer, single passages."""
+"""With at least so many, whole articles are held out for development; with fewer, single passages.
+"""
 Version = Literal["1.1", "2.0"]
 _VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -26,7 +27,11 @@ class GoldAnswer(Struct, frozen=True):
 
     def is_located(self, passage: str) -> bool:
         """Return whether the passage has the text there."""
-        return bool(self.text) and self.answer_start >= 0 and passage.startswith(self.text, self.answer_start)
+        return (
+            bool(self.text)
+            and self.answer_start >= 0
+            and passage.startswith(self.text, self.answer_start)
+        )
 
 
 class _Question(Struct, kw_only=True):
@@ -73,7 +78,9 @@ class Question(NamedTuple):
     @property
     def located_answer(self) -> GoldAnswer | None:
         """The first answer that is at its ``answer_start`` in the passage."""
-        return next((answer for answer in self.answers or () if answer.is_located(self.passage)), None)
+        return next(
+            (answer for answer in self.answers or () if answer.is_located(self.passage)), None
+        )
 
 
 class QuestionFile(NamedTuple):
@@ -89,15 +96,20 @@ class QuestionFile(NamedTuple):
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
     """Return the questions of a SQuAD file in order.
 
-    It is SQuAD 2.0 if its version says so or a question is marked as impossible. Raises `UserError` naming the file and
-    the field that is missing or of the wrong type, or the question whose id is repeated.
+    It is SQuAD 2.0 if its version says so or a question is marked as impossible. Raises `UserError`
+    naming the file and the field that is missing or of the wrong type, or the question whose id is
+    repeated.
     """
     check_file(path)
     kind: Any = _Content[_AnsweredQuestion] if labelled else _Content[_Question]
     try:
-        content: _Content[_Question] = msgspec.json.decode(path.read_bytes().removeprefix(_UTF8_BOM), type=kind)
+        content: _Content[_Question] = msgspec.json.decode(
+            path.read_bytes().removeprefix(_UTF8_BOM), type=kind
+        )
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not in the official format of SQuAD ({describe_fault(error)}).") from None
+        raise UserError(
+            f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
+        ) from None
     by_article = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
     name_and_version = str(content.version).lower()
     version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
@@ -112,8 +124,14 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
                 if record.is_impossible is True:
                     version = "2.0"
                     if answers:
-                        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
+                        raise UserError(
+                            f"{where} is marked as impossible but has answers; fix one of the two."
+                        )
                 if name in questions:
-                    raise UserError(f"{where} occurs twice; predictions are keyed by id, so ids must be unique.")
+                    raise UserError(
+                        f"{where} occurs twice; predictions are keyed by id, so ids must be unique."
+                    )
                 questions[name] = Question(where, name, record.question, passage, group, answers)
-    return QuestionFile(version, list(questions.values()), is_korquad=name_and_version.startswith("korquad"))
+    return QuestionFile(
+        version, list(questions.values()), is_korquad=name_and_version.startswith("korquad")
+    )

@@ -1,9 +1,9 @@
-"""The official metrics of SQuAD and KorQuAD, in percent, as in their scripts ``evaluate-v1.1.py``, ``evaluate-v2.0.py``
-and ``evaluate-v1.0.py``.
+"""The official metrics of SQuAD and KorQuAD, in percent, as in their scripts ``evaluate-v1.1.py``,
+``evaluate-v2.0.py`` and ``evaluate-v1.0.py``.
 
-Predictions and gold answers are texts, in the order of the questions; an empty prediction means "no answer". The two
-differ in how they normalise an answer and what they count in it: SQuAD shared words, KorQuAD shared characters, because
-a Korean word carries its particles with it.
+Predictions and gold answers are texts, in the order of the questions; an empty prediction means "no
+answer". The two differ in how they normalise an answer and what they count in it: SQuAD shared
+words, KorQuAD shared characters, because a Korean word carries its particles with it.
 """
 
 import re
@@ -35,12 +35,15 @@ def normalize_answer(text: str, metric: Metric = "squad") -> str:
 
 
 def normalize_korean(text: str) -> str:
-    """Return the text in lower case without quotes, brackets, ASCII punctuation and extra white space."""
+    """Return the text in lower case without quotes, brackets, ASCII punctuation and extra white
+    space.
+    """
     return " ".join(text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION).split())
 
 
 def normalize_english(text: str) -> str:
-    """Return the text in lower case without ASCII punctuation, English articles and extra white space.
+    """Return the text in lower case without ASCII punctuation, English articles and extra white
+    space.
 
     >>> normalize_english("The  Panthers' “A” team, 24-10")
     'panthers “ ” team 2410'
@@ -75,7 +78,9 @@ def _units(text: str, metric: Metric) -> Sequence[str]:
     return "".join(words) if metric == "korquad" else words
 
 
-def best_over_golds(metric: TextMetric, predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> list[float]:
+def best_over_golds(
+    metric: TextMetric, predictions: Sequence[str], golds: Sequence[Sequence[str]]
+) -> list[float]:
     """Return each question's highest value of the metric over its gold answers."""
     return [
         max(metric(prediction, gold) for gold in answers)
@@ -86,17 +91,23 @@ def best_over_golds(metric: TextMetric, predictions: Sequence[str], golds: Seque
 def squad1_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
 ) -> dict[str, float]:
-    """Return ``f1`` and ``exact_match`` of SQuAD 1.1 or KorQuAD; each question has at least one gold answer."""
+    """Return ``f1`` and ``exact_match`` of SQuAD 1.1 or KorQuAD; each question has at least one
+    gold answer.
+    """
     return {
         "f1": _percent(best_over_golds(partial(overlap_f1, metric=metric), predictions, golds)),
-        "exact_match": _percent(best_over_golds(partial(exact_match, metric=metric), predictions, golds)),
+        "exact_match": _percent(
+            best_over_golds(partial(exact_match, metric=metric), predictions, golds)
+        ),
     }
 
 
 def squad2_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
 ) -> dict[str, float]:
-    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does, of all and of ``HasAns_`` and ``NoAns_``."""
+    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does, of all and of
+    ``HasAns_`` and ``NoAns_``.
+    """
     exact, f1 = question_scores(predictions, golds, metric)
     everything = range(len(golds))
     has_answer = [index for index in everything if golds[index]]
@@ -113,9 +124,13 @@ def squad2_scores(
 def question_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
 ) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers, "" is correct."""
+    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers, "" is
+    correct.
+    """
     # As in the official script, gold answers that are empty once normalised are ignored.
-    known = [[gold for gold in answers if normalize_answer(gold, metric)] or [""] for answers in golds]
+    known = [
+        [gold for gold in answers if normalize_answer(gold, metric)] or [""] for answers in golds
+    ]
     return (
         best_over_golds(partial(exact_match, metric=metric), predictions, known),
         best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, known),
@@ -123,12 +138,16 @@ def question_scores(
 
 
 def best_threshold(
-    predictions: Sequence[str], scores: Sequence[float], null_odds: Sequence[float], golds: Sequence[Sequence[str]]
+    predictions: Sequence[str],
+    scores: Sequence[float],
+    null_odds: Sequence[float],
+    golds: Sequence[Sequence[str]],
 ) -> tuple[float, float]:
-    """Return the best total score in percent, and the threshold of the null odds up to which questions are answered.
+    """Return the best total score in percent, and the threshold of the null odds up to which
+    questions are answered.
 
-    `predictions` are the best non-null answers, and `scores` theirs. If answering nothing is best, the threshold is 0,
-    as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
+    `predictions` are the best non-null answers, and `scores` theirs. If answering nothing is best,
+    the threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
     """
     has_answer = np.array([bool(answers) for answers in golds])
     answered = np.array([bool(prediction) for prediction in predictions])
@@ -136,7 +155,9 @@ def best_threshold(
     gains = np.where(has_answer, scores, -1.0 * answered)[order]
     totals = np.cumsum(np.concatenate([[np.count_nonzero(~has_answer)], gains]))
     best = int(totals.argmax())
-    return float(100 * totals[best] / len(golds)), float(null_odds[order[best - 1]]) if best else 0.0
+    return float(100 * totals[best] / len(golds)), float(
+        null_odds[order[best - 1]]
+    ) if best else 0.0
 
 
 def _percent(scores: list[float]) -> float:

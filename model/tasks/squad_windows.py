@@ -1,6 +1,8 @@
-"""The windows that a passage longer than a row is read in, and the best answers from the logits of all its windows.
+"""The windows that a passage longer than a row is read in, and the best answers from the logits of
+all its windows.
 
-Shapes: P tokens of a passage or of its part in a window, W windows, K longest answer in tokens, L tokens of a row.
+Shapes: P tokens of a passage or of its part in a window, W windows, K longest answer in tokens, L
+tokens of a row.
 """
 
 import unicodedata
@@ -28,7 +30,8 @@ class PassageWindow(NamedTuple):
 
 
 def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Return each window's first token and one past its last; an empty passage has one empty window.
+    """Return each window's first token and one past its last; an empty passage has one empty
+    window.
 
     >>> window_spans(10, 6, 3)
     [(0, 6), (3, 9), (6, 10)]
@@ -44,8 +47,8 @@ def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int
 def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
     """Return for each token (P,) the index of the window in which it has most context.
 
-    Context is the smaller of the numbers of neighbours to the left and right; ties go to the longer window, then to the
-    first (google-research's ``_check_is_max_context``).
+    Context is the smaller of the numbers of neighbours to the left and right; ties go to the longer
+    window, then to the first (google-research's ``_check_is_max_context``).
     """
     starts_W1, ends_W1 = np.array(window_spans(num_tokens, room, stride)).T[:, :, None]
     tokens_P = np.arange(num_tokens)
@@ -61,7 +64,9 @@ def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] 
 
 
 def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray:
-    """Return the positions in the row (2,) of an answer's first and last token; (0, 0) unless both are in it."""
+    """Return the positions in the row (2,) of an answer's first and last token; (0, 0) unless both
+    are in it.
+    """
     first, last = (token - window.first_token for token in span or (-1, -1))
     if first < 0 or last >= len(window.offsets_P2):
         return np.zeros(2, dtype=np.int64)
@@ -99,21 +104,30 @@ class Prediction(NamedTuple):
         return sum(self.null_logits) - self.spans[0].score if self.spans else 0.0
 
 
-def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int) -> Prediction:
-    """Return the best spans of at most `max_tokens` tokens over the windows and their logits, float (L, 2)."""
+def predict_answer(
+    windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int
+) -> Prediction:
+    """Return the best spans of at most `max_tokens` tokens over the windows and their logits, float
+    (L, 2).
+    """
     candidates: list[Span] = []
     null_logits = []
     for window, logits_L2 in windows:
         logits_L2 = logits_L2.astype(np.float64)
         null_logits.append((float(logits_L2[0, 0]), float(logits_L2[0, 1])))
         logits_P2 = logits_L2[window.row_start : window.row_start + len(window.offsets_P2)]
-        for first, last in best_spans(logits_P2[:, 0], logits_P2[:, 1], window.counts_P, max_tokens):
+        for first, last in best_spans(
+            logits_P2[:, 0], logits_P2[:, 1], window.counts_P, max_tokens
+        ):
             start, end = int(window.offsets_P2[first, 0]), int(window.offsets_P2[last, 1])
-            # A combining accent, which BERT strips, is in no token; it belongs to the letter before it.
+            # A combining accent, which BERT strips, is in no token; it belongs to the letter before
+            # it.
             while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
                 end += 1
             start_logit, end_logit = float(logits_P2[first, 0]), float(logits_P2[last, 1])
-            candidates.append(Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit))
+            candidates.append(
+                Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
+            )
     candidates.sort(key=lambda span: (-span.score, span.start))
     distinct: dict[str, Span] = {}
     for span in candidates:
@@ -121,18 +135,25 @@ def predict_answer(windows: Iterable[tuple[PassageWindow, np.ndarray]], passage:
     return Prediction(list(distinct.values())[:N_BEST], min(null_logits, key=sum))
 
 
-def best_spans(starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the best first.
+def best_spans(
+    starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, max_tokens: int
+) -> np.ndarray:
+    """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the
+    best first.
 
-    A span has at most `max_tokens` tokens and begins at a token that has most context in this window (`counts_P`). Its
-    end need not, as in google-research's ``run_squad.py``, so that no span is lost between two windows.
+    A span has at most `max_tokens` tokens and begins at a token that has most context in this
+    window (`counts_P`). Its end need not, as in google-research's ``run_squad.py``, so that no span
+    is lost between two windows.
     """
     padded = np.concatenate([ends_P, np.full(max_tokens, -np.inf)])
     scores_PK = (
-        np.where(counts_P, starts_P, -np.inf)[:, None] + sliding_window_view(padded, max_tokens)[: len(starts_P)]
+        np.where(counts_P, starts_P, -np.inf)[:, None]
+        + sliding_window_view(padded, max_tokens)[: len(starts_P)]
     )
     flat = scores_PK.ravel()
-    chosen = np.argpartition(-flat, N_BEST - 1)[:N_BEST] if len(flat) > N_BEST else np.arange(len(flat))
+    chosen = (
+        np.argpartition(-flat, N_BEST - 1)[:N_BEST] if len(flat) > N_BEST else np.arange(len(flat))
+    )
     chosen = chosen[np.lexsort((chosen, -flat[chosen]))]
     chosen = chosen[np.isfinite(flat[chosen])]
     firsts = chosen // max_tokens

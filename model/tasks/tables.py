@@ -1,4 +1,6 @@
-"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face Hub."""
+"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face
+Hub.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,27 +49,34 @@ class TableRow(NamedTuple):
         if value is None or value == "":
             raise UserError(f"{self.where}: the label in {column} is empty.")
         if not isinstance(value, str | int | float):
-            raise UserError(f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number.")
+            raise UserError(
+                f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
+            )
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def value(self, column: str) -> Any:
         """Return the value in `column`; raises `UserError` if the row has no such column."""
         if column not in self.values:
-            raise UserError(f"{self.where}: there is no column {column}, only {listed(self.values)}.")
+            raise UserError(
+                f"{self.where}: there is no column {column}, only {listed(self.values)}."
+            )
         return self.values[column]
 
 
-def read_rows(path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0) -> Iterator[TableRow]:
-    """Yield the rows of a table, in the format that its suffix names; raises `UserError` naming file and line.
+def read_rows(
+    path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0
+) -> Iterator[TableRow]:
+    """Yield the rows of a table, in the format that its suffix names; raises `UserError` naming
+    file and line.
 
-    TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is quoted; JSON Lines
-    has one object per line. TSV and CSV start with a header line, unless `headerless` gives a TSV its columns. Up to
-    `max_short_share` of the lines of a TSV may lack columns; they are left out, with a notice. Data sets of the Hub are
-    streamed.
+    TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
+    quoted; JSON Lines has one object per line. TSV and CSV start with a header line, unless
+    `headerless` gives a TSV its columns. Up to `max_short_share` of the lines of a TSV may lack
+    columns; they are left out, with a notice. Data sets of the Hub are streamed.
     """
     if is_hub(path):
         # Imported late: it needs the `datasets` library.
-        from ...pipeline.execution.hub import open_set
+        from ...pipeline.storage.hub import open_set
 
         name, _, split = str(path).partition("#")
         for number, values in enumerate(open_set(name, split or None).rows, 1):
@@ -84,7 +93,9 @@ def read_rows(path: Path, headerless: Headerless | None = None, max_short_share:
         case ".parquet":
             yield from _parquet_rows(path)
         case suffix:
-            raise UserError(f"{path} has the suffix {suffix!r}, but a table is one of {', '.join(SUFFIXES)}.")
+            raise UserError(
+                f"{path} has the suffix {suffix!r}, but a table is one of {', '.join(SUFFIXES)}."
+            )
 
 
 def check_file(path: Path) -> None:
@@ -101,8 +112,12 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format names for a message: quoted if they begin or end in white space, shortened if there are many."""
-    return _shortened(", ".join(name if name and name == name.strip() else repr(name) for name in names), 200)
+    """Format names for a message: quoted if they begin or end in white space, shortened if there
+    are many.
+    """
+    return _shortened(
+        ", ".join(name if name and name == name.strip() else repr(name) for name in names), 200
+    )
 
 
 def _shortened(text: str, size: int) -> str:
@@ -120,7 +135,9 @@ def hub_split(name: str, split: str) -> Path:
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF and CRLF end a line."""
+    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF and CRLF
+    end a line.
+    """
     for number, line in enumerate(file, 1):
         where = f"{name}, line {number}"
         if number == 1:
@@ -131,7 +148,9 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             raise UserError(f"{where} is not UTF-8; convert the file.") from None
 
 
-def _tsv_rows(path: Path, headerless: Headerless | None, max_short_share: float) -> Iterator[TableRow]:
+def _tsv_rows(
+    path: Path, headerless: Headerless | None, max_short_share: float
+) -> Iterator[TableRow]:
     short: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
@@ -150,7 +169,9 @@ def _tsv_rows(path: Path, headerless: Headerless | None, max_short_share: float)
     if short:
         found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
         if len(short) > max_short_share * num_lines:
-            raise UserError(f"{found}, more than {max_short_share:.1%}; fix the file or download it again.")
+            raise UserError(
+                f"{found}, more than {max_short_share:.1%}; fix the file or download it again."
+            )
         print_notice(f"{found}; these lines are left out.")
 
 
@@ -181,7 +202,9 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
 
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     if len(fields) != len(columns):
-        raise UserError(f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({listed(columns)}).")
+        raise UserError(
+            f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({listed(columns)})."
+        )
     return TableRow(where, dict(zip(columns, fields, strict=True)))
 
 

@@ -1,7 +1,9 @@
-"""The interface of a task: read its files, encode examples as tensors, compute a loss, and score predictions.
+"""The interface of a task: read its files, encode examples as tensors, compute a loss, and score
+predictions.
 
-The trainer, prediction and evaluation see a task only through `Task`. An example becomes one feature, or several if it
-is longer than a row (windows). A feature is one row of tokens, or one row per choice (multiple choice).
+The trainer, prediction and evaluation see a task only through `Task`. An example becomes one
+feature, or several if it is longer than a row (windows). A feature is one row of tokens, or one row
+per choice (multiple choice).
 
 Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
 """
@@ -30,7 +32,9 @@ Outputs = Sequence[np.ndarray]
 Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
-"""What `predict` writes for an example: its label and so on, and ``probabilities`` if there are classes."""
+"""What `predict` writes for an example: its label and so on, and ``probabilities`` if there are
+classes.
+"""
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
@@ -52,8 +56,10 @@ class Feature(NamedTuple):
     rows: tuple[TokenRow, ...]
     """One row, or one per choice."""
     target: np.ndarray | None
-    """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or of the class of each
-    token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if there is no usable label."""
+    """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or
+    of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (). None if
+    there is no usable label.
+    """
     example: int
     """Index of the example among those encoded together."""
     context: Any = None
@@ -83,7 +89,9 @@ class TaskBatch(NamedTuple):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
         """Return the batch with each tensor changed."""
-        return TaskBatch._make(change(value) if isinstance(value, Tensor) else value for value in self)
+        return TaskBatch._make(
+            change(value) if isinstance(value, Tensor) else value for value in self
+        )
 
 
 class Recipe(NamedTuple):
@@ -102,7 +110,9 @@ class TaskModel(nn.Module, ABC):
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; a frozen encoder stays in evaluation, as dropout would only disturb its features."""
+        """Set the mode; a frozen encoder stays in evaluation, as dropout would only disturb its
+        features.
+        """
         super().train(mode)
         if not any(parameter.requires_grad for parameter in self.bert.parameters()):
             self.bert.eval()
@@ -115,8 +125,8 @@ class TaskModel(nn.Module, ABC):
     def states(self, batch: TaskBatch) -> Tensor:
         """Return the last hidden states (B, L, D); the first of each row represents the whole row.
 
-        That is [CLS]. In a left-to-right model [CLS] sees only itself and the final [SEP] sees everything, so the two
-        are swapped.
+        That is [CLS]. In a left-to-right model [CLS] sees only itself and the final [SEP] sees
+        everything, so the two are swapped.
         """
         states_BLD = self.bert(*batch[:4])
         if not self.bert.config.is_decoder:
@@ -124,7 +134,10 @@ class TaskModel(nn.Module, ABC):
         last_B = batch.attention_mask_BL.sum(1) - 1
         rows_B = torch.arange(len(last_B), device=last_B.device)
         swapped_BLD = states_BLD.clone()
-        swapped_BLD[:, 0], swapped_BLD[rows_B, last_B] = states_BLD[rows_B, last_B], states_BLD[:, 0]
+        swapped_BLD[:, 0], swapped_BLD[rows_B, last_B] = (
+            states_BLD[rows_B, last_B],
+            states_BLD[:, 0],
+        )
         return swapped_BLD
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
@@ -159,12 +172,16 @@ class Task(ABC):
 
     @property
     def variant(self) -> str:
-        """What distinguishes its results from others of the task, such as the version of SQuAD; may be empty."""
+        """What distinguishes its results from others of the task, such as the version of SQuAD; may
+        be empty.
+        """
         return ""
 
     @property
     def recipe(self) -> Recipe:
-        """The default hyperparameters: those of the paper for GLUE (section 4.1), unless overridden."""
+        """The default hyperparameters: those of the paper for GLUE (section 4.1), unless
+        overridden.
+        """
         return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
     @abstractmethod
@@ -185,14 +202,22 @@ class Task(ABC):
 
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
-        """Return an encoder with this task's head; the weights are not initialised from a checkpoint."""
+        """Return an encoder with this task's head; the weights are not initialised from a
+        checkpoint.
+        """
 
-    def tuned(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> "Task":
-        """Return the task with its threshold tuned on the dev examples after training; itself if it has none."""
+    def tuned(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> "Task":
+        """Return the task with its threshold tuned on the dev examples after training; itself if it
+        has none.
+        """
         return self
 
     @abstractmethod
-    def scores(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> Scores:
+    def scores(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> Scores:
         """Return the official metrics."""
 
     @abstractmethod
@@ -200,27 +225,41 @@ class Task(ABC):
         """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
 
     def word_baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
-        """Return the metrics on `examples` of a model of words alone, fitted to `train`; empty if the task has none."""
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`; empty if
+        the task has none.
+        """
         return {}
 
     @abstractmethod
-    def answers(self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]) -> list[Answer]:
+    def answers(
+        self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
+    ) -> list[Answer]:
         """Return the answer for each example."""
 
-    def official(self, answers: Sequence[Answer], examples: Sequence[Any], split: str) -> dict[str, bytes]:
-        """Return the files, by name, that the task's server or script expects; empty if there is none.
+    def official(
+        self, answers: Sequence[Answer], examples: Sequence[Any], split: str
+    ) -> dict[str, bytes]:
+        """Return the files, by name, that the task's server or script expects; empty if there is
+        none.
 
-        `split` is the split of the examples as in `splits.find_splits`: ``test``, ``test_mismatched``, ...
+        `split` is the split of the examples as in `splits.find_splits`: ``test``,
+        ``test_mismatched``, ...
         """
         return {}
 
     def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``, from which `catalogue.restore_task` recreates the task."""
-        settings = {name: value for name, value in asdict(cast(Any, self)).items() if value is not None}
+        """Return the content of ``task.json``, from which `catalogue.restore_task` recreates the
+        task.
+        """
+        settings = {
+            name: value for name, value in asdict(cast(Any, self)).items() if value is not None
+        }
         return {"task": settings.pop("name"), **settings}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape and the model's class."""
+        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape and the
+        model's class.
+        """
         return {}
 
 
@@ -233,17 +272,23 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
 
 
 def hf_encoder_alone(has_own_head: object) -> dict[str, Any]:
-    """Return what makes ``transformers`` load the encoder alone, if the head is one that it does not know."""
+    """Return what makes ``transformers`` load the encoder alone, if the head is one that it does
+    not know.
+    """
     return {"architectures": ["BertModel"]} if has_own_head else {}
 
 
 def num_cut(features: Sequence[Feature]) -> int:
     """Return how many of the examples encoded together are cut."""
-    return len({feature.example for feature in features if any(row.num_cut for row in feature.rows)})
+    return len(
+        {feature.example for feature in features if any(row.num_cut for row in feature.rows)}
+    )
 
 
 def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
-    """Print how many of the examples in `where` (a file or a split) are cut, if any are, and how to avoid it."""
+    """Print how many of the examples in `where` (a file or a split) are cut, if any are, and how to
+    avoid it.
+    """
     if num_cut:
         what, option = task.cut
         found = f"{num_cut:,} of {num_examples:,} {what} cut at --{option.replace('_', '-')} {getattr(task, option)}"
@@ -251,12 +296,16 @@ def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
 
 
 def num_targets(features: Sequence[Feature]) -> int:
-    """Return the number of targets: one per feature, two per answer (its ends), or one per token with a class.
+    """Return the number of targets: one per feature, two per answer (its ends), or one per token
+    with a class.
 
     Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
     """
     targets = [feature.target for feature in features if feature.target is not None]
-    return sum(int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size for target in targets)
+    return sum(
+        int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size
+        for target in targets
+    )
 
 
 def make_batch(features: Sequence[Feature]) -> TaskBatch:
@@ -269,7 +318,9 @@ def make_batch(features: Sequence[Feature]) -> TaskBatch:
     input_ids[mask.numpy()] = np.concatenate([row.input_ids for row in rows])
     starts = np.array([row.segment_b_start for row in rows])
     types = torch.from_numpy(columns >= starts[:, None]) & mask
-    targets = [torch.from_numpy(feature.target) for feature in features if feature.target is not None]
+    targets = [
+        torch.from_numpy(feature.target) for feature in features if feature.target is not None
+    ]
     target = None
     if targets and targets[0].ndim:
         target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)

@@ -1,4 +1,6 @@
-"""TensorBoard's event files, written without its thread: if the disk is full, the caller gets the error."""
+"""TensorBoard's event files, written without its thread: if the disk is full, the caller gets the
+error.
+"""
 
 import os
 import socket
@@ -8,7 +10,9 @@ from typing import Any
 
 
 class EventFile:
-    """A new event file in `folder`; TensorBoard then hides what older files there have from `first_step` on."""
+    """A new event file in `folder`; TensorBoard then hides what older files there have from
+    `first_step` on.
+    """
 
     def __init__(self, folder: Path, first_step: int):
         # Imported here because it takes half a second, and only the first rank writes logs.

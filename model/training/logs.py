@@ -1,4 +1,6 @@
-"""The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and its clock."""
+"""The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``),
+and its clock.
+"""
 
 import csv
 import importlib
@@ -16,18 +18,37 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
 from .board import EventFile
 
-METRICS = ("step", "split", "learning_rate", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm")
-SPEED = ("step", "tokens_per_second", "padded_tokens_per_second", "data_wait", "mfu", "peak_memory_gb")
+METRICS = (
+    "step",
+    "split",
+    "learning_rate",
+    "mlm_loss",
+    "mlm_accuracy",
+    "nsp_loss",
+    "nsp_accuracy",
+    "gradient_norm",
+)
+SPEED = (
+    "step",
+    "tokens_per_second",
+    "padded_tokens_per_second",
+    "data_wait",
+    "mfu",
+    "peak_memory_gb",
+)
 
 ProgressCallback = Callable[[dict[str, Any]], None]
-"""Called now and then during training with figures by name, such as ``step``, ``steps`` and ``loss``."""
+"""Called now and then during training with figures by name, such as ``step``, ``steps`` and
+``loss``.
+"""
 
 
 class RunLog:
-    """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step` (-1: everything).
+    """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step`
+    (-1: everything).
 
-    ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same file as an
-    undisturbed one; whatever depends on the clock goes to ``speed.csv``.
+    ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same
+    file as an undisturbed one; whatever depends on the clock goes to ``speed.csv``.
     """
 
     def __init__(
@@ -47,8 +68,12 @@ class RunLog:
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
         kept = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
-        file = partial.open("w", buffering=1, newline="", encoding="utf-8")  # each line can be read at once
-        writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
+        file = partial.open(
+            "w", buffering=1, newline="", encoding="utf-8"
+        )  # each line can be read at once
+        writer = csv.DictWriter(
+            file, columns, restval="", extrasaction="ignore", lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(kept)
         partial.replace(path)
@@ -57,14 +82,31 @@ class RunLog:
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Log losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
-        self._write(self._metrics, {"step": step, "split": split}, split, {name: repr(values[name]) for name in values})
+        self._write(
+            self._metrics,
+            {"step": step, "split": split},
+            split,
+            {name: repr(values[name]) for name in values},
+        )
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
-        """Log tokens per second, the share of time spent waiting for data, and on a GPU its utilisation and memory."""
-        self._write(self._speed, {"step": step}, "speed", {name: f"{values[name]:.6g}" for name in values})
+        """Log tokens per second, the share of time spent waiting for data, and on a GPU its
+        utilisation and memory.
+        """
+        self._write(
+            self._speed, {"step": step}, "speed", {name: f"{values[name]:.6g}" for name in values}
+        )
 
-    def _write(self, writer: "csv.DictWriter[str]", key: dict[str, Any], group: str, values: Mapping[str, str]) -> None:
-        known = {name: values[name] for name in writer.fieldnames if name in values and name not in key}
+    def _write(
+        self,
+        writer: "csv.DictWriter[str]",
+        key: dict[str, Any],
+        group: str,
+        values: Mapping[str, str],
+    ) -> None:
+        known = {
+            name: values[name] for name in writer.fieldnames if name in values and name not in key
+        }
         writer.writerow(key | known)
         for name, value in known.items():
             self._board.add_scalar(f"{group}/{name}", float(value), key["step"])
@@ -74,7 +116,9 @@ class RunLog:
             self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
-        """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it must be there."""
+        """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it
+        must be there.
+        """
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
@@ -93,16 +137,19 @@ class RunLog:
 
 
 def open_wandb(directory: Path, asked: bool | None, config: Mapping[str, Any]) -> Any:
-    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one; None if not `asked`.
+    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one; None if
+    not `asked`.
 
-    None asks for one if the environment sets ``WANDB_PROJECT`` and the package is installed. Raises `UserError` if the
-    package is asked for and missing.
+    None asks for one if the environment sets ``WANDB_PROJECT`` and the package is installed. Raises
+    `UserError` if the package is asked for and missing.
     """
     installed = importlib.util.find_spec("wandb") is not None
     if asked is False or (asked is None and not (installed and os.environ.get("WANDB_PROJECT"))):
         return None
     if not installed:
-        raise UserError("--wandb needs the package wandb; run `pip install wandb`, or leave the option out.")
+        raise UserError(
+            "--wandb needs the package wandb; run `pip install wandb`, or leave the option out."
+        )
     path = directory / "logs" / "wandb-run"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +157,12 @@ def open_wandb(directory: Path, asked: bool | None, config: Mapping[str, Any]) -
     project = os.environ.get("WANDB_PROJECT", "clozeworks")
     wandb: Any = importlib.import_module("wandb")
     return wandb.init(
-        project=project, name=directory.name, id=path.read_text(), resume="allow", config=dict(config), dir=path.parent
+        project=project,
+        name=directory.name,
+        id=path.read_text(),
+        resume="allow",
+        config=dict(config),
+        dir=path.parent,
     )
 
 
@@ -123,8 +175,14 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     rows = read_csv(content[: content.rfind(b"\n") + 1], path, advice)
     try:
         for row in rows:
-            measured = {name: float(row[name]) for name in columns if name not in ("step", "split") and row.get(name)}
-            measured.pop("gradient_norm", None)  # infinite where fp16 overflows; that update is left out
+            measured = {
+                name: float(row[name])
+                for name in columns
+                if name not in ("step", "split") and row.get(name)
+            }
+            measured.pop(
+                "gradient_norm", None
+            )  # infinite where fp16 overflows; that update is left out
             if int(row["step"]) < 0 or not all(map(math.isfinite, measured.values())):
                 raise ValueError
     except (KeyError, ValueError):
@@ -133,8 +191,8 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 class Clock:
-    """Measures a training's speed since the last log line, and its time, after the seconds `spent` before an
-    interruption.
+    """Measures a training's speed since the last log line, and its time, after the seconds `spent`
+    before an interruption.
     """
 
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):
@@ -160,7 +218,9 @@ class Clock:
         self._waited_s += waited
         self.data_wait_s += waited
 
-    def count(self, *, num_rows: int, num_tokens: int, num_padded: int = 0, flops: float = 0.0) -> None:
+    def count(
+        self, *, num_rows: int, num_tokens: int, num_padded: int = 0, flops: float = 0.0
+    ) -> None:
         """Count one update: rows, real tokens, tokens with padding, and FLOPs, over all ranks."""
         self.num_steps += 1
         self.num_tokens += num_tokens
@@ -195,7 +255,9 @@ class Clock:
         return self.spent + self.seconds()
 
     def rates(self) -> dict[str, float]:
-        """Return rows and tokens per second, the share of time spent waiting for data, and on a known GPU ``mfu``."""
+        """Return rows and tokens per second, the share of time spent waiting for data, and on a
+        known GPU ``mfu``.
+        """
         seconds = time.perf_counter() - self._interval_started
         rates = {
             "examples_per_second": self._rows / seconds,

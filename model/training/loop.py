@@ -11,8 +11,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> Generator[T, None, None]:
-    """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items ahead."""
+def prefetch(
+    make: Callable[[int], T], items: Iterable[int], depth: int = 4
+) -> Generator[T, None, None]:
+    """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items
+    ahead.
+    """
     pending: deque[Any] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:
@@ -28,7 +32,9 @@ def prefetch(make: Callable[[int], T], items: Iterable[int], depth: int = 4) -> 
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the current update is finished and saved; a second one kills."""
+    """Turn SIGINT and SIGTERM into an event, so that the current update is finished and saved; a
+    second one kills.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -7,28 +7,40 @@ from torch.optim import AdamW
 BETAS = (0.9, 0.999)
 EPS = 1e-6
 MAX_GRADIENT_NORM = 1.0
-# From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer changes it.
+# From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer
+# changes it.
 NO_CORRECTION_STEP = 2.0**24
 
 
-def make_optimizer(model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False) -> AdamW:
-    """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused kernel.
+def make_optimizer(
+    model: nn.Module, weight_decay: float = 0.01, *, bias_correction: bool = False
+) -> AdamW:
+    """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused
+    kernel.
 
-    BERT's Adam has no bias correction. PyTorch's cannot do without, but its correction fades as steps are counted; so
-    without `bias_correction` the count starts so high that there is none.
+    BERT's Adam has no bias correction. PyTorch's cannot do without, but its correction fades as
+    steps are counted; so without `bias_correction` the count starts so high that there is none.
     """
     decayed, free = [], []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        is_bias = name.rsplit(".", 1)[-1].startswith("bias")  # those of an LSTM are bias_ih_l0, bias_hh_l0 and so on
+        is_bias = name.rsplit(".", 1)[-1].startswith(
+            "bias"
+        )  # those of an LSTM are bias_ih_l0, bias_hh_l0 and so on
         (free if is_bias or "LayerNorm" in name else decayed).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+    groups = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
     optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
     if not bias_correction:
         for parameter in decayed + free:
             state = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            optimizer.state[parameter] = {"step": torch.tensor(NO_CORRECTION_STEP, device=parameter.device), **state}
+            optimizer.state[parameter] = {
+                "step": torch.tensor(NO_CORRECTION_STEP, device=parameter.device),
+                **state,
+            }
     return optimizer
 
 
@@ -39,9 +51,11 @@ def set_learning_rate(optimizer: AdamW, rate: float) -> None:
 
 
 def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
-    """Return the rate of the update with index `step` (or second): warm-up from 0 to `peak`, then linear decay to 0.
+    """Return the rate of the update with index `step` (or second): warm-up from 0 to `peak`, then
+    linear decay to 0.
 
-    The decay counts from step 0, as in google-research/bert, so the rate drops a little when the warm-up ends.
+    The decay counts from step 0, as in google-research/bert, so the rate drops a little when the
+    warm-up ends.
     """
     if step < warmup_steps:
         return peak * step / warmup_steps
@@ -49,5 +63,7 @@ def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: floa
 
 
 def default_warmup(num_steps: int) -> int:
-    """Return a tenth of the steps, at most 10,000, which is the paper's number for its 1,000,000 steps."""
+    """Return a tenth of the steps, at most 10,000, which is the paper's number for its 1,000,000
+    steps.
+    """
     return min(10_000, num_steps // 10)

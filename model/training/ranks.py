@@ -35,7 +35,9 @@ class Ranks(NamedTuple):
 
     def rows(self, batch_size: int) -> np.ndarray:
         """Return the indices, int64, of this rank's rows in a global batch."""
-        return np.arange(batch_size * self.rank // self.num_ranks, batch_size * (self.rank + 1) // self.num_ranks)
+        return np.arange(
+            batch_size * self.rank // self.num_ranks, batch_size * (self.rank + 1) // self.num_ranks
+        )
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of `values` over all ranks, in place."""
@@ -44,13 +46,17 @@ class Ranks(NamedTuple):
         return values
 
     def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
-        """Begin to replace `values` by their sum over all ranks; return a function that waits for it."""
+        """Begin to replace `values` by their sum over all ranks; return a function that waits for
+        it.
+        """
         work = dist.all_reduce(values, async_op=True)
         assert work is not None
         return work.wait
 
     def agree(self, facts: Mapping[str, str], advice: str) -> None:
-        """Raise `UserError` on all ranks, naming the fact and `advice`, unless `facts` are the same on all of them."""
+        """Raise `UserError` on all ranks, naming the fact and `advice`, unless `facts` are the same
+        on all of them.
+        """
         if self.num_ranks == 1:
             return
         everyone: list[Any] = [None] * self.num_ranks
@@ -60,11 +66,15 @@ class Ranks(NamedTuple):
             for name, value in expected.items():
                 if found[name] != value:
                     seen = f"{value} on rank 0 ({first_host}), but {found[name]} on rank {rank} ({host})"
-                    raise UserError(f"The processes were not started alike: {name} is {seen}. {advice}")
+                    raise UserError(
+                        f"The processes were not started alike: {name} is {seen}. {advice}"
+                    )
 
     @contextmanager
     def on_first(self, context: AbstractContextManager[object]) -> Iterator[None]:
-        """Enter `context` on the first rank, and wait for that; raise its `UserError` or `RunError` on all ranks."""
+        """Enter `context` on the first rank, and wait for that; raise its `UserError` or `RunError`
+        on all ranks.
+        """
         failure: Exception | None = None
         with ExitStack() as stack:
             if self.rank == 0:
@@ -87,19 +97,24 @@ class Ranks(NamedTuple):
 
 @contextmanager
 def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or run alone; each needs at least one row of a batch."""
+    """Join the processes that torchrun started, or run alone; each needs at least one row of a
+    batch.
+    """
     device = find_device(device_name)
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size < num_ranks:
-        raise UserError(f"--batch-size is {batch_size}, but {num_ranks} processes need at least one row each.")
+        raise UserError(
+            f"--batch-size is {batch_size}, but {num_ranks} processes need at least one row each."
+        )
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # Imported at the first update, torch._dynamo would keep the group as a default argument. The group would outlive
-    # destroy_process_group, and gloo's threads, which own tensors, would abort one exit in five.
+    # Imported at the first update, torch._dynamo would keep the group as a default argument. The
+    # group would outlive destroy_process_group, and gloo's threads, which own tensors, would abort
+    # one exit in five.
     import_module("torch._dynamo")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
@@ -115,10 +130,12 @@ def print_notice(line: str) -> None:
 
 
 class GradientSum:
-    """Sums the gradients over all ranks, in buckets that are sent while the backward pass computes the next ones.
+    """Sums the gradients over all ranks, in buckets that are sent while the backward pass computes
+    the next ones.
 
-    The buckets are filled from the last parameters on, whose gradients are ready first, and sent in this order on all
-    ranks. Parameters without a gradient in the first update are left out: they are unused.
+    The buckets are filled from the last parameters on, whose gradients are ready first, and sent in
+    this order on all ranks. Parameters without a gradient in the first update are left out: they
+    are unused.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], ranks: Ranks):
@@ -149,14 +166,18 @@ class GradientSum:
             self._send()
         for bucket, (flat, wait) in zip(self._buckets, self._sent, strict=True):
             wait()
-            for parameter, total in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+            for parameter, total in zip(
+                bucket, flat.split([p.numel() for p in bucket]), strict=True
+            ):
                 assert parameter.grad is not None
                 parameter.grad.copy_(total.view_as(parameter))
         self._sent.clear()
 
     def _fill_buckets(self) -> None:
         num_bytes = BUCKET_BYTES
-        for parameter in reversed([parameter for parameter in self._parameters if parameter.grad is not None]):
+        for parameter in reversed(
+            [parameter for parameter in self._parameters if parameter.grad is not None]
+        ):
             if num_bytes >= BUCKET_BYTES:
                 self._buckets.append([])
                 num_bytes = 0

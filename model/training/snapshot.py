@@ -32,11 +32,16 @@ class SnapshotWriter:
             self.wait()
 
     def submit(self, write: Callable[[Any], None], values: Any = None) -> None:
-        """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may change at once."""
+        """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
+        change at once.
+        """
         while self._pending and (len(self._pending) >= MOST_WAITING or self._pending[0].done()):
             self._pending.popleft().result()
-        # From a GPU this is only queued, into pinned memory: an event says when all copies are there.
-        copy = tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", non_blocking=True, copy=True), values)
+        # From a GPU this is only queued, into pinned memory: an event says when all copies are
+        # there.
+        copy = tree_map_only(
+            Tensor, lambda tensor: tensor.detach().to("cpu", non_blocking=True, copy=True), values
+        )
         copied = torch.cuda.Event() if torch.cuda.is_initialized() else None
         if copied:
             copied.record()

@@ -1,12 +1,13 @@
 """One update of the weights, shared by pre-training and fine-tuning.
 
-A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every micro-batch's loss
-is already its share of the global batch's loss, so gradients only have to be added up: neither the micro-batch size nor
-the number of ranks changes the result, except for rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a
-checkpoint needs no random state.
+A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every
+micro-batch's loss is already its share of the global batch's loss, so gradients only have to be
+added up: neither the micro-batch size nor the number of ranks changes the result, except for
+rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a checkpoint needs no random
+state.
 
-With matrix products in fp16 the loss is scaled up so that small gradients do not vanish (`torch.amp.GradScaler`); an
-update whose gradient overflows is skipped, and the scale halved.
+With matrix products in fp16 the loss is scaled up so that small gradients do not vanish
+(`torch.amp.GradScaler`); an update whose gradient overflows is skipped, and the scale halved.
 
 Shapes: S sums that the caller wants over the global batch.
 """
@@ -41,7 +42,9 @@ class Loss(NamedTuple):
     """The loss of one micro-batch."""
 
     share: Tensor
-    """Its part of the global batch's mean loss, scalar: the sum over all micro-batches and ranks is that mean."""
+    """Its part of the global batch's mean loss, scalar: the sum over all micro-batches and ranks is
+    that mean.
+    """
     sums_S: Tensor
     """float64; what to add up over the global batch, to report."""
 
@@ -66,9 +69,12 @@ class Update(NamedTuple):
     def is_finite(self) -> bool:
         """Whether the global batch's sums and gradient are finite; the weights are spoiled if not.
 
-        A gradient that overflows fp16 is no harm, because the update is skipped, unless no scale is small enough.
+        A gradient that overflows fp16 is no harm, because the update is skipped, unless no scale is
+        small enough.
         """
-        return math.isfinite(sum(self.sums)) and (math.isfinite(self.gradient_norm) or self.loss_scale >= 1)
+        return math.isfinite(sum(self.sums)) and (
+            math.isfinite(self.gradient_norm) or self.loss_scale >= 1
+        )
 
 
 class Updater(Generic[BatchT]):
@@ -102,8 +108,8 @@ class Updater(Generic[BatchT]):
         stop_asked: bool = False,
         seconds: float = 0.0,
     ) -> None:
-        """Change the weights once, by the gradient of the batch that `batches` are a part of, without waiting for a
-        GPU.
+        """Change the weights once, by the gradient of the batch that `batches` are a part of,
+        without waiting for a GPU.
         """
         rank, _, device = self._ranks
         sums_S: Tensor | None = None
@@ -113,20 +119,24 @@ class Updater(Generic[BatchT]):
                 loss = compute_loss(batch.to(device))
             if index + 1 == len(batches):
                 self._gradient_sum.start()  # of each gradient, as soon as this backward pass is done with it
-            self._scaler.scale(loss.share).backward()  # adds to the gradients of the micro-batches before
+            self._scaler.scale(
+                loss.share
+            ).backward()  # adds to the gradients of the micro-batches before
             sums_S = loss.sums_S if sums_S is None else sums_S + loss.sums_S
         assert sums_S is not None, "each rank computes at least one micro-batch"
 
         self._gradient_sum.finish()
         self._scaler.unscale_(self.optimizer)
-        # The norm is that of the whole global batch's gradient, so it is clipped only after the sum.
+        # The norm is that of the whole global batch's gradient, so it is clipped only after the
+        # sum.
         gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(self.optimizer, rate)
         self._scaler.step(self.optimizer)
         self._scaler.update()
         self.optimizer.zero_grad()
 
-        # Signals and clocks differ between ranks; these two travel with the sums, so all ranks decide alike.
+        # Signals and clocks differ between ranks; these two travel with the sums, so all ranks
+        # decide alike.
         shared = torch.tensor([stop_asked, 0.0 if rank else seconds], dtype=torch.float64)
         if device.type == "cuda":
             shared = shared.pin_memory()  # a copy from other memory would wait for the GPU
@@ -136,20 +146,27 @@ class Updater(Generic[BatchT]):
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
 
-        A GPU is idle from then until it gets more work, so the loops call it only every few steps (see
-        `device.drain_every`). A loss that is not finite is noticed that much later, but always before a checkpoint.
+        A GPU is idle from then until it gets more work, so the loops call it only every few steps
+        (see `device.drain_every`). A loss that is not finite is noticed that much later, but always
+        before a checkpoint.
         """
         drained, scale = [], self._scaler.get_scale() if self._scaler.is_enabled() else 0.0
         for step, sums, gradient_norm in self._pending:
             *values, num_stops, seconds = sums.tolist()
-            drained.append(Update(step, values, gradient_norm.item(), num_stops > 0, seconds, scale))
+            drained.append(
+                Update(step, values, gradient_norm.item(), num_stops > 0, seconds, scale)
+            )
         self._pending.clear()
         return drained
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state, and with fp16 the loss scale."""
         state = self.optimizer.state_dict()
-        return state | {"loss_scale": self._scaler.state_dict()} if self._scaler.is_enabled() else state
+        return (
+            state | {"loss_scale": self._scaler.state_dict()}
+            if self._scaler.is_enabled()
+            else state
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned; other precisions leave the loss scale out."""

@@ -1,16 +1,16 @@
 """A stage as one Apache Beam pipeline, on any of Beam's runners: the only module that imports Beam.
 
-An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners keep what passes a
-`GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key, which waits for all of its units; one
-element then plans the next phase.
+An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
+keep what passes a `GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key,
+which waits for all of its units; one element then plans the next phase.
 
 Traps of the runners that this module deals with:
 
-- DirectRunner tries to download another runner (Prism) unless it gets ``update_compatibility_version``, and hangs when
-  a worker process dies.
-- DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first elements make. So
-  units are dealt out by a `GroupByKey` on their own number, and the first elements are many. Dask's runner and options
-  are unknown to Beam until its module is imported.
+- DirectRunner tries to download another runner (Prism) unless it gets
+  ``update_compatibility_version``, and hangs when a worker process dies.
+- DaskRunner makes `Reshuffle` the identity, and has as many partitions, to the end, as the first
+  elements make. So units are dealt out by a `GroupByKey` on their own number, and the first
+  elements are many. Dask's runner and options are unknown to Beam until its module is imported.
 """
 
 import argparse
@@ -28,14 +28,18 @@ from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+from apache_beam.options.pipeline_options import (
+    PipelineOptions,
+    StandardOptions,
+    _BeamArgumentParser,
+)
 
 from ..config import RunOptions
 from ..errors import UserError
+from ..storage import absolute, is_remote
+from ..storage.stage import StageDirectory
 from .counters import Counters
 from .phases import Phase, do_unit, plan_phase, stop_units
-from .stage import StageDirectory
-from .storage import absolute, is_remote
 from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -46,13 +50,19 @@ NO_UNIT = -1
 METRICS = "clozeworks"
 
 
-def run_pipeline(directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions) -> None:
-    """Run all phases as one pipeline, on the runner that the options name; raise what broke the run."""
+def run_pipeline(
+    directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions
+) -> None:
+    """Run all phases as one pipeline, on the runner that the options name; raise what broke the
+    run.
+    """
     log = logging.getLogger("apache_beam")
     log.setLevel(logging.INFO if options.verbose else logging.ERROR)
     if options.verbose and not log.handlers:
         log.addHandler(logging.StreamHandler())
-    directory = replace(directory, path=absolute(directory.path))  # workers may run in another folder
+    directory = replace(
+        directory, path=absolute(directory.path)
+    )  # workers may run in another folder
     pipeline = beam.Pipeline(options=pipeline_options(options))
     first = _plan(directory, phases[0])
     elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
@@ -81,7 +91,9 @@ def _plan(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
         return []  # it is written down, and the launching process raises it
 
 
-def _work(dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any]) -> tuple[int, None]:
+def _work(
+    dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any]
+) -> tuple[int, None]:
     """Do one unit; all elements leave under one key."""
     number, _ = dealt
     with suppress(UserError):  # it is written down; a runner would only try again
@@ -91,9 +103,11 @@ def _work(dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, A
 
 
 def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
-    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker process died.
+    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker
+    process died.
 
-    An interrupt calls `stop` and waits for the units that have begun: not every runner can cancel them.
+    An interrupt calls `stop` and waits for the units that have begun: not every runner can cancel
+    them.
     """
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -106,7 +120,8 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
             ends.put(None)
 
     def on_thread_death(args: threading.ExceptHookArgs) -> None:
-        # DirectRunner starts each worker process from a thread, and waits for ever when that one dies.
+        # DirectRunner starts each worker process from a thread, and waits for ever when that one
+        # dies.
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
         if "Worker subprocess exited" in str(args.exc_value):
             ends.put(DeadWorkerError())
@@ -132,10 +147,14 @@ def _first(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
 
 
 def prepare(options: RunOptions, output: str) -> None:
-    """Check the options; raises `UserError` for one that Beam does not know, and for an `output` out of reach."""
+    """Check the options; raises `UserError` for one that Beam does not know, and for an `output`
+    out of reach.
+    """
     runner = pipeline_options(options).view_as(StandardOptions).runner
     if runner == "DataflowRunner" and not is_remote(output):
-        raise UserError(f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path.")
+        raise UserError(
+            f"{runner} runs on other machines, which cannot reach {output}; give a gs:// path."
+        )
 
 
 class _OptionParser(_BeamArgumentParser):
@@ -145,7 +164,9 @@ class _OptionParser(_BeamArgumentParser):
 
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:
-    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam does not know."""
+    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam does
+    not know.
+    """
     runner, flags = _take_runner(options.beam_options)
     if runner in (None, "DirectRunner"):
         workers = num_workers(options)
@@ -159,7 +180,11 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
         ]
     elif runner == "DaskRunner":
         import_module(DASK_MODULE)
-        flags = [f"--runner={DASK_MODULE}.{runner}", f"--dask_npartitions={DASK_PARTITIONS}", *flags]
+        flags = [
+            f"--runner={DASK_MODULE}.{runner}",
+            f"--dask_npartitions={DASK_PARTITIONS}",
+            *flags,
+        ]
     else:
         flags = [f"--runner={runner}", *flags]
     parser = _OptionParser()
@@ -178,7 +203,9 @@ def _take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
     try:
         found, others = parser.parse_known_args(flags)
     except argparse.ArgumentError:
-        raise UserError("--runner needs the name of a runner, for example --runner=DirectRunner.") from None
+        raise UserError(
+            "--runner needs the name of a runner, for example --runner=DirectRunner."
+        ) from None
     return found.runner, others
 
 
@@ -188,7 +215,9 @@ class ReadParts(beam.PTransform):
     What `read` counts in its `Counters` becomes Beam metrics in the namespace `METRICS`.
     """
 
-    def __init__(self, parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]) -> None:
+    def __init__(
+        self, parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]
+    ) -> None:
         super().__init__()
         self.parts, self.read = parts, read
 
@@ -196,10 +225,16 @@ class ReadParts(beam.PTransform):
         """Wire the transform."""
         # A GroupByKey redistributes the parts on every runner; Dask's makes Reshuffle the identity.
         parts = input_or_inputs | "Parts" >> beam.Create(list(enumerate(self.parts)))
-        return parts | "Redistribute" >> beam.GroupByKey() | "Read" >> beam.FlatMap(_read_part, self.read)
+        return (
+            parts
+            | "Redistribute" >> beam.GroupByKey()
+            | "Read" >> beam.FlatMap(_read_part, self.read)
+        )
 
 
-def _read_part(keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]) -> Iterator[Any]:
+def _read_part(
+    keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]
+) -> Iterator[Any]:
     for part in keyed[1]:
         counters = Counters()
         yield from read(part, counters)

@@ -27,8 +27,9 @@ class CounterRecord(TypedDict):
 class Counters:
     """Named counts that travel with a shard and are summed in the manifest.
 
-    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason. `examples` holds the
-    first few locations of each reason, and of some neutral counts. `num_words_left_out` sums what `leave_out` counts.
+    `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
+    `examples` holds the first few locations of each reason, and of some neutral counts.
+    `num_words_left_out` sums what `leave_out` counts.
     """
 
     def __init__(self) -> None:
@@ -42,11 +43,17 @@ class Counters:
         self.counts[name] += amount
 
     def leave_out(self, reason: str, texts: Sequence[str], kept: str = "") -> None:
-        """Count the words of texts that are left out of a document, less those of the text `kept` of them."""
-        self.count_left_out(reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0))
+        """Count the words of texts that are left out of a document, less those of the text `kept`
+        of them.
+        """
+        self.count_left_out(
+            reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0)
+        )
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
-        """Count a line or sentence that is left out of a document, and its words; examples are of different texts."""
+        """Count a line or sentence that is left out of a document, and its words; examples are of
+        different texts.
+        """
         self.leave_out(reason, [text])
         shown = text[:LONGEST_EXAMPLE]
         if any(example.endswith(shown) for example in self.examples.get(reason, ())):
@@ -96,7 +103,9 @@ class Counters:
 
 
 def count_words(text: str | bytes) -> int:
-    """Return how many words white space (of ASCII) separates; in a long text six times as fast as to split it."""
+    """Return how many words white space (of ASCII) separates; in a long text six times as fast as
+    to split it.
+    """
     import numpy as np
 
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
@@ -107,7 +116,8 @@ def count_words(text: str | bytes) -> int:
 
 
 def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
-    """Sum the counters of all units; raise `UserError` if more than the share `max_bad` of the inputs was bad.
+    """Sum the counters of all units; raise `UserError` if more than the share `max_bad` of the
+    inputs was bad.
 
     `seen` names the counter that, together with the bad inputs, makes up the total.
     """

@@ -1,8 +1,9 @@
-"""What a data stage will take in disk, memory and time, estimated from the sizes of its input before it runs.
+"""What a data stage will take in disk, memory and time, estimated from the sizes of its input
+before it runs.
 
-Each stage has a formula of its own; here is what they share. The rates were measured on an AMD EPYC server with Python
-3.11 and set so that their sum matches the total time of each stage on 86 MB of Wikipedia text. Expect errors of up to a
-factor of two.
+Each stage has a formula of its own; here is what they share. The rates were measured on an AMD EPYC
+server with Python 3.11 and set so that their sum matches the total time of each stage on 86 MB of
+Wikipedia text. Expect errors of up to a factor of two.
 """
 
 from dataclasses import dataclass

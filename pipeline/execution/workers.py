@@ -1,8 +1,10 @@
-"""Worker processes on this machine: each does one unit of work at a time, and takes the next when it is done.
+"""Worker processes on this machine: each does one unit of work at a time, and takes the next when
+it is done.
 
-A worker is a new process of this interpreter, which imports only what the work needs. It reads pickles of a step and
-the number of a unit from standard input, and answers each with None or the message of an error; the traceback goes to
-standard error. A worker ends with its pipe, or with the process that started it.
+A worker is a new process of this interpreter, which imports only what the work needs. It reads
+pickles of a step and the number of a unit from standard input, and answers each with None or the
+message of an error; the traceback goes to standard error. A worker ends with its pipe, or with the
+process that started it.
 """
 
 import os
@@ -39,21 +41,30 @@ class DeadWorkerError(Exception):
     """A worker process ended before its work did."""
 
     def __init__(self, status: int = -signal.SIGKILL) -> None:
-        what = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        what = (
+            f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        )
         what += " (out of memory?)" if status == -signal.SIGKILL else ""
         super().__init__(f"A worker process {what}; rerun the same command to resume.")
 
 
 def num_workers(options: RunOptions) -> int:
-    """Return how many worker processes to use: by default one per core of this process's allocation."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many worker processes to use: by default one per core of this process's
+    allocation.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return options.workers or cores
 
 
 @contextmanager
 def started(num_workers: int) -> Iterator[list[Worker]]:
     """Start worker processes, all at once; kill at the end those that are there."""
-    workers = [subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(num_workers)]
+    workers = [
+        subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(num_workers)
+    ]
     try:
         yield workers
     finally:
@@ -66,8 +77,12 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
                     cast(BinaryIO, pipe).close()
 
 
-def do_all(items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]) -> None:
-    """Call `step` on every item in the `workers`, in order, by pickles; raises `WorkError` or `DeadWorkerError`."""
+def do_all(
+    items: Sequence[Item], step: Callable[[Item], object], workers: Sequence[Worker]
+) -> None:
+    """Call `step` on every item in the `workers`, in order, by pickles; raises `WorkError` or
+    `DeadWorkerError`.
+    """
     todo = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         try:
@@ -102,7 +117,9 @@ def _send(pipe: BinaryIO, message: Any) -> None:
 
 def serve() -> None:
     """Be a worker: do what comes on standard input, until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the launching one decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C goes to all processes; the launching one decides
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply

@@ -1,8 +1,10 @@
-"""Collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, read without unpacking them.
+"""Collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, read without
+unpacking them.
 
-Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a piece at a time, so
-memory depends on no size but that of a zip's table of contents. The id of a document is the archive's name without its
-suffix, then the member's without ``.txt``. Bad members are counted and cost only themselves.
+Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a
+piece at a time, so memory depends on no size but that of a zip's table of contents. The id of a
+document is the archive's name without its suffix, then the member's without ``.txt``. Bad members
+are counted and cost only themselves.
 """
 
 import io
@@ -16,8 +18,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
+from .. import storage
 from ..config import IngestConfig
-from ..execution import storage
 from ..execution.counters import Counters
 from .books import read_book
 from .compression import (
@@ -35,7 +37,14 @@ SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip"
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-_NOT_A_ZIP = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
+_NOT_A_ZIP = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    ValueError,
+    OverflowError,
+    EOFError,
+    struct.error,
+)
 _NOT_A_TAR = (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError)
 # Longer extended headers (names, attributes) are made to break readers.
 _LONGEST_HEADER_BYTES = 1 << 16
@@ -45,11 +54,14 @@ _Members = Iterator[tuple[str, BinaryIO]]
 """The path of each member within the archive, without dots, and its bytes."""
 
 
-def plan_archive(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_archive(
+    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Cut an archive into ranges of whole members, of about `range_bytes` each.
 
-    A zip is cut by its size alone: a member belongs to the range in which its header lies. A plain tar on this machine
-    is cut at headers, which are read for it (15 µs a member). A compressed or remote tar is one range.
+    A zip is cut by its size alone: a member belongs to the range in which its header lies. A plain
+    tar on this machine is cut at headers, which are read for it (15 µs a member). A compressed or
+    remote tar is one range.
     """
     suffix = _suffix(entry.name)
     if suffix == ".zip":
@@ -60,21 +72,26 @@ def plan_archive(entry: Input, open_file: OpenFile, range_bytes: int, config: In
     return entry.cut([0])
 
 
-def read_archive(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
-    """Yield the documents of the text members of a range of an archive, in the order of the archive.
+def read_archive(
+    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of the text members of a range of an archive, in the order of the
+    archive.
 
-    `counters` gets the neutral counter ``members_of_unknown_format``, and the bad input ``not_an_archive``,
-    ``damaged_archive`` and ``damaged_member`` (what comes before the damage is kept), ``unsafe_member`` (an absolute
-    path, or one with ``..``), ``link_or_device_member``, ``encrypted_member``, ``unsupported_member`` (a method of
-    compression, or a sparse file), ``compression_bomb`` (see `compression`), ``archive_without_text``, and what
-    `read_book` names.
+    `counters` gets the neutral counter ``members_of_unknown_format``, and the bad input
+    ``not_an_archive``, ``damaged_archive`` and ``damaged_member`` (what comes before the damage is
+    kept), ``unsafe_member`` (an absolute path, or one with ``..``), ``link_or_device_member``,
+    ``encrypted_member``, ``unsupported_member`` (a method of compression, or a sparse file),
+    ``compression_bomb`` (see `compression`), ``archive_without_text``, and what `read_book` names.
     """
     suffix = _suffix(part.name)
     stem = part.name[: len(part.name) - len(suffix)]
     archive_bytes = file.seek(0, io.SEEK_END)
     file.seek(0)
     num_bytes = 0
-    for member, stream in (_zip_members if suffix == ".zip" else _tar_members)(part, file, counters):
+    for member, stream in (_zip_members if suffix == ".zip" else _tar_members)(
+        part, file, counters
+    ):
         name = f"{part.name}/{member}"
         text = decompressed(stream, name, counters)
         form = "gutenberg" if config.format == "gutenberg" else "text"
@@ -88,7 +105,9 @@ def read_archive(file: BinaryIO, part: InputRange, config: IngestConfig, counter
 
 
 def _suffix(name: str) -> str:
-    return max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
+    return max(
+        (suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=""
+    )
 
 
 def _wanted_name(raw_name: str, part: InputRange, counters: Counters) -> str:
@@ -105,7 +124,9 @@ def _wanted_name(raw_name: str, part: InputRange, counters: Counters) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a member's name is that of a text, and not hidden: macOS adds ``._Emma.txt`` to ``Emma.txt``."""
+    """Return whether a member's name is that of a text, and not hidden: macOS adds ``._Emma.txt``
+    to ``Emma.txt``.
+    """
     hidden = any(part.startswith(".") and part != "." for part in name.split("/"))
     return not hidden and stem_of(name.lower()).endswith(".txt")
 
@@ -122,10 +143,15 @@ def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
         if part.start == 0 and not any(_is_text(_zip_name(entry)) for entry in entries):
             counters.skip("archive_without_text", part.name)
         for entry in entries:
-            # If the first bytes of the file are missing, the headers of its first members lie before its start.
+            # If the first bytes of the file are missing, the headers of its first members lie
+            # before its start.
             offset = max(entry.header_offset, 0)
             own = part.start <= offset and (part.stop is None or offset < part.stop)
-            if not own or entry.is_dir() or not (name := _wanted_name(_zip_name(entry), part, counters)):
+            if (
+                not own
+                or entry.is_dir()
+                or not (name := _wanted_name(_zip_name(entry), part, counters))
+            ):
                 continue
             location = f"{part.name}: {name}"
             if reason := _unreadable(entry):
@@ -137,7 +163,10 @@ def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
                 counters.skip("damaged_member", f"{location}: {error}")
                 continue
             tell = cast(BinaryIO, archive.fp).tell
-            yield name, BoundedStream(read, tell, location, counters, damage="damaged_member").buffered()
+            yield (
+                name,
+                BoundedStream(read, tell, location, counters, damage="damaged_member").buffered(),
+            )
 
 
 def _zip_name(entry: zipfile.ZipInfo) -> str:
@@ -161,21 +190,27 @@ def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
     last, num_texts, found = "", 0, Counters()
     try:
         unpacked = decompressed(file, part.name, found, ARCHIVE_ALLOWANCE)
-        stream = _TarStream(unpacked, part.start, file.seek(0, io.SEEK_END) if unpacked is file else None)
+        stream = _TarStream(
+            unpacked, part.start, file.seek(0, io.SEEK_END) if unpacked is file else None
+        )
         for info in _walk_tar(stream):
             if part.stop is not None and info.offset >= part.stop:
                 return
             last = info.name
             if not info.isdir() and (name := _wanted_file(info, part, counters)):
                 num_texts += 1
-                text = BoundedStream(stream.reader(info.size), num_compressed, f"{part.name}: {name}", counters)
+                text = BoundedStream(
+                    stream.reader(info.size), num_compressed, f"{part.name}: {name}", counters
+                )
                 yield name, text.buffered()
         if num_texts == 0 and part.start == 0 and not found.bad:
             counters.skip("archive_without_text", part.name)
     except _NOT_A_TAR as error:
         # If decompression ended early, the tar in it ends early too: one damage, counted once.
         if not found.bad:
-            reason, where = ("damaged_archive", f", after {last}") if last else ("not_an_archive", "")
+            reason, where = (
+                ("damaged_archive", f", after {last}") if last else ("not_an_archive", "")
+            )
             counters.skip(reason, f"{part.name}{where}: {error}")
     counters.add(found.to_record())
 
@@ -194,10 +229,14 @@ def _wanted_file(info: tarfile.TarInfo, part: InputRange, counters: Counters) ->
 
 
 class _TarStream:
-    """What `tarfile` reads headers from: a stream that seeks only forwards and reads little at a time."""
+    """What `tarfile` reads headers from: a stream that seeks only forwards and reads little at a
+    time.
+    """
 
     def __init__(self, stream: BinaryIO, offset: int = 0, size: int | None = None) -> None:
-        """Begin at `offset`; `size` is the length of a file that can seek, None for one that cannot."""
+        """Begin at `offset`; `size` is the length of a file that can seek, None for one that
+        cannot.
+        """
         self._stream = stream
         self._offset = offset if size is None else stream.seek(offset)
         self._size = size
@@ -208,7 +247,9 @@ class _TarStream:
         return self._offset
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, fewer only at the end; raise `tarfile.ReadError` if no header is so long."""
+        """Return the next bytes, fewer only at the end; raise `tarfile.ReadError` if no header is
+        so long.
+        """
         if not 0 <= size <= _LONGEST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
         self.last_block = self._stream.read(size)
@@ -219,7 +260,9 @@ class _TarStream:
         """Skip to an offset, or to the end if that comes first."""
         if self._size is not None:
             self._offset = self._stream.seek(min(offset, self._size))
-        while self._offset < offset and self.read(min(offset - self._offset, _LONGEST_HEADER_BYTES)):
+        while self._offset < offset and self.read(
+            min(offset - self._offset, _LONGEST_HEADER_BYTES)
+        ):
             pass
 
     def reader(self, num_bytes: int) -> Callable[[int], bytes]:
@@ -229,17 +272,20 @@ class _TarStream:
 
 
 def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
-    """Yield each member's header, whose data may then be read; raise one of `_NOT_A_TAR` at damage or data after the
-    end.
+    """Yield each member's header, whose data may then be read; raise one of `_NOT_A_TAR` at damage
+    or data after the end.
     """
-    with tarfile.open(fileobj=cast(Any, stream), mode="r:", encoding="utf-8", errors="backslashreplace") as archive:
+    with tarfile.open(
+        fileobj=cast(Any, stream), mode="r:", encoding="utf-8", errors="backslashreplace"
+    ) as archive:
         while info := archive.next():
             # tarfile would keep the headers of all members.
             archive.members = []  # pyright: ignore[reportAttributeAccessIssue]
             if archive.offset <= info.offset:  # pyright: ignore[reportAttributeAccessIssue]
                 raise tarfile.ReadError("a header with a negative size")
             yield info
-    # tarfile also stops without an error at a block that is not a header; the end mark is a block of zeros.
+    # tarfile also stops without an error at a block that is not a header; the end mark is a block
+    # of zeros.
     if stream.last_block != tarfile.NUL * tarfile.BLOCKSIZE:
         raise tarfile.ReadError("no header and no end mark follow")
     while block := stream.read(_LONGEST_HEADER_BYTES):
@@ -248,7 +294,9 @@ def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
 
 
 def _header_starts(file: BinaryIO, range_bytes: int) -> list[int]:
-    """Return the offsets of headers in a tar that are about `range_bytes` apart, the first of them 0."""
+    """Return the offsets of headers in a tar that are about `range_bytes` apart, the first of them
+    0.
+    """
     starts = [0]
     with suppress(*_NOT_A_TAR):
         for info in _walk_tar(_TarStream(file, 0, file.seek(0, io.SEEK_END))):

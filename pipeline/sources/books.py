@@ -2,16 +2,19 @@
 
 ``--documents`` defines what a document is in a text file:
 
-- ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are joined, headings,
-  rulers, lists with page numbers and what Project Gutenberg puts around a book are left out;
-- ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are hard-wrapped);
+- ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are
+  joined, headings, rulers, lists with page numbers and what Project Gutenberg puts around a book
+  are left out;
+- ``blank-line``: the lines between blank lines, one paragraph each (or one together if lines are
+  hard-wrapped);
 - ``line``: each line;
-- ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks of several lines,
-  nearly all of which end a sentence, separated by blank lines), else ``file``.
+- ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
+  of several lines, nearly all of which end a sentence, separated by blank lines), else ``file``.
 
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
-``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of the size of a book,
-`BOOK_CHARACTERS` to twice that. So memory is bounded, and a document is never a single sentence.
+``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of
+the size of a book, `BOOK_CHARACTERS` to twice that. So memory is bounded, and a document is never a
+single sentence.
 """
 
 import codecs
@@ -64,12 +67,15 @@ _LONGEST_WORD_BYTES = 1000
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
-def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+def read_book(
+    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file).
 
-    Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as Windows-1252 and counted.
-    A file that is not text, or has no prose, is skipped and counted. Ids are the name without ``.txt``; if each line or
-    block is a document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by ``#1`` from the second.
+    Text is UTF-8, or UTF-16 with a byte order mark; a line that is not valid UTF-8 is read as
+    Windows-1252 and counted. A file that is not text, or has no prose, is skipped and counted. Ids
+    are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
+    and so on; if a file is cut into books, by ``#1`` from the second.
     """
     stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
     chunks = _chunks(stream, counters)
@@ -80,7 +86,9 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
     head = _decoded(start, counters)
     rest = (_decoded(chunk, counters) for chunk in chunks)
     nothing = True
-    for document in _documents(part, head, rest, len(start) >= HEAD_BYTES, counters, config.documents):
+    for document in _documents(
+        part, head, rest, len(start) >= HEAD_BYTES, counters, config.documents
+    ):
         nothing = False
         yield document
     if nothing:
@@ -88,7 +96,12 @@ def read_book(file: BinaryIO, part: InputRange, config: IngestConfig, counters: 
 
 
 def _documents(
-    part: InputRange, head: str, rest: Iterator[str], continues: bool, counters: Counters, documents: str
+    part: InputRange,
+    head: str,
+    rest: Iterator[str],
+    continues: bool,
+    counters: Counters,
+    documents: str,
 ) -> Iterator[RawDocument]:
     """Yield the documents of a text that comes in pieces of whole lines: its `head`, then the rest."""
     name = stem_of(part.name, ".txt")
@@ -102,7 +115,11 @@ def _documents(
     if documents == "line":
         parts = ([line] for line in lines if line.strip())
     elif documents == "blank-line" or has_blocks:
-        parts = (part for block in _blank_line_blocks(lines) for part in _cut(_block_paragraphs(block, width)))
+        parts = (
+            part
+            for block in _blank_line_blocks(lines)
+            for part in _cut(_block_paragraphs(block, width))
+        )
     else:
         return _numbered(_cut(_prose(_blocks(lines, width), counters)), name, name)
     return _numbered(parts, name, f"{name}#0")
@@ -114,18 +131,26 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _numbered(parts: Iterator[list[str]], name: str, first: str) -> Iterator[RawDocument]:
-    """Make documents of the parts of one file; `first` is the id of the first, the others have a number."""
+    """Make documents of the parts of one file; `first` is the id of the first, the others have a
+    number.
+    """
     for number, part in enumerate(parts):
         identity = f"{name}#{number}" if number else first
         yield RawDocument(id=identity, source="text", title="", language="", paragraphs=part)
 
 
-def _gutenberg_documents(name: str, head: str, rest: Iterator[str], counters: Counters) -> Iterator[RawDocument]:
-    """Yield the books of a Project Gutenberg file, nearly always one; all but the first have a number."""
+def _gutenberg_documents(
+    name: str, head: str, rest: Iterator[str], counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the books of a Project Gutenberg file, nearly always one; all but the first have a
+    number.
+    """
     start = gutenberg.header_end(head)
     width = _width(head[start:].split("\n"))
     identity, number = name, 0
-    for (_, header), pieces in groupby(gutenberg.split_books(head, start, rest, counters), itemgetter(0, 1)):
+    for (_, header), pieces in groupby(
+        gutenberg.split_books(head, start, rest, counters), itemgetter(0, 1)
+    ):
         fields = {"title": "", "language": "", **gutenberg.read_header(header)}
         blocks = _blocks(_lines(text for *_, text in pieces), width)
         for part in _cut(_prose(gutenberg.without_apparatus(blocks, width, counters), counters)):
@@ -145,14 +170,19 @@ def _as_utf8(stream: BinaryIO) -> BinaryIO:
 
 
 def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
-    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`; longer lines are cut after a word."""
+    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`; longer lines are
+    cut after a word.
+    """
     chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
     while chunk:
         following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
         if following and not chunk.endswith(b"\n"):
             end = max(map(chunk.rfind, (b"\n", b"\r"))) + 1
             if not end:
-                end = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1 or len(chunk.rstrip(_CONTINUATIONS)) - 1
+                end = (
+                    chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1
+                    or len(chunk.rstrip(_CONTINUATIONS)) - 1
+                )
                 counters.count("long_lines_cut")
             chunk, following = chunk[:end], chunk[end:] + following
         yield chunk
@@ -160,7 +190,8 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
 
 
 def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is lost.
+    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is
+    lost.
 
     U+FFFC goes: it would be taken for the `GAP` of a removal.
     """
@@ -183,7 +214,9 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
 
 
 def _width(head: list[str]) -> int:
-    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph or sentence."""
+    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
+    or sentence.
+    """
     lines = [line.rstrip() for line in head if line.strip()]
     lengths = sorted(map(len, lines)) or [0]
     width = lengths[len(lengths) * 95 // 100]
@@ -191,9 +224,11 @@ def _width(head: list[str]) -> int:
 
 
 def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
-    """Return whether the file consists of blocks of several lines, each one sentence, between blank lines.
+    """Return whether the file consists of blocks of several lines, each one sentence, between blank
+    lines.
 
-    If the documents are books, the first blank line may come after the head, in a file that `continues`.
+    If the documents are books, the first blank line may come after the head, in a file that
+    `continues`.
     """
     blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
@@ -206,11 +241,17 @@ def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
 
 
 def _blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
-    return (block for is_text, block in groupby(lines, lambda line: bool(line) and not line.isspace()) if is_text)
+    return (
+        block
+        for is_text, block in groupby(lines, lambda line: bool(line) and not line.isspace())
+        if is_text
+    )
 
 
 def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
-    """Yield the paragraphs of the lines between blank lines: the lines, or one of all if they are wrapped."""
+    """Yield the paragraphs of the lines between blank lines: the lines, or one of all if they are
+    wrapped.
+    """
     if not width:
         yield from block
         return
@@ -227,8 +268,8 @@ def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
 
 
 def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
-    """Split lines into paragraphs: at blank lines, at headings, after short lines that end a sentence; at each if not
-    wrapped.
+    """Split lines into paragraphs: at blank lines, at headings, after short lines that end a
+    sentence; at each if not wrapped.
     """
     block: list[str] = []
     gap = 0
@@ -273,7 +314,9 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Return whether a paragraph is prose: not a heading, numeral, imprint or list, and not all in capitals."""
+    """Return whether a paragraph is prose: not a heading, numeral, imprint or list, and not all in
+    capitals.
+    """
     text = text.strip()
     if not _WORD.search(text) or (_is_in_capitals(text) and text[-1] not in "!?\"'”’"):
         return False
@@ -287,18 +330,24 @@ def _is_prose(text: str, lines: list[str]) -> bool:
 
 
 def _is_in_capitals(text: str) -> bool:
-    """Return whether a text is in capitals; one acronym does not make it so in a script that has none."""
+    """Return whether a text is in capitals; one acronym does not make it so in a script that has
+    none.
+    """
     return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
 
 
 def _has_page_number(line: str) -> bool:
     last = line[-12:].rstrip().rstrip(".")[-1:]
     # A cheap check first: few lines reach the regular expression.
-    return (last.isdigit() or last in _NUMERAL_LETTERS) and _PAGE_NUMBER.search(line[-12:]) is not None
+    return (last.isdigit() or last in _NUMERAL_LETTERS) and _PAGE_NUMBER.search(
+        line[-12:]
+    ) is not None
 
 
 def _reads_like_a_title(text: str) -> bool:
-    """Return whether a text without a final full stop is a heading, not a sentence that a stray blank line cut."""
+    """Return whether a text without a final full stop is a heading, not a sentence that a stray
+    blank line cut.
+    """
     words = text.split()
     capitals = sum(1 for word in words if word[0].isupper())
     # Some scripts have neither capitals nor full stops: only the length is left to judge by.
@@ -312,7 +361,9 @@ def _joined(lines: list[str]) -> str:
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
-    """Collect paragraphs into one document, or into parts of the size of a book if they are many books."""
+    """Collect paragraphs into one document, or into parts of the size of a book if they are many
+    books.
+    """
     part: list[str] = []
     size, longest = 0, LONGEST_DOCUMENT
     for paragraph in paragraphs:

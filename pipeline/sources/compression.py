@@ -1,7 +1,8 @@
 """Compressed files, read up to where they are damaged or turn out to be bombs.
 
-English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data that expand to more
-than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not text: they are a bomb.
+English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data
+that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not
+text: they are a bomb.
 """
 
 import bz2
@@ -27,19 +28,32 @@ TEXT_ALLOWANCE = 1 << 24
 ARCHIVE_ALLOWANCE = 1 << 30
 """Bytes that all texts of an archive may expand to whatever the ratio."""
 
-# Arrow keeps what it has decompressed of a call in which the file ends too early: small calls lose little.
+# Arrow keeps what it has decompressed of a call in which the file ends too early: small calls lose
+# little.
 _ZSTD_READ_BYTES = 1 << 13
 # zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
 
 # What reading damaged data raises; see `is_failure`.
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    pa.ArrowException,
+)
 
 
 def is_failure(error: Exception) -> bool:
-    """Return whether the disk or the network failed, so that the data may be good: the error has an error number."""
-    return isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, OSError) and error.errno is not None)
+    """Return whether the disk or the network failed, so that the data may be good: the error has an
+    error number.
+    """
+    return isinstance(error, ConnectionError | TimeoutError) or (
+        isinstance(error, OSError) and error.errno is not None
+    )
 
 
 @contextmanager
@@ -59,7 +73,8 @@ def is_compressed(name: str) -> bool:
 
 
 def stem_of(name: str, *suffixes: str) -> str:
-    """Return a file's name without the suffix of its compression, and then without one of `suffixes`.
+    """Return a file's name without the suffix of its compression, and then without one of
+    `suffixes`.
 
     >>> stem_of("part-0.jsonl.zst"), stem_of("part-0.jsonl.zst", ".jsonl")
     ('part-0.jsonl', 'part-0')
@@ -79,19 +94,25 @@ def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
     return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
 
 
-def decompressed(file: BinaryIO, name: str, counters: Counters, allowance: int = TEXT_ALLOWANCE) -> BinaryIO:
+def decompressed(
+    file: BinaryIO, name: str, counters: Counters, allowance: int = TEXT_ALLOWANCE
+) -> BinaryIO:
     """Return the bytes of a file, decompressed if its `name` says that it is compressed.
 
-    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`) or when it turns out
-    to be a bomb (``compression_bomb``). `file` stays open.
+    A decompressed stream cannot seek. It ends at the first damage (``corrupt_file`` in `counters`)
+    or when it turns out to be a bomb (``compression_bomb``). `file` stays open.
     """
     if not is_compressed(name):
         return file
-    return BoundedStream(_decompressor(file, name), progress(file), name, counters, allowance).buffered()
+    return BoundedStream(
+        _decompressor(file, name), progress(file), name, counters, allowance
+    ).buffered()
 
 
 def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
-    """Return a function that reads up to so many decompressed bytes, none at the end; it raises one of `_DAMAGE`."""
+    """Return a function that reads up to so many decompressed bytes, none at the end; it raises one
+    of `_DAMAGE`.
+    """
     suffix = name.lower().rpartition(".")[2]
     if suffix == "zst":
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
@@ -102,11 +123,17 @@ def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
 
 def peekable(file: BinaryIO) -> BinaryIO:
     """Return a stream of the same bytes that has ``peek``."""
-    return file if hasattr(file, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
+    return (
+        file
+        if hasattr(file, "peek")
+        else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
+    )
 
 
 def progress(file: BinaryIO) -> Callable[[], int]:
-    """Return a function that says how many bytes of `file` were read, even after Arrow closed it at its end."""
+    """Return a function that says how many bytes of `file` were read, even after Arrow closed it at
+    its end.
+    """
     offset = 0
 
     def tell() -> int:
@@ -131,8 +158,9 @@ class BoundedStream(io.RawIOBase):
     ) -> None:
         """Stream what `read` returns, called with a number of bytes; it may return fewer.
 
-        `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how many bytes the text may
-        expand to whatever the ratio. `counters` gets ``compression_bomb`` and `damage`; messages begin with `name`.
+        `num_compressed` returns how many bytes were decompressed so far, and `allowance` is how
+        many bytes the text may expand to whatever the ratio. `counters` gets ``compression_bomb``
+        and `damage`; messages begin with `name`.
         """
         self._read = read
         self._num_compressed = num_compressed
@@ -157,7 +185,9 @@ class BoundedStream(io.RawIOBase):
         return self._num_bytes
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Fill `buffer` with the next bytes as far as there are any at hand; return how many, 0 at the end."""
+        """Fill `buffer` with the next bytes as far as there are any at hand; return how many, 0 at
+        the end.
+        """
         block = b"" if self._ended else self._next_block(min(len(buffer), _READ_BYTES))
         buffer[: len(block)] = block
         return len(block)

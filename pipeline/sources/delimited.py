@@ -1,9 +1,11 @@
-"""CSV and TSV files as documents, one a row, in the columns that `rows` names; the first line names the columns.
+"""CSV and TSV files as documents, one a row, in the columns that `rows` names; the first line names
+the columns.
 
-CSV is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled quotes. The delimiter is the
-comma, semicolon or tab that the first line has most of. Only its beginning says whether a line break is inside quotes,
-so a file is one range. TSV is not quoted: a quote is an ordinary character, a line is a row, and files are read in
-parallel. Quoted files with tabs are read with ``--format csv``.
+CSV is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled quotes.
+The delimiter is the comma, semicolon or tab that the first line has most of. Only its beginning
+says whether a line break is inside quotes, so a file is one range. TSV is not quoted: a quote is an
+ordinary character, a line is a row, and files are read in parallel. Quoted files with tabs are read
+with ``--format csv``.
 """
 
 import csv
@@ -22,7 +24,8 @@ from .rows import FIELDS, Table, row_documents
 DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _LONGEST_SHOWN = 200
-# Characters that are read again for each new one, beside one row: else a file of bad rows would take quadratic time.
+# Characters that are read again for each new one, beside one row: else a file of bad rows would
+# take quadratic time.
 _AGAIN_PER_CHARACTER = 4
 
 
@@ -34,30 +37,45 @@ class DelimitedRow(NamedTuple):
     fields: list[str]
 
 
-def plan_csv(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Return the file as one range; raise `UserError` if its first line does not name the text column."""
+def plan_csv(
+    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
+    """Return the file as one range; raise `UserError` if its first line does not name the text
+    column.
+    """
     _check_header(entry, open_file, config)
     return entry.cut([0])
 
 
-def plan_tsv(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_tsv(
+    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
     _check_header(entry, open_file, config)
     return plan_lines(entry, open_file, range_bytes, config)
 
 
-def read_csv(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+def read_csv(
+    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
     """Yield the documents of a CSV file, one row in memory at a time.
 
-    `counters` gets the bad input ``not_csv`` (a quote that is not closed, or inside a field), ``oversized_row`` (more
-    than `LONGEST_LINE_BYTES`), ``wrong_number_of_columns``, and what `read_lines` and `row_document` name.
+    `counters` gets the bad input ``not_csv`` (a quote that is not closed, or inside a field),
+    ``oversized_row`` (more than `LONGEST_LINE_BYTES`), ``wrong_number_of_columns``, and what
+    `read_lines` and `row_document` name.
     """
-    rows = csv_rows(_lines(decompressed(file, part.name, counters), part, counters), part.name, counters)
+    rows = csv_rows(
+        _lines(decompressed(file, part.name, counters), part, counters), part.name, counters
+    )
     return _documents(next(rows, DelimitedRow(0, [])).fields, rows, part, config, counters)
 
 
-def read_tsv(file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a TSV file; `counters` gets the bad input of `read_csv` that TSV can have."""
+def read_tsv(
+    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a range of a TSV file; `counters` gets the bad input of `read_csv`
+    that TSV can have.
+    """
     stream = decompressed(file, part.name, counters)
     header: list[str] = []
     if part.start:
@@ -78,11 +96,15 @@ def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
     return (DelimitedRow(offset, line.split("\t")) for offset, line in lines)
 
 
-def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[DelimitedRow]:
-    """Yield the rows of numbered lines, whose quotes may join several of them; an empty line is a row of one field.
+def csv_rows(
+    lines: Iterable[tuple[int, str]], name: str, counters: Counters
+) -> Iterator[DelimitedRow]:
+    """Yield the rows of numbered lines, whose quotes may join several of them; an empty line is a
+    row of one field.
 
-    After a row that is not CSV reading resumes at the line behind its first, so that a missing quote costs one row; all
-    its lines if the file has so many such rows that reading them again and again would take quadratic time.
+    After a row that is not CSV reading resumes at the line behind its first, so that a missing
+    quote costs one row; all its lines if the file has so many such rows that reading them again and
+    again would take quadratic time.
     """
     # The module's default of 128 KiB is less than an article.
     csv.field_size_limit(LONGEST_LINE_BYTES + 1)
@@ -99,7 +121,10 @@ def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) ->
             return
         except (csv.Error, _OversizedRowError) as error:
             (offset, _), *others = source.taken
-            counters.skip("not_csv" if isinstance(error, csv.Error) else "oversized_row", f"{name}, byte {offset}")
+            counters.skip(
+                "not_csv" if isinstance(error, csv.Error) else "oversized_row",
+                f"{name}, byte {offset}",
+            )
             if source.may_give_back(others):
                 source.give_back(others)
             continue
@@ -111,7 +136,9 @@ class _OversizedRowError(Exception):
 
 
 class _Lines:
-    """An iterator over lines, with their breaks, that remembers those `taken` and can take lines back."""
+    """An iterator over lines, with their breaks, that remembers those `taken` and can take lines
+    back.
+    """
 
     def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
         self.taken: list[tuple[int, str]] = []
@@ -155,18 +182,32 @@ def _lines(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[t
 
 
 def _documents(
-    header: Sequence[str], rows: Iterable[DelimitedRow], part: InputRange, config: IngestConfig, counters: Counters
+    header: Sequence[str],
+    rows: Iterable[DelimitedRow],
+    part: InputRange,
+    config: IngestConfig,
+    counters: Counters,
 ) -> Iterator[RawDocument]:
     stem = stem_of(part.name, ".csv", ".tsv")
-    table = Table(name=part.name, stem=stem, source=part.format, text_column=config.text_column, unit="byte")
+    table = Table(
+        name=part.name, stem=stem, source=part.format, text_column=config.text_column, unit="byte"
+    )
     joined = config.documents == "blank-line"
-    return row_documents(_named(header, rows, table, counters, joined), table, counters, joined=joined)
+    return row_documents(
+        _named(header, rows, table, counters, joined), table, counters, joined=joined
+    )
 
 
 def _named(
-    header: Sequence[str], rows: Iterable[DelimitedRow], table: Table, counters: Counters, joined: bool
+    header: Sequence[str],
+    rows: Iterable[DelimitedRow],
+    table: Table,
+    counters: Counters,
+    joined: bool,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each row by column; empty lines, which end a document of `joined` rows, have no columns."""
+    """Yield each row by column; empty lines, which end a document of `joined` rows, have no
+    columns.
+    """
     for offset, fields in rows:
         if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
@@ -189,4 +230,6 @@ def _check_header(entry: Input, open_file: OpenFile, config: IngestConfig) -> No
             f"columns, is {columns}: give --text-column."
         )
     if repeated := [name for name in (config.text_column, *FIELDS) if header.count(name) > 1]:
-        raise UserError(f"{entry.path} has several columns {repeated[0]!r}: rename or remove all but one.")
+        raise UserError(
+            f"{entry.path} has several columns {repeated[0]!r}: rename or remove all but one."
+        )

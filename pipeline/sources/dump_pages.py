@@ -1,7 +1,9 @@
-"""The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its own.
+"""The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its
+own.
 
-A page belongs to the range in which it begins (in ``.bz2``, in which the header of its stream lies); bytes beyond are
-read only to complete it. So the ranges of any split give every page exactly once, without an index.
+A page belongs to the range in which it begins (in ``.bz2``, in which the header of its stream
+lies); bytes beyond are read only to complete it. So the ranges of any split give every page exactly
+once, without an index.
 """
 
 import bz2
@@ -24,7 +26,8 @@ MAX_PAGE_BYTES = 1 << 26
 """A page that does not end within these many bytes is given up (MediaWiki allows 2 MB of text)."""
 HEAD_BYTES = 1 << 18
 
-# The header of a bz2 stream and the magic of its first block, which is byte-aligned there and only there.
+# The header of a bz2 stream and the magic of its first block, which is byte-aligned there and only
+# there.
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
@@ -36,12 +39,16 @@ Blocks = Iterator[tuple[bool, bytes]]
 """Decompressed bytes in order, each with whether they belong to the range or only follow it."""
 
 
-def read_pages(file: BinaryIO, part: InputRange, encoding: str, counters: Counters) -> Iterator[tuple[bytes, str]]:
-    """Yield the XML of each page that begins in the range `part` of a seekable file, as bytes, and where it was.
+def read_pages(
+    file: BinaryIO, part: InputRange, encoding: str, counters: Counters
+) -> Iterator[tuple[bytes, str]]:
+    """Yield the XML of each page that begins in the range `part` of a seekable file, as bytes, and
+    where it was.
 
-    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in UTF-8. `counters` gets
-    ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the neutral counter
-    ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
+    If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in
+    UTF-8. `counters` gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and
+    ``oversized_page``, and the neutral counter ``single_stream_files`` (bz2 files that are one
+    stream, which cannot be split).
     """
     whole = not is_ascii_compatible(encoding)
     if whole and part.start > 0:
@@ -54,19 +61,24 @@ def read_pages(file: BinaryIO, part: InputRange, encoding: str, counters: Counte
 
 
 def read_head(file: BinaryIO, part: InputRange) -> bytes:
-    """Return the first bytes of the dump, decompressed, up to its first page; empty if they cannot be read."""
+    """Return the first bytes of the dump, decompressed, up to its first page; empty if they cannot
+    be read.
+    """
     head = b""
     whole = replace(part, start=0, stop=None)
     for _, block in _blocks(file, whole, None, Counters()):
         head += block
-        # In a multistream dump the head is a stream of its own: stop before the next one is decompressed.
+        # In a multistream dump the head is a stream of its own: stop before the next one is
+        # decompressed.
         if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
             break
     return head.partition(_PAGE_OPEN)[0]
 
 
 def sniff_encoding(head: bytes) -> str:
-    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 if neither does."""
+    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 if neither
+    does.
+    """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if head.startswith((b"<\0", b"\0<")):
@@ -76,7 +88,8 @@ def sniff_encoding(head: bytes) -> str:
         encoding = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
     except LookupError:
         return "utf-8"
-    # The declaration was readable as ASCII: one that names UTF-16 is left over from before a conversion.
+    # The declaration was readable as ASCII: one that names UTF-16 is left over from before a
+    # conversion.
     return encoding if is_ascii_compatible(encoding) else "utf-8"
 
 
@@ -95,7 +108,9 @@ def _blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counte
 
 
 def _plain_blocks(stream: BinaryIO, position: int, stop: int | None) -> Blocks:
-    while block := stream.read(READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)):
+    while block := stream.read(
+        READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)
+    ):
         yield stop is None or position < stop, block
         position += len(block)
 
@@ -106,20 +121,27 @@ def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Co
     for offset, pieces in groupby(_bz2_pieces(file, part.start), itemgetter(0)):
         num_streams += 1
         if num_streams == 1 and part.start == 0 and offset:
-            counters.skip("corrupt_bz2_stream", f"{part.name}: stream at byte 0: its header is damaged")
+            counters.skip(
+                "corrupt_bz2_stream", f"{part.name}: stream at byte 0: its header is damaged"
+            )
         own = stop is None or offset < stop
         if not own:
-            # A consumer that needs nothing beyond the range stops here, before this stream is decompressed.
+            # A consumer that needs nothing beyond the range stops here, before this stream is
+            # decompressed.
             yield False, b""
         decompressor = bz2.BZ2Decompressor()
         location = f"{part.name}: stream at byte {offset}"
         with counted_damage("corrupt_bz2_stream", location, counters if own else Counters()):
             for _, piece in pieces:
-                for block in _decompress(decompressor, piece):  # raises EOFError if another piece follows the end
+                for block in _decompress(
+                    decompressor, piece
+                ):  # raises EOFError if another piece follows the end
                     yield own, block
             if not decompressor.eof:
                 raise EOFError("it ends early")
-            if decompressor.unused_data:  # likely a stream whose header is damaged, so that it seems to belong to this
+            if (
+                decompressor.unused_data
+            ):  # likely a stream whose header is damaged, so that it seems to belong to this
                 raise EOFError("data follow its end")
     if part.start == 0 and num_streams == 1:
         counters.note("single_stream_files", part.name)
@@ -135,13 +157,16 @@ def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[byt
 
 
 def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the compressed bytes from the first stream header at or after `start`, as (offset of the stream, bytes)."""
+    """Yield the compressed bytes from the first stream header at or after `start`, as (offset of
+    the stream, bytes).
+    """
     file.seek(start)
     buffer, offset, stream = b"", start, None
     while True:
         chunk = file.read(READ_BYTES)
         buffer += chunk
-        # A header may span two chunks: keep the last bytes, which could be its beginning, for the next one.
+        # A header may span two chunks: keep the last bytes, which could be its beginning, for the
+        # next one.
         usable = len(buffer) - (_STREAM_HEADER_BYTES - 1) if chunk else len(buffer)
         begin = 0
         for header in _STREAM_HEADER.finditer(buffer):
@@ -163,7 +188,9 @@ def _transcode(blocks: Blocks, encoding: str) -> Blocks:
         yield own, decoder.decode(block).encode("utf-8", "replace")
 
 
-def _split_pages(blocks: Blocks, part: InputRange, counters: Counters) -> Iterator[tuple[bytes, str]]:
+def _split_pages(
+    blocks: Blocks, part: InputRange, counters: Counters
+) -> Iterator[tuple[bytes, str]]:
     """Yield each page that begins in the range."""
     buffer = b""
     searched = num_pages = 0
@@ -206,7 +233,9 @@ def _location(part: InputRange, number: int) -> str:
 
 
 def _unfinished(buffer: bytes) -> tuple[bytes, int]:
-    """Return the part of the buffer that may belong to a page, and the index to search for its end from."""
+    """Return the part of the buffer that may belong to a page, and the index to search for its end
+    from.
+    """
     opening = buffer.find(_PAGE_OPEN)
     if opening < 0:
         return buffer[-len(_PAGE_OPEN) :], 0

@@ -1,7 +1,9 @@
-"""The prose of articles that another program extracted from a wiki (WikiExtractor, ``wikimedia/wikipedia``).
+"""The prose of articles that another program extracted from a wiki (WikiExtractor,
+``wikimedia/wikipedia``).
 
-In such text a line is a paragraph, a heading, or what is left of a list or a table (a third of the lines, with 2 % of
-the words). Removed templates leave holes, as in "Apollo (; Greek: …)", in one English article of seven.
+In such text a line is a paragraph, a heading, or what is left of a list or a table (a third of the
+lines, with 2 % of the words). Removed templates leave holes, as in "Apollo (; Greek: …)", in one
+English article of seven.
 """
 
 import html
@@ -11,11 +13,13 @@ from ..execution.counters import Counters
 from .sentences import ends_sentence
 from .wikitext.repair import GAP
 
-# In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about what it is worth.
+# In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about what it
+# is worth.
 SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
-# A Korean heading ends in a noun: WikiExtractor puts a full stop behind it, as behind the verb of a sentence.
+# A Korean heading ends in a noun: WikiExtractor puts a full stop behind it, as behind the verb of a
+# sentence.
 _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _MARKUP_STARTS = tuple("|!{}<#*=")
@@ -54,8 +58,9 @@ _EMPTY_QUOTES = (
     re.compile(r'(?<![^\s(《])""(?=[\s,.;:)]|$)|(?<![^\s(])(?:""|“”|‘’|《》|〈〉|「」|『』)'
                r"(?=(?:이?라는|이?란|은|는|이|가|을|를|와|과|로|으로|의|에|에서)[\s,.)])")
 )  # fmt: skip
-# Some versions of the extractor leave no space for the words that it removed ("opened from, including a station at.").
-# Before a comma or full stop these words are rare in whole sentences: of 290,000 in English articles, they end 60.
+# Some versions of the extractor leave no space for the words that it removed ("opened from,
+# including a station at."). Before a comma or full stop these words are rare in whole sentences: of
+# 290,000 in English articles, they end 60.
 _NOUNS = "area|length|width|height|depth|elevation|altitude|distance|population|capacity"
 _ENDINGS = (
     ("at|an|than|approximately", ",."),
@@ -65,7 +70,10 @@ _ENDINGS = (
 )
 _BY_WIDTH = {
     (len(words), marks): "|".join(
-        word for other, same in _ENDINGS for word in other.split("|") if (len(word), same) == (len(words), marks)
+        word
+        for other, same in _ENDINGS
+        for word in other.split("|")
+        if (len(word), same) == (len(words), marks)
     )
     for group, marks in _ENDINGS
     for words in group.split("|")
@@ -80,8 +88,11 @@ _LOST_AFTER = re.compile(
     r"|approximately (?:long|wide|high|tall|deep|above|below|away|from|and|in)\b"
     rf"|(?:{_NOUNS}) of (?:and|above|below|at|with|from|is|was)\b)"
 )
-# Where the patterns above may match. Each begins with a character, which makes the search ten times as fast.
-_OF = re.compile(r" of (?:(?<=(?:orth|outh|east|west) of )|(?:and|above|below|at|with|from|is|was) )")
+# Where the patterns above may match. Each begins with a character, which makes the search ten times
+# as fast.
+_OF = re.compile(
+    r" of (?:(?<=(?:orth|outh|east|west) of )|(?:and|above|below|at|with|from|is|was) )"
+)
 _COMMA = re.compile(
     r",(?=\s|$)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)|(?<= (?:than|from|near),)|(?<=ately,)|(?<= ,))"
 )
@@ -94,7 +105,8 @@ _LOST_IN_KOREAN = re.compile(
 
 
 def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
-    """Return the lines of an extracted article that are prose, repaired, without the title above them.
+    """Return the lines of an extracted article that are prose, repaired, without the title above
+    them.
 
     A `GAP` marks missing words. `counters` gets the neutral counters ``lines_left_out`` and
     ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in `repair_line`).
@@ -115,10 +127,11 @@ def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list
 
 
 def is_prose_line(line: str) -> bool:
-    """Return whether a line of extracted Wikipedia text is a paragraph, not a heading, list entry or rest of markup.
+    """Return whether a line of extracted Wikipedia text is a paragraph, not a heading, list entry
+    or rest of markup.
 
-    A paragraph has at least 40 bytes, and three times as many if it does not end a sentence; a short Korean one ends
-    in a verb.
+    A paragraph has at least 40 bytes, and three times as many if it does not end a sentence; a
+    short Korean one ends in a verb.
 
     >>> is_prose_line("History."), is_prose_line("Almonds are a rich source of oil, as studies show.")
     (False, True)
@@ -128,13 +141,18 @@ def is_prose_line(line: str) -> bool:
         size = len(line.encode("utf-8", "surrogatepass"))
         if size < (SHORTEST_LINE_BYTES if ends_sentence(line) else SHORTEST_UNENDED_LINE_BYTES):
             return False
-        if len(line) < _LONGEST_KOREAN_HEADING and _KOREAN_HEADING.search(line) and ". " not in line:
+        if (
+            len(line) < _LONGEST_KOREAN_HEADING
+            and _KOREAN_HEADING.search(line)
+            and ". " not in line
+        ):
             return False
     return not line.startswith(_MARKUP_STARTS)
 
 
 def repair_line(line: str) -> str:
-    """Return a line without what extraction leaves behind: entities, links, holes in parentheses, pages of footnotes.
+    """Return a line without what extraction leaves behind: entities, links, holes in parentheses,
+    pages of footnotes.
 
     A `GAP` marks words that the sentence lacks: a formula, or the items of an empty enumeration.
 
@@ -178,7 +196,10 @@ def _with_gaps(line: str) -> str:
 def _may_be_hollow(line: str) -> bool:
     """Return whether `_HOLLOW` may match in a line; four times as fast, since most lines are whole."""
     if "(" in line and (
-        _HOLLOW_START.search(line) or _HOLLOW_END.search(line) or ", ," in line or ("]" in line and "; ]" in line)
+        _HOLLOW_START.search(line)
+        or _HOLLOW_END.search(line)
+        or ", ," in line
+        or ("]" in line and "; ]" in line)
     ):
         return True
     return "（" in line and _HOLLOW.search(line) is not None
@@ -195,7 +216,13 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     parts = ["", *_SEPARATOR.split(inside)]
     items = parts[1::2]
     for index, (separator, item) in enumerate(zip(parts[::2], items, strict=True)):
-        emptied = _EMPTY_FIRST_ITEM if index == 0 else _EMPTY_LAST_ITEM if index == len(items) - 1 else None
+        emptied = (
+            _EMPTY_FIRST_ITEM
+            if index == 0
+            else _EMPTY_LAST_ITEM
+            if index == len(items) - 1
+            else None
+        )
         if item.strip(" \u00a0\t]:") and not (emptied and emptied.fullmatch(item)):
             kept += (separator if kept else "") + item
     return f"{space}{opening}{kept.strip()}{closing}" if kept.strip() else ""

@@ -1,9 +1,9 @@
 """Remove what Project Gutenberg puts around a book; its files differ from decade to decade.
 
-The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before 2003, ``*END*THE SMALL PRINT!``) and
-``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the credits, notes of the transcriber, a table
-of contents, casts of characters, publishers' lists, and marks such as ``_emphasis_``, ``[Illustration: a bear]`` and
-``[12]``.
+The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before 2003, ``*END*THE
+SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the
+credits, notes of the transcriber, a table of contents, casts of characters, publishers' lists, and
+marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``[12]``.
 """
 
 import re
@@ -25,9 +25,11 @@ _START = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
-    r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)", re.IGNORECASE
+    r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)",
+    re.IGNORECASE,
 )
-# The line that ends a book contains one of these; in most texts the search for them is all there is to do.
+# The line that ends a book contains one of these; in most texts the search for them is all there is
+# to do.
 _END_WORDS = ("utenberg", "GUTENBERG", "text of")
 _FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
 
@@ -42,8 +44,12 @@ _ELSEWHERE = re.compile(
     r"|^note: images? of the original",
     re.IGNORECASE,
 )
-_NOTE = re.compile(r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:", re.IGNORECASE)
-# A paragraph that begins like this is neither a note nor a picture; several times as fast as matching either.
+_NOTE = re.compile(
+    r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:",
+    re.IGNORECASE,
+)
+# A paragraph that begins like this is neither a note nor a picture; several times as fast as
+# matching either.
 _NO_NOTE = re.compile(r"[\s\"'“‘]*[^\W_trTR]")
 _CONTENTS = re.compile(
     r"\W*(?:the )?(?:(?:table of )?contents|(?:list of )?illustrations|index|dramatis person\w+|persons represented"
@@ -58,7 +64,9 @@ _IMPRINT = re.compile(
     re.IGNORECASE,
 )
 _THE_END = re.compile(r"[\W_]*(?:the end|finis)[\W_]*$", re.IGNORECASE)
-_PRICE = re.compile(r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE)
+_PRICE = re.compile(
+    r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE
+)
 
 # Publishers' lists begin with such a heading, or at once with a book of a size and price.
 _LIST_HEADING = re.compile(
@@ -75,7 +83,8 @@ _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
     r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
     r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|\*{1,3})\](?!\w)|\{\d{1,4}\}"
-    # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I] went".
+    # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I]
+    # went".
     r"|(?-i:(?<=\S)\[[A-Z]\](?!\w)|\A\[[A-Z]\](?= [A-Z]))",
     re.IGNORECASE,
 )
@@ -83,7 +92,9 @@ _PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]
 _FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTALL)
 _GREEK = re.compile(r"\[greek: ([^\[\]]{0,500})\]", re.IGNORECASE)
 # Emphasis within a word: "dis_trust_", "10_s._"
-_EMPHASIS_WITHIN = re.compile(r"_([^\W_]{1,40})_(?![^\W_])|(?<![^\W_])_([^\W_]{1,40})_|(?<=\d)_(?=[a-z])")
+_EMPHASIS_WITHIN = re.compile(
+    r"_([^\W_]{1,40})_(?![^\W_])|(?<![^\W_])_([^\W_]{1,40})_|(?<=\d)_(?=[a-z])"
+)
 # Not in "first- and second-class".
 _BROKEN_COMPOUND = re.compile(
     r"(?<=[^\W\d_])- (?=[^\W\d_A-Z])(?!(?:and|or|to|as|und|oder|bis|et|ou|y|e|o|en|of|och|og|i)\b)"
@@ -102,10 +113,12 @@ _MOST_ADVERTISED_PARAGRAPHS = 1200
 _FEWEST_PRICES = 2
 _PRICED_SHARE = 0.05
 _FRONT_PARAGRAPHS = 60
-# The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117 characters.
+# The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117
+# characters.
 _FIRST_PROSE_CHARACTERS = 100
 _LONGEST_FRONT_PARAGRAPH = 20_000
-# Entries of a table of contents are shorter: fewer lines, or lines less full (in characters, on average).
+# Entries of a table of contents are shorter: fewer lines, or lines less full (in characters, on
+# average).
 _FEWEST_PROSE_LINES = 3
 _FULL_LINE = 55
 _LONGEST_IMPRINT = 300
@@ -155,7 +168,9 @@ def read_header(head: str) -> dict[str, str]:
 
 
 def header_end(text: str, start: int = 0) -> int:
-    """Return where the book begins that has a start mark soon after `start`; `start` if there is none."""
+    """Return where the book begins that has a start mark soon after `start`; `start` if there is
+    none.
+    """
     stop = start + _HEADER_CHARACTERS
     first = _START.search(text, start, stop)
     if first is None:
@@ -165,11 +180,14 @@ def header_end(text: str, start: int = 0) -> int:
     return text.find("\n", last.end()) + 1 or len(text)
 
 
-def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) -> Iterator[tuple[int, str, str]]:
+def split_books(
+    head: str, start: int, rest: Iterable[str], counters: Counters
+) -> Iterator[tuple[int, str, str]]:
     """Yield the number of each book, the header above it and its text, in pieces of whole lines.
 
-    The first book begins at `start` in the `head` of the file; it ends at its end mark, and another one begins at the
-    next start mark. `counters` gets the neutral counter ``words_left_out_as_boilerplate``.
+    The first book begins at `start` in the `head` of the file; it ends at its end mark, and another
+    one begins at the next start mark. `counters` gets the neutral counter
+    ``words_left_out_as_boilerplate``.
     """
     # Without a start mark, the header is somewhere in the beginning of the book.
     header = head[: start or _book_end(head)][:_HEADER_CHARACTERS]
@@ -193,7 +211,9 @@ def split_books(head: str, start: int, rest: Iterable[str], counters: Counters) 
 
 def _book_end(text: str) -> int:
     """Return where the first line that marks the end of a book begins, or the length of the text."""
-    ends = (start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start))
+    ends = (
+        start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)
+    )
     return min(ends, default=len(text))
 
 
@@ -207,11 +227,12 @@ def _lines_with(text: str, word: str) -> Iterator[int]:
 
 
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out title page, credits, transcriber's notes, tables of contents, captions and the advertisements after
-    the end. `width` is that of the book's lines in characters, 0 if they are not wrapped.
+    """Leave out title page, credits, transcriber's notes, tables of contents, captions and the
+    advertisements after the end. `width` is that of the book's lines in characters, 0 if they are
+    not wrapped.
 
-    `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and
-    ``…_advertisements``.
+    `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``,
+    ``…_contents`` and ``…_advertisements``.
     """
     blocks = _without_lists(_without_notes(blocks, counters), width, counters)
     return _without_advertisements(_without_front(blocks, counters), counters)
@@ -245,7 +266,9 @@ def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 
 def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the title page: what comes before the first paragraph of prose, if there soon is one."""
+    """Leave out the title page: what comes before the first paragraph of prose, if there soon is
+    one.
+    """
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
@@ -259,7 +282,8 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 
 def is_imprint(text: str) -> bool:
-    """Return whether a paragraph names the book's printer or owner; many books outside Gutenberg have one, too.
+    """Return whether a paragraph names the book's printer or owner; many books outside Gutenberg
+    have one, too.
 
     >>> is_imprint("[All Rights Reserved.]"), is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
     (True, True)
@@ -274,11 +298,17 @@ def _is_first_prose(block: Block) -> bool:
     lower = sum(map(str.islower, text))
     if len(text) > _LONGEST_FRONT_PARAGRAPH:
         return True
-    return len(text) >= _FIRST_PROSE_CHARACTERS and text.endswith(_ENDS_PROSE) and lower > 0.6 * len(text)
+    return (
+        len(text) >= _FIRST_PROSE_CHARACTERS
+        and text.endswith(_ENDS_PROSE)
+        and lower > 0.6 * len(text)
+    )
 
 
 def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out tables of contents and the like, from their heading to the next chapter, or to prose."""
+    """Leave out tables of contents and the like, from their heading to the next chapter, or to
+    prose.
+    """
     within = False
     for block in blocks:
         within = bool(_CONTENTS.match(block.lines[0])) or (
@@ -291,8 +321,8 @@ def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> I
 
 
 def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the publisher's lists at the end of a book: what follows "The End", or their heading, if it states
-    prices up to the end and is not longer than such lists.
+    """Leave out the publisher's lists at the end of a book: what follows "The End", or their
+    heading, if it states prices up to the end and is not longer than such lists.
     """
     held: list[Block] = []
     prices = 0
@@ -317,11 +347,14 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
 
 def _begins_list(text: str) -> bool:
     """Return whether a paragraph may be the first of a publisher's list."""
-    return len(text) < _LONGEST_IMPRINT and bool(_LIST_HEADING.search(text) or _LISTED_BOOK.search(text))
+    return len(text) < _LONGEST_IMPRINT and bool(
+        _LIST_HEADING.search(text) or _LISTED_BOOK.search(text)
+    )
 
 
 def plain(text: str) -> str:
-    """Return `text` without illustrations, footnotes within it, marks of emphasis and spaces in hyphenated words.
+    """Return `text` without illustrations, footnotes within it, marks of emphasis and spaces in
+    hyphenated words.
 
     >>> plain("I _know_ it,[12] he half- whispered. [Illustration: The bear]")
     'I know it, he half-whispered. '

@@ -1,7 +1,8 @@
 """JSON Lines as documents: an object a line, in the columns that `rows` names.
 
-The standard library's ``json`` decodes 180 MB (Korean in ``\\u`` escapes) to 800 MB (English) of text a second on one
-core; pyarrow's reader has two thirds of that rate, and does not say which line is bad.
+The standard library's ``json`` decodes 180 MB (Korean in ``\\u`` escapes) to 800 MB (English) of
+text a second on one core; pyarrow's reader has two thirds of that rate, and does not say which line
+is bad.
 """
 
 import json
@@ -19,14 +20,22 @@ from .rows import Table, row_documents
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 _HEAD_BYTES = 1 << 16
-_JSON_KINDS = {dict: "objects", list: "lists", int: "numbers", float: "numbers", bool: "true or false"}
+_JSON_KINDS = {
+    dict: "objects",
+    list: "lists",
+    int: "numbers",
+    float: "numbers",
+    bool: "true or false",
+}
 
 
-def plan_json_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_json_lines(
+    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Cut a JSON Lines file into ranges, as `plan_lines` does.
 
-    Raise `UserError` if its first lines hold no object, or none with a text in the text column. One line with a text is
-    enough: the others are bad input, which is for `read_json_lines` to count.
+    Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
+    line with a text is enough: the others are bad input, which is for `read_json_lines` to count.
     """
     with open_file(entry.path) as file:
         _check_lines(_first_lines(file, entry.path), entry.path, config.text_column)
@@ -36,14 +45,20 @@ def plan_json_lines(entry: Input, open_file: OpenFile, range_bytes: int, config:
 def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
     objects = [row for line in lines if (row := parse_object(line, path, Counters())) is not None]
     if lines and not objects:
-        raise UserError(f"{path} is not JSON Lines: its first lines hold no object. Fix it, or give its --format.")
+        raise UserError(
+            f"{path} is not JSON Lines: its first lines hold no object. Fix it, or give its --format."
+        )
     values = [row[text_column] for row in objects if row.get(text_column) is not None]
     if values and not any(isinstance(value, str) for value in values):
         kind = _JSON_KINDS[type(values[0])]
-        raise UserError(f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column.")
+        raise UserError(
+            f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column."
+        )
     if objects and not any(text_column in row for row in objects):
         columns = ", ".join(objects[0]) or "no column at all"
-        raise UserError(f"{path} has no column {text_column!r}, only {columns}: give --text-column.")
+        raise UserError(
+            f"{path} has no column {text_column!r}, only {columns}: give --text-column."
+        )
 
 
 def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
@@ -59,11 +74,13 @@ def read_json_lines(
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
 
-    An object is a document; with ``--documents blank-line``, the objects up to one whose text is empty are. `counters`
-    gets the bad input that `read_objects` and `row_documents` name.
+    An object is a document; with ``--documents blank-line``, the objects up to one whose text is
+    empty are. `counters` gets the bad input that `read_objects` and `row_documents` name.
     """
     stem = stem_of(part.name, *SUFFIXES)
-    table = Table(name=part.name, stem=stem, source="jsonl", text_column=config.text_column, unit="byte")
+    table = Table(
+        name=part.name, stem=stem, source="jsonl", text_column=config.text_column, unit="byte"
+    )
     rows = read_objects(decompressed(file, part.name, counters), part, table, counters)
     return row_documents(rows, table, counters, joined=config.documents == "blank-line")
 
@@ -71,10 +88,11 @@ def read_json_lines(
 def read_objects(
     stream: BinaryIO, part: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON objects that begin in a range, one a line, each with the offset of its line in bytes.
+    """Yield the JSON objects that begin in a range, one a line, each with the offset of its line in
+    bytes.
 
-    `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``, ``invalid_utf8`` (the row is
-    kept, with U+FFFD for the bad bytes), and what `read_lines` names.
+    `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``,
+    ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `read_lines` names.
     """
     for offset, line in read_lines(stream, part, counters):
         row = parse_object(line, table.location(offset), counters) if line.strip() else None

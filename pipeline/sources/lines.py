@@ -1,7 +1,7 @@
 """The lines of a text file, plain or compressed, from any range of its bytes.
 
-A line belongs to the range in which it begins, so the ranges of any split give every line exactly once. A compressed
-file is one range.
+A line belongs to the range in which it begins, so the ranges of any split give every line exactly
+once. A compressed file is one range.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,9 @@ _READ_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
-def plan_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_lines(
+    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Cut a file into equal ranges of at most `range_bytes`; a compressed one is a single range."""
     return entry.cut([0]) if is_compressed(entry.name) else entry.cut_evenly(range_bytes)
 
@@ -27,10 +29,11 @@ def plan_lines(entry: Input, open_file: OpenFile, range_bytes: int, config: Inge
 def read_lines(
     stream: BinaryIO, part: InputRange, counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the content of each line of `stream` that begins in the range `part`, without its break.
+    """Yield the offset and the content of each line of `stream` that begins in the range `part`,
+    without its break.
 
-    Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too. `counters` gets
-    ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
+    Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too.
+    `counters` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
     """
     offset = part.start
     if offset:
@@ -49,7 +52,9 @@ def read_lines(
 
 
 def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
-    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding`` in `counters`)."""
+    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding`` in
+    `counters`).
+    """
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:

@@ -11,7 +11,9 @@ OpenFile = Callable[[str], BinaryIO]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputRange:
-    """A part of one file or data set that can be read on its own, planned from names and sizes alone."""
+    """A part of one file or data set that can be read on its own, planned from names and sizes
+    alone.
+    """
 
     path: str
     """Where to open the file."""
@@ -36,7 +38,9 @@ class Input(NamedTuple):
     """Identifies the content of a data set, which is not a file that could be hashed."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
-        """Return the ranges that begin at `starts`, each up to the next one and the last to the end."""
+        """Return the ranges that begin at `starts`, each up to the next one and the last to the
+        end.
+        """
         return [
             InputRange(path=self.path, name=self.name, format=self.format, start=start, stop=stop)
             for start, stop in pairwise([*starts, None])

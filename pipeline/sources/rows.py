@@ -1,9 +1,9 @@
 """Rows of any table as documents, with the columns of ``wikimedia/wikipedia`` or others.
 
-The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a Wikimedia address,
-source and language are those of the wiki (``enwiki``, ``en``), the id is the page's, and the text is read as in
-`extracted`. Otherwise every line is a paragraph, except in hard-wrapped text (``pg19`` and other sets of books), which
-is read like the file of a book.
+The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
+Wikimedia address, source and language are those of the wiki (``enwiki``, ``en``), the id is the
+page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
+hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
 """
 
 import io
@@ -57,7 +57,8 @@ class Table:
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     extracted: bool = False
-    """Whether the texts are articles extracted from a wiki, even if their address does not say so."""
+    """Whether the texts are articles extracted from a wiki, even if their address does not say so.
+    """
 
     def location(self, number: int) -> str:
         """Say where row `number` is, for messages."""
@@ -65,12 +66,17 @@ class Table:
 
 
 def row_documents(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters, *, joined: bool = False
+    rows: Iterable[tuple[int, Mapping[str, Any]]],
+    table: Table,
+    counters: Counters,
+    *,
+    joined: bool = False,
 ) -> Iterator[RawDocument]:
-    """Yield the documents of numbered rows, by `row_document`, or, if `joined`, of all rows up to an empty one.
+    """Yield the documents of numbered rows, by `row_document`, or, if `joined`, of all rows up to
+    an empty one.
 
-    Such tables hold a sentence a row and do not say where a book ends, so `LONGEST_JOINED` characters end a document
-    too; its id has the number of its first row.
+    Such tables hold a sentence a row and do not say where a book ends, so `LONGEST_JOINED`
+    characters end a document too; its id has the number of its first row.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)
@@ -80,25 +86,37 @@ def row_documents(
             yield document
 
 
-def row_document(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> RawDocument | None:
+def row_document(
+    row: Mapping[str, Any], number: int, table: Table, counters: Counters
+) -> RawDocument | None:
     """Return the document of one row; None, and a count, if it has no text.
 
-    Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``, so that ids that
-    repeat in several parts of one data set stay apart. `counters` gets the bad input ``no_text`` and
-    ``text_is_not_a_string``, and the neutral counters ``rows_without_prose`` and ``lines_left_out``.
+    Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``,
+    so that ids that repeat in several parts of one data set stay apart. `counters` gets the bad
+    input ``no_text`` and ``text_is_not_a_string``, and the neutral counters ``rows_without_prose``
+    and ``lines_left_out``.
     """
     text = row.get(table.text_column)
     if not isinstance(text, str) or not text:
         counters.skip("text_is_not_a_string" if text else "no_text", table.location(number))
         return None
     fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
-    row_id, url, title = ("" if value is None else normalise(str(value)) for value in fields.values())
+    row_id, url, title = (
+        "" if value is None else normalise(str(value)) for value in fields.values()
+    )
     wiki = wiki_of(url)
-    identity = row_id if wiki and row_id else f"{table.stem}/{row_id}" if row_id else f"{table.stem}#{number}"
+    identity = (
+        row_id
+        if wiki and row_id
+        else f"{table.stem}/{row_id}"
+        if row_id
+        else f"{table.stem}#{number}"
+    )
     source = wiki.database if wiki else table.source
     if not counters.wants(f"{source}:{identity}", title):
         return None
-    # The rules below judge lengths and letters, and may put a `GAP`, for which U+FFFC would be taken.
+    # The rules below judge lengths and letters, and may put a `GAP`, for which U+FFFC would be
+    # taken.
     text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
     paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
@@ -135,7 +153,9 @@ def _joined_documents(
                 continue
         if lines:
             identity = f"{table.stem}#{first}"
-            yield RawDocument(id=identity, source=table.source, title="", language="", paragraphs=lines)
+            yield RawDocument(
+                id=identity, source=table.source, title="", language="", paragraphs=lines
+            )
             lines, size = [], 0
 
 
@@ -161,7 +181,8 @@ class _WikiName(NamedTuple):
 
 
 def wiki_of(url: str) -> _WikiName | None:
-    """Return database name and language of the wiki that an address belongs to; None if it is not a wiki's.
+    """Return database name and language of the wiki that an address belongs to; None if it is not a
+    wiki's.
 
     >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
     _WikiName(database='zh_yuewiki', language='zh-yue')

@@ -6,10 +6,10 @@
 - `NO_ENDS`: punctuation at which sentencex splits, and which does not end a sentence in a language;
 - `CUTS`: ends of sentences that it does not know.
 
-sentencex has abbreviations for some languages; CLDR has them (its suppressions of sentence breaks) for de en es fr it
-pt ru only. The words here are those frequent in Wikipedia's text that sentencex lacks, in the form of Moses'
-``nonbreaking_prefix`` files, from which the names of Latin letters in Indic scripts are taken.
-`benchmarks.sentences` measures the result.
+sentencex has abbreviations for some languages; CLDR has them (its suppressions of sentence breaks)
+for de en es fr it pt ru only. The words here are those frequent in Wikipedia's text that sentencex
+lacks, in the form of Moses' ``nonbreaking_prefix`` files, from which the names of Latin letters in
+Indic scripts are taken. `benchmarks.sentences` measures the result.
 """
 
 import re
@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 
 class Join(NamedTuple):
-    """Two pieces are one sentence if the end of the first matches `before` and the start of the next `after`."""
+    """Two pieces are one sentence if the end of the first matches `before` and the start of the
+    next `after`.
+    """
 
     languages: str
     """Codes of the languages of the rule, or ``*`` for all."""
@@ -70,13 +72,17 @@ ABBREVIATIONS = {
             "млн напр нар обл пав пас пл пр праф р рас рэд рус св с см ст стар т тыс франц ч"
         ),
         "bg": "бл ген гр д-р инж кап кн ок пл полк пр проф род св сл стр ул",
-        "bn as bpy": ("এইচ এফ এল এম এন আর এস আই ইউ ডব্লিউ ডাবলিউ এক্স ওয়াই জেড কিউ মোছা কিমি মি সেমি কেজি লি"),
+        "bn as bpy": (
+            "এইচ এফ এল এম এন আর এস আই ইউ ডব্লিউ ডাবলিউ এক্স ওয়াই জেড কিউ মোছা কিমি মি সেমি কেজি লি"
+        ),
         "ca oc": (
             "a av avda bda c cap cf cia col ctra d dr dra ed excm fig fra gral hble il·lm jr lat "
             "llic mn mons ms núm núms op p pàg pàgs pl pp prof rda ref sr sra sres srs sta st sto "
             "tel trad univ vg vol vols"
         ),
-        "cs sk": ("arch bl č dr gen ing kpt kard mgr mjr mudr např napr npor nám odst plk por prof př sv tj tzv ul"),
+        "cs sk": (
+            "arch bl č dr gen ing kpt kard mgr mjr mudr např napr npor nám odst plk por prof př sv tj tzv ul"
+        ),
         "da no nb nn": (
             "adj afd bd bl ca cand chr dr ekskl fhv fig fr frk gl hr ing jf joh kap kgl kl mag mr "
             "nr oberst pag past prof red rev sct skt sml st stk str tidl tlf vol årg"
@@ -99,7 +105,9 @@ ABBREVIATIONS = {
             "a av avda cap cf col d dna dr dra ed excmo fig gral ilmo lat n nº num núm op p páx "
             "páxs pp prof profa sr sra sres srta st sta sto tel trad univ vol vols"
         ),
-        "gu": ("એ બી સી ડી ઇ ઈ એફ જી એચ આઈ જે કે એલ એમ એન ઓ પી ક્યૂ આર એસ ટી યુ વી ડબલ્યુ એક્સ વાય ઝેડ કિમી મી સેમી દા.ત"),
+        "gu": (
+            "એ બી સી ડી ઇ ઈ એફ જી એચ આઈ જે કે એલ એમ એન ઓ પી ક્યૂ આર એસ ટી યુ વી ડબલ્યુ એક્સ વાય ઝેડ કિમી મી સેમી દા.ત"
+        ),
         "he yi": "עמ מס",
         "hi mr ne mai bho sa new": (
             "ए बी सी डी ई एफ ऐफ जी एच ऐच आई आइ आय जे के एल ऐल एम ऐम एन ऐन ओ पी क्यू आर एस ऐस टी "
@@ -107,25 +115,37 @@ ABBREVIATIONS = {
             "ग्रा रु"
         ),
         "hu": "dr gr id ifj özv prof st szt",
-        "id ms jv su": ("dr drs dra gg h hj ir jl kab kav kec kel kh mgr no nn ny pdt prof ps rp sdr st tgk tn ust"),
-        "it": ("avv brig ca cap card cfr col dr fig gen geom ing n nn on pag pagg prof sen sig st ten vol"),
+        "id ms jv su": (
+            "dr drs dra gg h hj ir jl kab kav kec kel kh mgr no nn ny pdt prof ps rp sdr st tgk tn ust"
+        ),
+        "it": (
+            "avv brig ca cap card cfr col dr fig gen geom ing n nn on pag pagg prof sen sig st ten vol"
+        ),
         "ka": "ძვ ახ წ გვ იხ მაგ კმ ათ მლნ სოფ ქ წმ აკად პროფ ე.წ ე.ი",
         "kn tcy": "ಎಫ್ ಎಚ್ ಎಲ್ ಎಮ್ ಎಂ ಎನ್ ಆರ್ ಎಸ್ ಐ ಎಕ್ಸ್ ಡಬ್ಲ್ಯೂ ವೈ ಉದಾ",
         "lt": (
             "akad angl arch doc dr gen gerb gyd inž kan kap kard kn kun lat lenk mag mjr mons nr "
             "pan plk popiež prof pvz red rus šv t vad vok vysk žr"
         ),
-        "lv ltg": ("akad arh bīsk dr ģen ing inž kap kr lpp mag māc nr piem plkv prāv prof sal sv šv tūkst"),
+        "lv ltg": (
+            "akad arh bīsk dr ģen ing inž kap kr lpp mag māc nr piem plkv prāv prof sal sv šv tūkst"
+        ),
         "mk": "акад бр ген гр д-р др дон инж кн л м на пр проф р с св сл сп стр таб тел ул чл",
         "ml": "എഫ് എച്ച് എൽ എം എൻ ആർ എസ് ഐ എക്സ് ഡബ്ല്യു വൈ ഉദാ",
-        "nl": ("bijv blz ca dhr dr drs gem gen ing ir jhr kap mevr mgr mr nr o.a prof sint st vnl zgn"),
+        "nl": (
+            "bijv blz ca dhr dr drs gem gen ing ir jhr kap mevr mgr mr nr o.a prof sint st vnl zgn"
+        ),
         "or": "ଏଫ୍ ଏଚ୍ ଏଲ୍ ଏମ୍ ଏନ୍ ଆର୍ ଏସ୍ ଆଇ ଏକ୍ସ ୱାଇ",
-        "pa": ("ਏ ਬੀ ਸੀ ਡੀ ਈ ਐੱਫ ਐਫ ਜੀ ਐੱਚ ਐਚ ਆਈ ਜੇ ਕੇ ਐੱਲ ਐਲ ਐੱਮ ਐਮ ਐੱਨ ਐਨ ਓ ਪੀ ਕਿਊ ਆਰ ਐੱਸ ਐਸ ਟੀ ਯੂ ਵੀ ਡਬਲਯੂ ਐਕਸ ਵਾਈ ਕਿਮੀ ਮੀ ਸ"),
+        "pa": (
+            "ਏ ਬੀ ਸੀ ਡੀ ਈ ਐੱਫ ਐਫ ਜੀ ਐੱਚ ਐਚ ਆਈ ਜੇ ਕੇ ਐੱਲ ਐਲ ਐੱਮ ਐਮ ਐੱਨ ਐਨ ਓ ਪੀ ਕਿਊ ਆਰ ਐੱਸ ਐਸ ਟੀ ਯੂ ਵੀ ਡਬਲਯੂ ਐਕਸ ਵਾਈ ਕਿਮੀ ਮੀ ਸ"
+        ),
         "pl": (
             "abp bp gen hr im inż kard kpt ks lit łac m.in mjr np ok płk pow ppłk prof pseud rtm "
             "str św śp tab tzw ul ur woj"
         ),
-        "pt": ("alm av cap cel dr dra eng fig gen núm p pág págs pe prof profa séc sr sra st sta sto vol"),
+        "pt": (
+            "alm av cap cel dr dra eng fig gen núm p pág págs pe prof profa séc sr sra st sta sto vol"
+        ),
         "ro": (
             "acad alin art bd bl cap cca cf col conf cpt dl dna dr ed fig gen ing jud lat lect lt "
             "mag nr op pag pct plt pr prof reg sf sft st str tel vol"
@@ -149,14 +169,18 @@ ABBREVIATIONS = {
             "bl bd ca dr d eg fig frk fr gen hr ing jfr joh kap kl kungl lic mag msgr nr pag prof "
             "red resp s:t s:ta sid st tel tfn vol"
         ),
-        "ta": ("ஏ பி சி டி ஈ எப் எஃப் ஜி எச் ஐ ஜே கே எல் எம் என் ஓ கியூ ஆர் எஸ் யு யூ வி டபிள்யூ எக்ஸ் ஒய் இசட் கிமீ"),
+        "ta": (
+            "ஏ பி சி டி ஈ எப் எஃப் ஜி எச் ஐ ஜே கே எல் எம் என் ஓ கியூ ஆர் எஸ் யு யூ வி டபிள்யூ எக்ஸ் ஒய் இசட் கிமீ"
+        ),
         "te": "ఎఫ్ ఎచ్ హెచ్ ఎల్ ఎమ్ ఎం ఎన్ ఆర్ ఎస్ ఐ ఎక్స్ డబ్ల్యు వై ఉదా",
         "tr az": (
             "alb apt av bkz cad doç dr ecz gen gnkur hz kd kur m.ö m.s mah müh no onb opr ord örn "
             "prof sok st şti tuğg uzm yrd"
         ),
         "uk": "акад вип вул ген ім ін кн обл оз ок пл пос прот проф рис с св см смт стор табл",
-        "ur pnb": ("اے بی سی ڈی ای ایف جی ایچ جے کے ایل ایم این او پی کیو آر ایس ٹی یو وی ڈبلیو ایکس وائی زیڈ"),
+        "ur pnb": (
+            "اے بی سی ڈی ای ایف جی ایچ جے کے ایل ایم این او پی کیو آر ایس ٹی یو وی ڈبلیو ایکس وائی زیڈ"
+        ),
         "vi": "bs dr gs lm ls nxb pgs ths tp ts tx",
     }.items()
     for language in languages.split()
@@ -178,7 +202,9 @@ FINAL_WORDS = {
 """Verbs and particles of one syllable, which are not initials."""
 
 OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
-"""Languages in which sentencex joins initials itself ("vitamin C. The" is two sentences), or that have none."""
+"""Languages in which sentencex joins initials itself ("vitamin C. The" is two sentences), or that
+have none.
+"""
 
 NO_ENDS = {
     language: marks
@@ -191,10 +217,13 @@ NO_ENDS = {
 }
 
 YEARS_END = frozenset(("ar", "ary", "arz", "he"))
-"""Languages without capitals in which a year often ends a sentence, with the abbreviation of its era."""
+"""Languages without capitals in which a year often ends a sentence, with the abbreviation of its
+era.
+"""
 
-# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece. Bengali is often typed
-# with the currency sign ৷ instead of the danda ।. The end of a Khmer sentence is unknown to sentencex.
+# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece. Bengali is
+# often typed with the currency sign ৷ instead of the danda ।. The end of a Khmer sentence is
+# unknown to sentencex.
 CUTS = {
     **dict.fromkeys(("ja", "zh"), re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")),
     **dict.fromkeys(("bn", "as", "bpy"), re.compile(r"(?<=৷)(?!\W*$)|[(“)”]")),

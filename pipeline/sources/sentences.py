@@ -1,8 +1,10 @@
-"""From paragraphs to sentences: normalised text, split by sentencex (by Wikimedia) in the document's language.
+"""From paragraphs to sentences: normalised text, split by sentencex (by Wikimedia) in the
+document's language.
 
-sentencex splits constructions that are frequent in real text too eagerly, and does not know all ends of sentences. The
-tables of `sentence_rules` join and cut what it returns, and long quotations are cut between their sentences. No text is
-lost. One core splits 40 to 50 MB of English a second (sentencex alone: 95).
+sentencex splits constructions that are frequent in real text too eagerly, and does not know all
+ends of sentences. The tables of `sentence_rules` join and cut what it returns, and long quotations
+are cut between their sentences. No text is lost. One core splits 40 to 50 MB of English a second
+(sentencex alone: 95).
 """
 
 import re
@@ -27,28 +29,35 @@ from .sentence_rules import (
     YEARS_END,
 )
 
-# A call takes more than linear time if quotes are opened and never closed, so no call gets more than this.
+# A call takes more than linear time if quotes are opened and never closed, so no call gets more
+# than this.
 LONGEST_CALL = 20_000
 
-# Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow refuses them), soft
-# hyphens, zero-width spaces, byte order marks and marks of writing direction. The joiners U+200C and U+200D stay:
-# Persian and the Indic scripts are misspelt without them.
+# Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow
+# refuses them), soft hyphens, zero-width spaces, byte order marks and marks of writing direction.
+# The joiners U+200C and U+200D stay: Persian and the Indic scripts are misspelt without them.
 _JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
                    "\ud800-\udfff\ufeff\ufff9-\ufffb]")  # fmt: skip
 
-# Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row (UAX #15, stream-safe
-# text). A tenth of the characters shows whether there is a longer run; to look at all takes longer than composing.
-_COMBINING = "".join(char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char))
+# Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row
+# (UAX #15, stream-safe text). A tenth of the characters shows whether there is a longer run; to
+# look at all takes longer than composing.
+_COMBINING = "".join(
+    char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char)
+)
 _LONG_RUN = re.compile(f"([{_COMBINING}]{{30}})[{_COMBINING}]++")
 # Beyond the BMP one range: `re` is slow to tell many apart.
-_MAY_COMBINE = f"[{''.join(char for char in _COMBINING if char < chr(0x10000))}\U000101fd-\U0001efff]"
+_MAY_COMBINE = (
+    f"[{''.join(char for char in _COMBINING if char < chr(0x10000))}\U000101fd-\U0001efff]"
+)
 _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 
 _CLOSERS = " '\"”’»)]}_*」』）】"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 
-# Codes that sentencex does not know: Wikimedia's names of projects, and the languages that their dumps name instead.
+# Codes that sentencex does not know: Wikimedia's names of projects, and the languages that their
+# dumps name instead.
 _LANGUAGE_OF_CODE = {
     "": "en",
     "auto": "en",
@@ -79,14 +88,21 @@ _OPENERS = "「『（(“«"
 # sentencex leaves a quotation mark that opens a sentence at the end of the one before.
 _LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
 
-# Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant with its vowel signs.
+# Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
+# with its vowel signs.
 _UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
-_LETTER = "".join(char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ")
+_LETTER = "".join(
+    char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ"
+)
 _JOINER = "".join(char for char in _UNCASED if unicodedata.combining(char) == 9)
-_SIGN = "".join(char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER)
+_SIGN = "".join(
+    char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER
+)
 _SYLLABLE = f"[{_LETTER}][{_SIGN}ـ\u200c\u200d׳']*(?:[{_JOINER}][\u200c\u200d]?[{_LETTER}][{_SIGN}\u200c\u200d]*)*"
 # "A", "Дж", "Sz": a capital, or one with a consonant.
-_INITIAL = re.compile(f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}")
+_INITIAL = re.compile(
+    f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
+)
 _NEXT_INITIAL = re.compile(rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]")
 _OPENING = "[«„“\"'‘"
 _PARTS = re.compile("[-.–'’]")
@@ -96,7 +112,8 @@ _LONGEST_INITIAL = 12
 # Abbreviations of years and centuries.
 _MAY_END = frozenset(("ст", "st"))
 
-# A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter may be a title.
+# A quotation of several sentences: speech, as it begins a piece or follows a comma. What is shorter
+# may be a title.
 _LONGEST_TITLE = 60
 _SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
 _QUOTATION = re.compile(
@@ -106,7 +123,8 @@ _QUOTATION = re.compile(
 
 
 def compose(text: str) -> str:
-    """Return `text` composed (NFC), in linear time: of a run of combining marks only the first 30 stay.
+    """Return `text` composed (NFC), in linear time: of a run of combining marks only the first 30
+    stay.
 
     >>> compose("e\\u0301")
     'é'
@@ -117,8 +135,9 @@ def compose(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return `text` on one line, composed by `compose`: any Unicode whitespace becomes a single space, and characters
-    that print nothing (controls, soft hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
+    """Return `text` on one line, composed by `compose`: any Unicode whitespace becomes a single
+    space, and characters that print nothing (controls, soft hyphens, zero-width spaces, marks of
+    direction, lone surrogates) are removed.
 
     >>> normalise(" Ber\\u00adlin\\u2028is\\ta\\x00  city ")
     'Berlin is a city'
@@ -131,7 +150,8 @@ def normalise(text: str) -> str:
 
 
 def ends_sentence(line: str) -> bool:
-    """Return whether `line` ends with the punctuation of a sentence, in any script, closing quotes and brackets aside.
+    """Return whether `line` ends with the punctuation of a sentence, in any script, closing quotes
+    and brackets aside.
 
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)
@@ -140,11 +160,13 @@ def ends_sentence(line: str) -> bool:
 
 
 def split_sentences(paragraphs: list[str], language: str) -> list[str]:
-    """Return the sentences of `paragraphs` in order, normalised; a sentence never spans two paragraphs.
+    """Return the sentences of `paragraphs` in order, normalised; a sentence never spans two
+    paragraphs.
 
-    `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``, ``simple``); text in an unknown
-    one is split by English rules without English abbreviations. No sentence is empty, long ones are kept, and all
-    characters except whitespace and what `normalise` removes are there, in order.
+    `language` is a language code or the code of a Wikimedia project (``ko``, ``en-GB``,
+    ``simple``); text in an unknown one is split by English rules without English abbreviations. No
+    sentence is empty, long ones are kept, and all characters except whitespace and what `normalise`
+    removes are there, in order.
 
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
@@ -153,7 +175,9 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
 
 
 def split_lines(paragraphs: list[str], language: str) -> list[list[str]]:
-    """Return the sentences of each paragraph, as `split_sentences` does; none of a paragraph without text."""
+    """Return the sentences of each paragraph, as `split_sentences` does; none of a paragraph
+    without text.
+    """
     rules = _rules_of(language_code(language))
     return [_split(normalise(paragraph), rules) for paragraph in paragraphs]
 
@@ -182,7 +206,9 @@ def language_code(language: str) -> str:
 
 
 def _calls(text: str) -> list[str]:
-    """Cut a very long paragraph at ends of sentences (or else at a space) into what one call may get."""
+    """Cut a very long paragraph at ends of sentences (or else at a space) into what one call may
+    get.
+    """
     parts = []
     start = 0
     while len(text) - start > LONGEST_CALL:
@@ -203,7 +229,15 @@ def _pieces(text: str, rules: "_Rules") -> list[str]:
 
 def _is_quoting(text: str) -> bool:
     """Return whether a text may have a quotation."""
-    return '"' in text or "“" in text or " '" in text or "«" in text or "‘" in text or "„" in text or text[:1] == "'"
+    return (
+        '"' in text
+        or "“" in text
+        or " '" in text
+        or "«" in text
+        or "‘" in text
+        or "„" in text
+        or text[:1] == "'"
+    )
 
 
 def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
@@ -213,13 +247,17 @@ def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
         group = quotation.lastindex or 0
-        ends = accumulate(map(len, _pieces(quotation[group], rules)), initial=quotation.start(group))
+        ends = accumulate(
+            map(len, _pieces(quotation[group], rules)), initial=quotation.start(group)
+        )
         cuts.extend([*ends][1:-1])
     return [piece[start:end] for start, end in pairwise([*cuts, len(piece)])]
 
 
 def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
-    """Cut at the empty matches of `marks`, outside the quotes and brackets that are its other matches."""
+    """Cut at the empty matches of `marks`, outside the quotes and brackets that are its other
+    matches.
+    """
     parts = []
     start = depth = 0
     for mark in marks.finditer(piece):
@@ -233,7 +271,9 @@ def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
 
 
 def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[str]:
-    """Join neighbours that `pattern` or an abbreviation makes one sentence; move an opening quote to what it opens."""
+    """Join neighbours that `pattern` or an abbreviation makes one sentence; move an opening quote
+    to what it opens.
+    """
     joined = [pieces[0]]
     for piece in pieces[1:]:
         before = joined[-1]
@@ -252,14 +292,18 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
 
 
 def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
-    """Return whether a text ends with an initial, a known abbreviation, or a mark that does not end one."""
+    """Return whether a text ends with an initial, a known abbreviation, or a mark that does not end
+    one.
+    """
     stop = len(before) - 1 - before.endswith(" ")
     mark = before[stop : stop + 1]
     if mark in rules.no_ends and before[stop - 1 : stop] != ".":
         return True
     if mark not in _ABBREVIATING:
         return False
-    word = before[max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1 : stop].lstrip(_OPENING)
+    word = before[max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1 : stop].lstrip(
+        _OPENING
+    )
     last = _PARTS.split(word)[-1] if not word.isalpha() else word
     known = word.lower() in rules.abbreviations or last.lower() in rules.abbreviations
     if not known and (mark == "۔" or len(last) > _LONGEST_INITIAL or not _INITIAL.fullmatch(last)):
@@ -278,7 +322,9 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
 
 
 def _is_plain(before: str, first: str) -> bool:
-    """Return whether no rule can apply between two pieces, as is nearly always so: "... word. Next ..."."""
+    """Return whether no rule can apply between two pieces, as is nearly always so: "... word. Next
+    ...".
+    """
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
     return first.isupper() or (first > LAST_CASED and first.isalpha() and before[-3].isalpha())
@@ -313,7 +359,9 @@ def _rules_of(code: str) -> _Rules:
 
 @cache
 def _pattern(language: str, uncased: bool) -> re.Pattern[str]:
-    """Compile the rules of a language; in text without capitals those about small letters do not apply."""
+    """Compile the rules of a language; in text without capitals those about small letters do not
+    apply.
+    """
     found = [rule for rule in JOINS if rule.languages == "*" or language in rule.languages.split()]
     rules = [rule for rule in found if not (uncased and rule.after == SMALL_LETTER)]
     return re.compile("|".join(f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules))

@@ -36,7 +36,10 @@ def test_the_summaries_of_commands_are_whole_sentences(capsys: pytest.CaptureFix
     main(["--help"])
     summaries = capsys.readouterr().out.split("Commands:\n")[1]
     assert "..." not in summaries
-    assert all(re.search(rf"^  {name} +[A-Z].*?\.$", summaries, re.MULTILINE | re.DOTALL) for name in COMMANDS)
+    assert all(
+        re.search(rf"^  {name} +[A-Z].*?\.$", summaries, re.MULTILINE | re.DOTALL)
+        for name in COMMANDS
+    )
 
 
 def test_help_loads_nothing_heavy():
@@ -47,7 +50,9 @@ def test_help_loads_nothing_heavy():
         "heavy = {'torch', 'apache_beam', 'numpy', 'pyarrow', 'rich', 'tokenizers'} & set(sys.modules)\n"
         "print('heavy:', sorted(heavy))"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.endswith("heavy: []\n")
 
 
@@ -81,27 +86,49 @@ def test_every_option_is_explained_by_a_sentence(name: str):
 
 
 def test_help_distinguishes_lists_of_names_and_of_numbers():
-    shown = {option.opts[0]: option.type.name for name in ("ingest", "build") for option in COMMANDS[name].params}
-    assert (shown["--quality"], shown["--keep-language"], shown["--mask-split"]) == ("names", "names", "numbers")
+    shown = {
+        option.opts[0]: option.type.name
+        for name in ("ingest", "build")
+        for option in COMMANDS[name].params
+    }
+    assert (shown["--quality"], shown["--keep-language"], shown["--mask-split"]) == (
+        "names",
+        "names",
+        "numbers",
+    )
 
 
 def test_options_are_the_fields_of_the_configuration():
     options = {parameter.name: parameter for parameter in COMMANDS["build"].params}
     for field in dataclasses.fields(BuildConfig):
-        typed = str(field.default).strip("()").replace(" ", "") if field.name == "mask_split" else field.default
+        typed = (
+            str(field.default).strip("()").replace(" ", "")
+            if field.name == "mask_split"
+            else field.default
+        )
         assert options[field.name].default == typed
     assert "--mask-split" in options["mask_split"].opts
 
 
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     output = ("--output", str(tmp_path / "out"))
-    assert "no such option" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rat", "1").lower()
-    assert "--mask-rate" in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rate", "0.9")
+    assert (
+        "no such option"
+        in fails(capsys, "build", "docs", "--vocab", "v", *output, "--mask-rat", "1").lower()
+    )
+    assert "--mask-rate" in fails(
+        capsys, "build", "docs", "--vocab", "v", *output, "--mask-rate", "0.9"
+    )
     assert "nowhere" in fails(capsys, "ingest", str(tmp_path / "nowhere.xml"), *output)
     assert "clozeworks ingest" in fails(capsys, "vocab", str(tmp_path), *output)
-    assert "Apache Beam has no option --projekt=x" in fails(capsys, *some_text(tmp_path), *output, "--", "--projekt=x")
+    assert "Apache Beam has no option --projekt=x" in fails(
+        capsys, *some_text(tmp_path), *output, "--", "--projekt=x"
+    )
     wrong = fails(capsys, *some_text(tmp_path), *output, "--", "--direct_num_workers=two")
-    assert "Apache Beam's options are wrong: argument --direct_num_workers: invalid int value: 'two'" in wrong
+    assert (
+        "Apache Beam's options are wrong: argument --direct_num_workers: invalid int value: 'two'"
+        in wrong
+    )
     assert "three percentages that sum to 100" in fails(
         capsys, "build", "d", "--vocab", "v", *output, "--mask-split", "80,10,20"
     )
@@ -109,9 +136,13 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 def test_closed_streams_do_no_harm(tmp_path: Path):
     for number in range(4):
-        (tmp_path / f"{number}.txt").write_text(f"The text of file {number} is short. Still it is a text.")
+        (tmp_path / f"{number}.txt").write_text(
+            f"The text of file {number} is short. Still it is a text."
+        )
     ingest = f"ingest {tmp_path} --min-characters 1 --workers 2"
-    script = f"{sys.executable} -m clozeworks.cli.main {ingest} --output {tmp_path}.out <&- >&- 2>&-"
+    script = (
+        f"{sys.executable} -m clozeworks.cli.main {ingest} --output {tmp_path}.out <&- >&- 2>&-"
+    )
     assert subprocess.run(script, shell=True, timeout=60, check=False).returncode == 0
 
 
@@ -139,7 +170,9 @@ def test_closed_streams_do_no_harm(tmp_path: Path):
         ),
     ],
 )
-def test_errors_of_the_system_are_one_line_and_code_1(error: Exception, line: str, capsys, monkeypatch):
+def test_errors_of_the_system_are_one_line_and_code_1(
+    error: Exception, line: str, capsys, monkeypatch
+):
     def fail(**_: object) -> None:
         raise error
 
@@ -159,7 +192,10 @@ def test_an_interrupted_command_says_how_it_resumes(without: str, capsys, monkey
     monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises(SystemExit, match="130"):
         main(["vocab", ".", "--output", "v", *(["--overwrite"] if without else [])])
-    assert capsys.readouterr().err.strip() == f"Error: Interrupted; rerun the same command{without} to resume."
+    assert (
+        capsys.readouterr().err.strip()
+        == f"Error: Interrupted; rerun the same command{without} to resume."
+    )
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
@@ -171,17 +207,30 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
         main(["results", "."])
 
 
-def test_a_dry_run_says_what_it_would_take_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     for i in range(9):
         (tmp_path / f"{i}.txt").write_text(f"Text number {i} is quite short. " * 200)
     before = sorted(tmp_path.iterdir())
-    main(["ingest", str(tmp_path), "--output", str(tmp_path.parent / "none"), "--shards=3", "--dry-run"])
+    main(
+        [
+            "ingest",
+            str(tmp_path),
+            "--output",
+            str(tmp_path.parent / "none"),
+            "--shards=3",
+            "--dry-run",
+        ]
+    )
     table = capsys.readouterr().out
     assert "1 range of 9 files, then 3 shards" in table
     assert "0.1 MB" in table
     assert sorted(tmp_path.iterdir()) == before
     assert not (tmp_path.parent / "none").exists()
-    assert "is inside the source" in fails(capsys, "ingest", str(tmp_path), "--output", f"{tmp_path}/out", "--dry-run")
+    assert "is inside the source" in fails(
+        capsys, "ingest", str(tmp_path), "--output", f"{tmp_path}/out", "--dry-run"
+    )
 
 
 def test_what_was_left_out_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -199,7 +248,9 @@ def test_what_was_left_out_is_reported(capsys: pytest.CaptureFixture[str], tmp_p
         "Warning: the language of 9 documents is unknown: sentences are split as in English; give --language for them.",
     ]
     named = f"{tmp_path}/named"
-    main(["ingest", str(source), "--output", named, "--workers=1", "--max-bad=0.2", "--language=en"])
+    main(
+        ["ingest", str(source), "--output", named, "--workers=1", "--max-bad=0.2", "--language=en"]
+    )
     assert "unknown:" not in capsys.readouterr().err
     assert "empty file at texts/none.txt" in fails(
         capsys, "ingest", str(source), "--output", f"{tmp_path}/other", "--workers=1"
@@ -211,9 +262,20 @@ def some_text(folder: Path) -> tuple[str, str]:
     return "ingest", str(folder / "a.txt")
 
 
-def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_config_file_gives_defaults_and_its_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     config = tmp_path / "c.toml"
-    arguments = ("build", "docs", "--vocab", "v", "--output", str(tmp_path / "out"), "--config", str(config))
+    arguments = (
+        "build",
+        "docs",
+        "--vocab",
+        "v",
+        "--output",
+        str(tmp_path / "out"),
+        "--config",
+        str(config),
+    )
     for content, message in {
         "[build]\nmask-rate = 0.9\n": "--mask-rate is 0.9",
         "mask-rate = 0.9\nseed = 1\n[build]\nseed = 2\n": "--mask-rate is 0.9",

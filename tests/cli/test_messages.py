@@ -39,20 +39,50 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("vocab nothere --output v", "nothere does not exist: give a directory written by `clozeworks ingest`."),
-        ("vocab empty --output v", "The folder empty is empty: give a directory written by `clozeworks ingest`."),
-        ("vocab notes.md --output v", "notes.md is a file: give a directory written by `clozeworks ingest`."),
-        ("vocab other --output v", "other has no manifest.json: give a directory written by `clozeworks ingest`."),
-        ("vocab vocab --output v", "vocab was written by `clozeworks vocab`, not by `clozeworks ingest`."),
-        ("finetune sst2 d --checkpoint c --output o --epochs inf", "--epochs is inf, but must be above 0 and finite."),
+        (
+            "vocab nothere --output v",
+            "nothere does not exist: give a directory written by `clozeworks ingest`.",
+        ),
+        (
+            "vocab empty --output v",
+            "The folder empty is empty: give a directory written by `clozeworks ingest`.",
+        ),
+        (
+            "vocab notes.md --output v",
+            "notes.md is a file: give a directory written by `clozeworks ingest`.",
+        ),
+        (
+            "vocab other --output v",
+            "other has no manifest.json: give a directory written by `clozeworks ingest`.",
+        ),
+        (
+            "vocab vocab --output v",
+            "vocab was written by `clozeworks vocab`, not by `clozeworks ingest`.",
+        ),
+        (
+            "finetune sst2 d --checkpoint c --output o --epochs inf",
+            "--epochs is inf, but must be above 0 and finite.",
+        ),
         (
             "results empty --server-zip a.zip --json",
             "--server-zip cannot be combined with other options. See `clozeworks results --help`.",
         ),
-        ("show nothere", "nothere does not exist: give a directory written by clozeworks ingest, vocab or build."),
-        ("audit empty", "The folder empty is empty: give a directory written by clozeworks ingest, vocab or build."),
-        ("audit vocab", "vocab was written by `clozeworks vocab`; audit measures instances and documents."),
-        ("show vocab", "vocab was written by `clozeworks vocab`; show reads documents and instances."),
+        (
+            "show nothere",
+            "nothere does not exist: give a directory written by clozeworks ingest, vocab or build.",
+        ),
+        (
+            "audit empty",
+            "The folder empty is empty: give a directory written by clozeworks ingest, vocab or build.",
+        ),
+        (
+            "audit vocab",
+            "vocab was written by `clozeworks vocab`; audit measures instances and documents.",
+        ),
+        (
+            "show vocab",
+            "vocab was written by `clozeworks vocab`; show reads documents and instances.",
+        ),
         ("ingest nothere.xml --output d", "nothere.xml does not exist."),
         ("ingest empty --output d", "The folder empty is empty."),
         ("ingest *.foo --output d", "*.foo matches no file."),
@@ -65,7 +95,10 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
             "other already contains other files (letter.md, …). Choose another --output.",
         ),
         ("ingest notes.md", "Missing option '--output'. See `clozeworks ingest --help`."),
-        ("ingst notes.md", "No such command 'ingst'. Did you mean 'ingest'? See `clozeworks --help`."),
+        (
+            "ingst notes.md",
+            "No such command 'ingst'. Did you mean 'ingest'? See `clozeworks --help`.",
+        ),
     ],
 )
 def test_wrong_paths(line: str, message: str, capsys):
@@ -78,13 +111,25 @@ HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("pretrain nothere --output run", "nothere does not exist: give a directory written by `clozeworks build`."),
-        ("pretrain empty --output run", "The folder empty is empty: give a directory written by `clozeworks build`."),
-        ("pretrain vocab --output run", "vocab was written by `clozeworks vocab`, not by `clozeworks build`."),
+        (
+            "pretrain nothere --output run",
+            "nothere does not exist: give a directory written by `clozeworks build`.",
+        ),
+        (
+            "pretrain empty --output run",
+            "The folder empty is empty: give a directory written by `clozeworks build`.",
+        ),
+        (
+            "pretrain vocab --output run",
+            "vocab was written by `clozeworks vocab`, not by `clozeworks build`.",
+        ),
         ("fill no/model [MASK]", f"no/model does not exist. {HUB} no/model --local-dir no/model"),
         ("fill empty [MASK]", "empty is not a model directory: config.json is missing."),
         ("fill no-model [MASK]", f"no-model does not exist. {HUB} no-model --local-dir no-model"),
-        ("fill tuned [MASK]", "tuned is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."),
+        (
+            "fill tuned [MASK]",
+            "tuned is a fine-tuned model, without the masked-LM head: use `clozeworks predict`.",
+        ),
         (
             "evaluate empty notes.md",
             "notes.md is a file, but empty is not a fine-tuned model (it has no task.json): fine-tune it with "
@@ -141,13 +186,17 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
 
 
 def test_blank_lines_between_documents_need_no_switch(capsys, folder: Path):
-    (folder / "c.txt").write_text("\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n")
+    (folder / "c.txt").write_text(
+        "\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n"
+    )
     run("ingest c.txt --output d --workers 1")
     assert "10 rows" in capsys.readouterr().out
 
 
 def test_a_finished_stage_says_so(capsys, folder: Path):
-    (folder / "c.txt").write_text("\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n")
+    (folder / "c.txt").write_text(
+        "\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n"
+    )
     lines = (
         "ingest c.txt --output d --workers 1",
         "vocab d --output v --size 100",
@@ -162,7 +211,9 @@ def test_a_finished_stage_says_so(capsys, folder: Path):
             rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()]
             assert "state already finished, nothing to do" in rows
     (folder / "v" / "vocab.txt").unlink()
-    assert "v/vocab.txt is missing: recreate all of v" in error_of(capsys, "vocab d --output v --size 100")
+    assert "v/vocab.txt is missing: recreate all of v" in error_of(
+        capsys, "vocab d --output v --size 100"
+    )
 
 
 def test_the_summaries_of_commands_are_not_cut(capsys):

@@ -19,11 +19,15 @@ def summary(mlm_loss: float, nsp_accuracy: float) -> dict[str, Any]:
 
 @pytest.fixture
 def end(monkeypatch, capsys):
-    """Return a function that ends a run with these figures, and returns what is printed and the exit code."""
+    """Return a function that ends a run with these figures, and returns what is printed and the
+    exit code.
+    """
 
     def end(mlm_loss: float, nsp_accuracy: float) -> tuple[str, str, object]:
         result = summary(mlm_loss, nsp_accuracy)
-        monkeypatch.setattr("clozeworks.model.pretraining.pretrain.pretrain", lambda *args, **kwargs: result)
+        monkeypatch.setattr(
+            "clozeworks.model.pretraining.pretrain.pretrain", lambda *args, **kwargs: result
+        )
         try:
             main(["pretrain", "instances", "--output", "run"])
             code = None

@@ -53,13 +53,20 @@ def test_a_matrix_is_a_stage_for_each_combination(recipe: str):
         *(f"encode-{k}-{s}" for k in ("full", "none") for s in (0, 1)),
         "finetune",
     ]
-    assert options(stages[3]) == "instances-none --output out/run-none-1 --steps 300 --seed 1 --no-overwrite"
+    assert (
+        options(stages[3])
+        == "instances-none --output out/run-none-1 --steps 300 --seed 1 --no-overwrite"
+    )
 
 
 def test_an_axis_can_set_several_variables_together(tmp_path: Path):
     path = tmp_path / "study.toml"
-    stage = 'command = "finetune"\narguments = ["{task}", "glue/{folder}"]\noutput = "{task}-{seed}"\n'
-    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte my RTE"], seed = [3] }}\n')
+    stage = (
+        'command = "finetune"\narguments = ["{task}", "glue/{folder}"]\noutput = "{task}-{seed}"\n'
+    )
+    path.write_text(
+        f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte my RTE"], seed = [3] }}\n'
+    )
     stages = read_recipe(str(path), "out")
     assert [stage.title for stage in stages] == ["finetune-sst2-3", "finetune-rte-3"]
     assert options(stages[1]) == "rte glue/my RTE --output rte-3"
@@ -112,13 +119,22 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
             "stage 1 (vocab), seed: there is no variable {sed}; choose from recipe, output.",
         ),
         ('command = "vocab"\nmatrix = [1]', "stage 1 (vocab): matrix is not a table of lists."),
-        ('command = "brew"', "stage 'brew': there is no command 'brew'; choose from ingest, vocab, build"),
+        (
+            'command = "brew"',
+            "stage 'brew': there is no command 'brew'; choose from ingest, vocab, build",
+        ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
             "stage 'vocab': No such option '--sizes'. Did you mean '--size'?",
         ),
-        ('command = "vocab"\narguments = ["d"]\noutput = "o"\nsize = "x"', "'x' is not a valid integer."),
-        ('command = "build"\narguments = ["d"]\nvocab = "v"\noutput = "o"\nmask-rate = 3', "--mask-rate is 3"),
+        (
+            'command = "vocab"\narguments = ["d"]\noutput = "o"\nsize = "x"',
+            "'x' is not a valid integer.",
+        ),
+        (
+            'command = "build"\narguments = ["d"]\nvocab = "v"\noutput = "o"\nmask-rate = 3',
+            "--mask-rate is 3",
+        ),
         (
             'command = "finetune"\narguments = ["mprc", "d"]\ncheckpoint = "c"\noutput = "o"',
             "stage 'finetune': There is no task 'mprc'; did you mean mrpc.",
@@ -129,7 +145,11 @@ def test_all_stages_are_checked_before_the_first_runs(
     stage: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     path = tmp_path / "r.toml"
-    fine = '[[stage]]\ncommand = "results"\narguments = ["nothing"]\n' if "stage 1" not in message else ""
+    fine = (
+        '[[stage]]\ncommand = "results"\narguments = ["nothing"]\n'
+        if "stage 1" not in message
+        else ""
+    )
     path.write_text(f"{fine}[[stage]]\n{stage}\n")
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--output", "out"])
@@ -139,19 +159,38 @@ def test_all_stages_are_checked_before_the_first_runs(
 
 
 def test_a_dry_run_prints_commands_as_typed(recipe: str, capsys: pytest.CaptureFixture[str]):
-    main(["run", recipe, "--output", "an out", "--dry-run", "--only", "encode-full-1", "--only", "finetune"])
+    main(
+        [
+            "run",
+            recipe,
+            "--output",
+            "an out",
+            "--dry-run",
+            "--only",
+            "encode-full-1",
+            "--only",
+            "finetune",
+        ]
+    )
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("[1/2] clozeworks pretrain instances-full --output 'an out/run-full-1' --steps 300")
-    assert second.startswith("[2/2] finetune: skipped, ") and second.endswith("tables does not exist")
+    assert first.startswith(
+        "[1/2] clozeworks pretrain instances-full --output 'an out/run-full-1' --steps 300"
+    )
+    assert second.startswith("[2/2] finetune: skipped, ") and second.endswith(
+        "tables does not exist"
+    )
     with pytest.raises(SystemExit):
         main(["run", recipe, "--only", "encod"])
     assert "has no such stage; did you mean encode." in capsys.readouterr().err
 
 
-def test_keep_going_runs_the_rest_and_lists_what_failed(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+def test_keep_going_runs_the_rest_and_lists_what_failed(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+):
     path = tmp_path / "r.toml"
     stages = [
-        f'[[stage]]\ncommand = "vocab"\nname = "{name}"\narguments = ["{tmp_path}"]\noutput = "o"\n' for name in "ab"
+        f'[[stage]]\ncommand = "vocab"\nname = "{name}"\narguments = ["{tmp_path}"]\noutput = "o"\n'
+        for name in "ab"
     ]
     path.write_text("".join(stages))
     with pytest.raises(SystemExit) as ended:
@@ -166,21 +205,38 @@ def test_keep_going_runs_the_rest_and_lists_what_failed(capfd: pytest.CaptureFix
     assert capfd.readouterr().out.count("clozeworks vocab") == 1
 
 
-def test_an_option_that_may_be_repeated_takes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_option_that_may_be_repeated_takes_a_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     path = tmp_path / "r.toml"
-    path.write_text('[[stage]]\ncommand = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\nsize = 300\n')
+    path.write_text(
+        '[[stage]]\ncommand = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\nsize = 300\n'
+    )
     main(["run", str(path), "--dry-run"])
-    assert capsys.readouterr().out == "[1/1] clozeworks vocab d --output v --compare a --compare b --size 300\n"
+    assert (
+        capsys.readouterr().out
+        == "[1/1] clozeworks vocab d --output v --compare a --compare b --size 300\n"
+    )
 
 
 def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
-    documents = ({"id": str(index), "text": f"There are {index}. All of them are here."} for index in range(9))
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    documents = (
+        {"id": str(index), "text": f"There are {index}. All of them are here."}
+        for index in range(9)
+    )
+    (tmp_path / "texts.jsonl").write_text(
+        "".join(json.dumps(document) + "\n" for document in documents)
+    )
     (tmp_path / "c.toml").write_text(
         "[build]\nseed = 1\n[ingest]\nlanguage = 'en'\nmin-characters = 1\nvalidation-share = 0.5\n"
     )
     path = tmp_path / "r.toml"
     stage = f'[[stage]]\ncommand = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
-    path.write_text(f'{stage}config = "{tmp_path}/c.toml"\n[[stage]]\ncommand = "show"\narguments = ["{tmp_path}/d"]\n')
+    path.write_text(
+        f'{stage}config = "{tmp_path}/c.toml"\n[[stage]]\ncommand = "show"\narguments = ["{tmp_path}/d"]\n'
+    )
     main(["run", str(path)])
-    assert json.loads((tmp_path / "d" / "manifest.json").read_text())["config"]["validation_share"] == 0.5
+    assert (
+        json.loads((tmp_path / "d" / "manifest.json").read_text())["config"]["validation_share"]
+        == 0.5
+    )

@@ -1,4 +1,6 @@
-"""Progress of a run: the lines without a terminal, the live line with one, and which process prints them."""
+"""Progress of a run: the lines without a terminal, the live line with one, and which process prints
+them.
+"""
 
 import pytest
 from clozeworks.cli import training_progress as module
@@ -21,10 +23,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return stopped
 
 
-def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, capsys: pytest.CaptureFixture[str]):
+def test_without_a_terminal_there_is_a_plain_line_every_minute(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+):
     with module.training_progress() as report:
         for step in range(100, 351, 10):  # resumed at step 100
-            report({"stage": "run 1 of 2 (seed 0)", "step": step, "steps": 350, "loss": 0.51234, "data_wait": 0.001})
+            report(
+                {
+                    "stage": "run 1 of 2 (seed 0)",
+                    "step": step,
+                    "steps": 350,
+                    "loss": 0.51234,
+                    "data_wait": 0.001,
+                }
+            )
             clock.now += 7
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
@@ -40,11 +52,19 @@ def test_a_new_stage_has_a_time_left_of_its_own(clock: Clock, capsys: pytest.Cap
         report({"stage": "b", "step": 10, "steps": 1310})
         clock.now += 60
         report({"stage": "b", "step": 20, "steps": 1310, "tokens_per_second": 12345.6})
-    assert capsys.readouterr().err == "b: 10 of 1,310\nb: 20 of 1,310, 2.1 h left, 12,346 tokens/s\n"
+    assert (
+        capsys.readouterr().err == "b: 10 of 1,310\nb: 20 of 1,310, 2.1 h left, 12,346 tokens/s\n"
+    )
 
 
 def test_pre_training_names_both_of_its_losses(clock: Clock, capsys: pytest.CaptureFixture[str]):
-    losses = {"mlm_loss": 6.3319, "nsp_loss": 0.6931, "mlm_accuracy": 0.123, "nsp_accuracy": 0.504, "perplexity": 562.0}
+    losses = {
+        "mlm_loss": 6.3319,
+        "nsp_loss": 0.6931,
+        "mlm_accuracy": 0.123,
+        "nsp_accuracy": 0.504,
+        "perplexity": 562.0,
+    }
     with module.training_progress() as report:
         clock.now += 60
         report({"step": 1, "steps": 2, **losses})
@@ -66,7 +86,9 @@ def test_short_work_and_all_processes_but_the_first_are_silent(
     assert not capsys.readouterr().err
 
 
-def test_a_terminal_has_a_live_line(clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_terminal_has_a_live_line(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with module.training_progress() as report:
         report({"step": 5, "steps": 8, "loss": 0.5})

@@ -1,4 +1,6 @@
-"""Parity of the encoder and its heads with transformers: forward, losses and gradients, in both directions."""
+"""Parity of the encoder and its heads with transformers: forward, losses and gradients, in both
+directions.
+"""
 
 from typing import Any
 
@@ -15,19 +17,35 @@ from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-SMALL = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 80}
-OTHER = SMALL | {"hidden_size": 40, "num_attention_heads": 2, "hidden_act": "gelu_new", "num_hidden_layers": 1}
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 80,
+}
+OTHER = SMALL | {
+    "hidden_size": 40,
+    "num_attention_heads": 2,
+    "hidden_act": "gelu_new",
+    "num_hidden_layers": 1,
+}
 LENGTHS = [[17, 17, 17], [3, 24, 11, 1], [9]]
 
 
-def make_models(shape: dict, **changes) -> tuple[BertForPreTraining, transformers.BertForPreTraining]:
+def make_models(
+    shape: dict, **changes
+) -> tuple[BertForPreTraining, transformers.BertForPreTraining]:
     config = ModelConfig(**shape, max_position_embeddings=24, **changes)
     ours = BertForPreTraining(config)
     initialise(ours, config, torch.Generator().manual_seed(1))
     shared: dict[str, Any] = config.to_hf() | {"attn_implementation": "eager"}
     peer = transformers.BertForPreTraining(transformers.BertConfig(**shared))
     weights = ours.state_dict()
-    for name, weight in weights.items():  # biases too must differ from their initial value to be compared
+    for (
+        name,
+        weight,
+    ) in weights.items():  # biases too must differ from their initial value to be compared
         weight.add_(torch.linspace(-0.05, 0.05, weight.numel()).view(weight.shape))
         assert peer.state_dict()[name].shape == weight.shape
     peer.load_state_dict(weights, strict=False)
@@ -39,7 +57,9 @@ def make_batch(lengths: list[int], vocab_size: int) -> dict[str, torch.Tensor]:
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     ids = torch.randint(1, vocab_size, mask.shape, generator=generator) * mask
     types = ((torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None] // 2) & mask).long()
-    labels = torch.where((torch.arange(mask.numel()).view(mask.shape) % 3 == 0) & mask, ids.roll(1, 0), -100)
+    labels = torch.where(
+        (torch.arange(mask.numel()).view(mask.shape) % 3 == 0) & mask, ids.roll(1, 0), -100
+    )
     labels = labels.where(labels != 0, -100)
     nsp = torch.arange(len(lengths)) % 2
     return {"input_ids": ids, "token_type_ids": types, "mask": mask, "labels": labels, "nsp": nsp}
@@ -72,7 +92,9 @@ def test_equals_transformers(shape, lengths, packed):
     every = real_tokens(batch["mask"])
     expected = theirs.prediction_logits.reshape(-1, shape["vocab_size"])[every]
     torch.testing.assert_close(ours.mlm_logits(hidden, every), expected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(ours.nsp_logits(hidden), theirs.seq_relationship_logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        ours.nsp_logits(hidden), theirs.seq_relationship_logits, rtol=0, atol=1e-5
+    )
     right = (theirs.prediction_logits.argmax(-1) == batch["labels"])[batch["labels"] != -100].sum()
     assert sums.mlm_correct == run_ours(ours.eval(), batch, packed)[1].mlm_correct == right
     ours.train()
@@ -81,17 +103,25 @@ def test_equals_transformers(shape, lengths, packed):
     theirs.loss.backward()
     wanted = {name: parameter.grad for name, parameter in peer.named_parameters()}
     for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            parameter.grad, wanted[name], rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_left_to_right_equals_a_transformers_decoder_and_sees_no_future():
     ours, peer = make_models(SMALL, is_decoder=True)
     batch = make_batch([5, 12, 9], 97)
     args = (batch["input_ids"], batch["token_type_ids"], batch["mask"])
-    theirs = peer(batch["input_ids"], token_type_ids=batch["token_type_ids"], attention_mask=batch["mask"].long())
+    theirs = peer(
+        batch["input_ids"],
+        token_type_ids=batch["token_type_ids"],
+        attention_mask=batch["mask"].long(),
+    )
     positions = real_tokens(batch["mask"])
     expected = theirs.prediction_logits.reshape(-1, 97)[positions]
-    torch.testing.assert_close(ours.mlm_logits(ours.bert(*args), positions), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        ours.mlm_logits(ours.bert(*args), positions), expected, rtol=0, atol=1e-5
+    )
     changed = batch["input_ids"].clone()
     changed[:, -1] = 7
     torch.testing.assert_close(ours.bert(changed, *args[1:])[:, :-1], ours.bert(*args)[:, :-1])
@@ -100,7 +130,9 @@ def test_left_to_right_equals_a_transformers_decoder_and_sees_no_future():
 def test_dropout_on_the_cpu_attends_by_products_as_the_fused_kernel_does(monkeypatch):
     # A tiny dropout rate takes the training path on the CPU, and drops nothing.
     for is_decoder in (False, True):
-        ours, _ = make_models(SMALL, attention_probs_dropout_prob=1e-9, hidden_dropout_prob=0.0, is_decoder=is_decoder)
+        ours, _ = make_models(
+            SMALL, attention_probs_dropout_prob=1e-9, hidden_dropout_prob=0.0, is_decoder=is_decoder
+        )
         batch = make_batch([3, 24, 11], 97)
         expected, _ = run_ours(ours, batch, packed=True)
         actual, _ = run_ours(ours.train(), batch, packed=True)
@@ -113,7 +145,9 @@ def test_short_rows_in_bf16_train_by_products_close_to_the_fused_kernel(monkeypa
     fused = F.scaled_dot_product_attention
     calls: list[torch.dtype] = []
     monkeypatch.setattr(
-        F, "scaled_dot_product_attention", lambda q, *args, **kw: calls.append(q.dtype) or fused(q, *args, **kw)
+        F,
+        "scaled_dot_product_attention",
+        lambda q, *args, **kw: calls.append(q.dtype) or fused(q, *args, **kw),
     )
 
     def gradients(dtype: torch.dtype) -> list[torch.Tensor]:
@@ -134,11 +168,17 @@ def test_hidden_states_of_all_layers_equal_transformers():
     ours, peer = make_models(SMALL)
     batch = make_batch([4, 20], 97)
     args = (batch["input_ids"], batch["token_type_ids"])
-    theirs = peer.bert(args[0], token_type_ids=args[1], attention_mask=batch["mask"], output_hidden_states=True)
-    mine = ours.bert.hidden_states(*args, batch["mask"], real_tokens(batch["mask"]), all_layers=True)
+    theirs = peer.bert(
+        args[0], token_type_ids=args[1], attention_mask=batch["mask"], output_hidden_states=True
+    )
+    mine = ours.bert.hidden_states(
+        *args, batch["mask"], real_tokens(batch["mask"]), all_layers=True
+    )
     assert len(mine) == len(theirs.hidden_states) == 4
     for actual, expected in zip(mine, theirs.hidden_states, strict=True):
-        torch.testing.assert_close(actual[batch["mask"]], expected[batch["mask"]], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            actual[batch["mask"]], expected[batch["mask"]], rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
@@ -149,7 +189,9 @@ def test_dropout_drops_the_share_asked_for_and_scales_the_rest(rate):
     kept = dropped != 0
     num_values, share = kept.numel(), 1 - kept.float().mean().item()
     assert abs(share - rate) < 5 * np.sqrt(rate * (1 - rate) / num_values)
-    torch.testing.assert_close(dropped[kept], torch.full((int(kept.sum()),), 1 / (1 - rate)), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        dropped[kept], torch.full((int(kept.sum()),), 1 / (1 - rate)), rtol=1e-4, atol=0
+    )
     # Neighbours share a 64-bit draw; they must be independent all the same.
     both = (kept[:, :-1] & kept[:, 1:]).float().mean().item()
     assert abs(both - (1 - rate) ** 2) < 0.005
@@ -171,8 +213,16 @@ def test_initial_weights_are_truncated_normal():
 
 
 def test_named_sizes_have_the_published_numbers_of_parameters():
-    # google-research/bert states 4.4, 11.3, 29.1, 41.7, 110.1 and 340 (335.1 without the heads) million.
-    published = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
+    # google-research/bert states 4.4, 11.3, 29.1, 41.7, 110.1 and 340 (335.1 without the heads)
+    # million.
+    published = {
+        "tiny": 4.4,
+        "mini": 11.2,
+        "small": 28.8,
+        "medium": 41.4,
+        "base": 109.5,
+        "large": 335.1,
+    }
     assert published.keys() == SIZES.keys()
     for size, millions in published.items():
         with torch.device("meta"):
@@ -181,7 +231,9 @@ def test_named_sizes_have_the_published_numbers_of_parameters():
 
 
 def test_shapes_that_cannot_be_built_are_refused():
-    with pytest.raises(UserError, match="hidden size of 100 cannot be split over 3 attention heads"):
+    with pytest.raises(
+        UserError, match="hidden size of 100 cannot be split over 3 attention heads"
+    ):
         ModelConfig(hidden_size=100, num_attention_heads=3)
     with pytest.raises(UserError, match="'roberta'"):
         ModelConfig.from_hf({"model_type": "roberta"})
@@ -201,7 +253,9 @@ def test_a_number_out_of_range_is_refused(field, value, limits):
     wrong = f"{field} is {value}, but must be {limits}"
     with pytest.raises(UserError, match=rf"^{wrong}\.$"):
         ModelConfig(**{field: value})
-    with pytest.raises(UserError, match=rf"^config\.json is damaged .*{wrong}\)\. Use another checkpoint\.$"):
+    with pytest.raises(
+        UserError, match=rf"^config\.json is damaged .*{wrong}\)\. Use another checkpoint\.$"
+    ):
         ModelConfig.from_hf({field: value})
 
 
@@ -212,7 +266,9 @@ def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
     found, expected = aligned_linear(*inputs, multiple=64), torch.nn.functional.linear(*inputs)
     torch.testing.assert_close(found, expected)
     for mine, other in zip(
-        torch.autograd.grad(found.sin().sum(), inputs), torch.autograd.grad(expected.sin().sum(), inputs), strict=True
+        torch.autograd.grad(found.sin().sum(), inputs),
+        torch.autograd.grad(expected.sin().sum(), inputs),
+        strict=True,
     ):
         torch.testing.assert_close(mine, other)
 
@@ -225,9 +281,13 @@ def test_under_autocast_the_losses_are_those_of_the_logits_in_fp32():
         index = (batch["labels"].reshape(-1) != -100).nonzero().squeeze(1)
         labels, nsp = batch["labels"].reshape(-1)[index], batch["nsp"]
         logits = [ours.mlm_logits(hidden, index), ours.nsp_logits(hidden)]
-        sums = ours(batch["input_ids"], batch["token_type_ids"], batch["mask"], None, index, labels, nsp)
+        sums = ours(
+            batch["input_ids"], batch["token_type_ids"], batch["mask"], None, index, labels, nsp
+        )
     assert {part.dtype for part in logits} == {torch.bfloat16}
-    for loss, part, targets in zip((sums.mlm_loss, sums.nsp_loss), logits, (labels, nsp), strict=True):
+    for loss, part, targets in zip(
+        (sums.mlm_loss, sums.nsp_loss), logits, (labels, nsp), strict=True
+    ):
         exact = -part.double().log_softmax(-1).gather(1, targets[:, None]).sum()
         assert loss.item() == pytest.approx(exact.item(), rel=1e-5)
 
@@ -245,5 +305,8 @@ def test_flops_are_those_of_the_forward_pass_three_times():
 
 
 def test_of_equal_logits_one_is_the_prediction():
-    logits, labels = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]), torch.tensor([0, 1, IGNORED])
+    logits, labels = (
+        torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]),
+        torch.tensor([0, 1, IGNORED]),
+    )
     assert [int(_num_correct(logits, labels, exact=exact)) for exact in (True, False)] == [1, 2]

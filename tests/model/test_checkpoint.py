@@ -8,14 +8,22 @@ import pytest
 import torch
 import transformers
 from clozeworks.model.bert import initialise
-from clozeworks.model.checkpoint import load_weights, read_config, read_model, read_weights, save_model
+from clozeworks.model.checkpoint import (
+    load_weights,
+    read_config,
+    read_model,
+    read_weights,
+    save_model,
+)
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining import run
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
-CONFIG = ModelConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+CONFIG = ModelConfig(
+    vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
+)
 
 
 @pytest.fixture
@@ -33,11 +41,17 @@ def saved(model, tmp_path):
 
 def same(one: torch.nn.Module, two: torch.nn.Module) -> bool:
     mine, other = one.state_dict(), two.state_dict()
-    return mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)
+    return mine.keys() == other.keys() and all(
+        torch.equal(mine[name], other[name]) for name in mine
+    )
 
 
 def test_round_trip(model, saved):
-    assert {path.name for path in saved.iterdir()} == {"model.safetensors", "config.json", "vocab.txt"}
+    assert {path.name for path in saved.iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "vocab.txt",
+    }
     assert read_config(saved) == CONFIG
     assert same(read_model(saved), model)
 
@@ -59,12 +73,19 @@ def test_reads_what_transformers_saves(tmp_path, safe):
 
 def test_reads_the_names_of_2018_and_models_without_heads(model, saved):
     weights = load_file(saved / "model.safetensors")
-    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): weight for name, weight in weights.items()}
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma"): weight
+        for name, weight in weights.items()
+    }
     old = {name.replace("LayerNorm.bias", "LayerNorm.beta"): weight for name, weight in old.items()}
     old["bert.embeddings.position_ids"] = torch.arange(512)[None]
     save_file(old, saved / "model.safetensors")
     assert same(read_model(saved), model)
-    bare = {name.removeprefix("bert."): weight for name, weight in weights.items() if name.startswith("bert.")}
+    bare = {
+        name.removeprefix("bert."): weight
+        for name, weight in weights.items()
+        if name.startswith("bert.")
+    }
     save_file(bare, saved / "model.safetensors")
     assert read_weights(saved).keys() == {name for name in weights if name.startswith("bert.")}
     missing = load_weights(BertForPreTraining(CONFIG), saved, new=("cls.",))
@@ -123,7 +144,10 @@ def test_checkpoints_are_kept_by_number_and_the_latest_is_the_run_itself(model, 
         with torch.no_grad():
             model.cls.predictions.bias.fill_(step)
         save(tmp_path, model, step)
-    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-9999999", "step-10000000"}
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {
+        "step-9999999",
+        "step-10000000",
+    }
     latest = run.latest_checkpoint(tmp_path)
     assert latest is not None and latest.name == "step-10000000"
     assert run.read_state(latest, dict) == ({"rate": 10_000_000}, {"step": 10_000_000})
@@ -151,7 +175,8 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
     assert latest is not None and latest.name == "step-0000001"
     (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
     with pytest.raises(
-        UserError, match=r"optimizer\.pt is damaged. Delete .*step-0000001 to resume from the checkpoint before"
+        UserError,
+        match=r"optimizer\.pt is damaged. Delete .*step-0000001 to resume from the checkpoint before",
     ):
         run.read_state(latest, dict)
 

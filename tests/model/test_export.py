@@ -12,8 +12,18 @@ from clozeworks.model.export import export
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 
-CARD = front_matter(language=["en", "lt"], license="mit", tags=["bert"]) + "\n# A model\n\nlicense: as it says\n"
-FILES = ["model.safetensors", "config.json", "README.md", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
+CARD = (
+    front_matter(language=["en", "lt"], license="mit", tags=["bert"])
+    + "\n# A model\n\nlicense: as it says\n"
+)
+FILES = [
+    "model.safetensors",
+    "config.json",
+    "README.md",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+]
 
 
 @pytest.fixture
@@ -46,7 +56,9 @@ def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, cap
 def test_an_edited_card_is_not_overwritten(run, tmp_path):
     export(run, tmp_path / "hub")
     (tmp_path / "hub" / "README.md").write_text(f"{CARD}What it is for.\n")
-    with pytest.raises(UserError, match=r"hub contains another README\.md, perhaps edited\. Delete it, or choose"):
+    with pytest.raises(
+        UserError, match=r"hub contains another README\.md, perhaps edited\. Delete it, or choose"
+    ):
         export(run, tmp_path / "hub")
     assert (tmp_path / "hub" / "README.md").read_text().endswith("What it is for.\n")
 
@@ -63,9 +75,15 @@ def test_a_licence_replaces_that_of_the_card(run, tmp_path):
     ("card", "written"),
     [
         ("---\ntags:\n- bert\n---\n", "---\ntags:\n- bert\nlicense: mit\n---\n"),
-        ("---\nlicense: other\nlicense_name: x\ntags:\n- a\n---\n", "---\ntags:\n- a\nlicense: mit\n---\n"),
+        (
+            "---\nlicense: other\nlicense_name: x\ntags:\n- a\n---\n",
+            "---\ntags:\n- a\nlicense: mit\n---\n",
+        ),
         ("---\nlicense:\n- a\n- b\n---\n", "---\nlicense: mit\n---\n"),
-        (f"---\ntags:\n- a\n---\nText{licence_notice(None, 'these')}\n", "---\ntags:\n- a\nlicense: mit\n---\nText\n"),
+        (
+            f"---\ntags:\n- a\n---\nText{licence_notice(None, 'these')}\n",
+            "---\ntags:\n- a\nlicense: mit\n---\nText\n",
+        ),
         ("# Title\n\n---\n", "---\nlicense: mit\n---\n\n# Title\n\n---\n"),
     ],
 )
@@ -81,7 +99,9 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
 
     other = "already contains other files (metrics.csv, …)"
     refused(f"{run} {other}. Choose another --output.", run, run)
-    form = "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    form = (
+        "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
+    )
     refused(f"--license is Apache 2.0, but {form}.", run, tmp_path / "hub", "Apache 2.0")
     (run / "README.md").unlink()
     what_next = "README.md is missing. Rerun the command that writes it."

@@ -1,4 +1,6 @@
-"""Encoders that read from left to right: fine-tuning keeps the constraint, and reads a row at its last token."""
+"""Encoders that read from left to right: fine-tuning keeps the constraint, and reads a row at its
+last token.
+"""
 
 import json
 from pathlib import Path
@@ -43,7 +45,9 @@ def feature(*rows: np.ndarray) -> Feature:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_row(checkpoint, task: Task):
+def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_row(
+    checkpoint, task: Task
+):
     model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
     row = make_row(9, 1)
     before = model.states(make_batch([feature(row)]))[0]
@@ -52,14 +56,22 @@ def test_a_token_sees_nothing_to_its_right_but_the_first_state_sees_the_whole_ro
         changed[position] = row[position] + 1
         moved = (model.states(make_batch([feature(changed)]))[0] - before).abs().amax(1) > 1e-6
         # [CLS] itself comes last.
-        assert moved.tolist() == [True, *(other >= position for other in range(1, 8)), position == 0]
+        assert moved.tolist() == [
+            True,
+            *(other >= position for other in range(1, 8)),
+            position == 0,
+        ]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_padding_changes_nothing(checkpoint, task: Task):
     model = make_model(task, checkpoint, FinetuneConfig(dropout=0.0), seed=1)
     rows = [make_row(length, length) for length in (5, 12, 7, 9)]
-    features = [feature(rows[0], rows[1]), feature(rows[2], rows[3])] if task.name == "swag" else [*map(feature, rows)]
+    features = (
+        [feature(rows[0], rows[1]), feature(rows[2], rows[3])]
+        if task.name == "swag"
+        else [*map(feature, rows)]
+    )
     together = model(make_batch(features))
     for index, alone in enumerate(features):
         expected = model(make_batch([alone]))[0]
@@ -67,7 +79,9 @@ def test_padding_changes_nothing(checkpoint, task: Task):
 
 
 def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpoint):
-    model, squad = (make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2))
+    model, squad = (
+        make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2)
+    )
     assert isinstance(model, LinearHead)
     assert isinstance(squad, BertForQuestionAnswering)
     decoder = transformers.BertModel.from_pretrained(checkpoint).eval()
@@ -80,12 +94,16 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         torch.testing.assert_close(model(make_batch([feature(row)])), expected, rtol=0, atol=1e-5)
         logits_L2 = squad.qa_outputs(hidden)[0]
         order = [10, *range(1, 10), 0]
-        torch.testing.assert_close(squad(make_batch([feature(row)]))[0], logits_L2[order], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            squad(make_batch([feature(row)]))[0], logits_L2[order], rtol=0, atol=1e-5
+        )
 
 
 def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
-    config = FinetuneConfig(max_length=24, batch_size=8, epochs=4, learning_rates=(2e-3,), device="cpu")
+    config = FinetuneConfig(
+        max_length=24, batch_size=8, epochs=4, learning_rates=(2e-3,), device="cpu"
+    )
     summary = finetune("sst2", data, checkpoint, output, config)
     assert summary["best"]["scores"]["accuracy"] > 0.9
     assert evaluate_task(output, data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
@@ -99,12 +117,17 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match=r"holds pre-training data, but .* is fine-tuned for"):
         evaluate_task(output, tmp_path, "cpu")
-    labels = [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    labels = [
+        json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()
+    ]
     assert labels == ["positive", "negative"]
 
 
 def test_entities_are_those_of_transformers_decoder(checkpoint, tmp_path):
-    lines = [f"{word} {'B-x' if word == 'book' else 'O'}" for word in ("a", "book", "is", "good", "a", "film")]
+    lines = [
+        f"{word} {'B-x' if word == 'book' else 'O'}"
+        for word in ("a", "book", "is", "good", "a", "film")
+    ]
     (tmp_path / "train.conll").write_text("\n".join(lines) + "\n")
     (tmp_path / "dev.conll").write_text("\n".join(lines) + "\n")
     config = FinetuneConfig(max_length=24, epochs=1, device="cpu")
@@ -115,15 +138,21 @@ def test_entities_are_those_of_transformers_decoder(checkpoint, tmp_path):
     row = make_row(10, 4)
     with torch.inference_mode():
         theirs = model(torch.from_numpy(row).long()[None]).logits
-        torch.testing.assert_close(ours.model(make_batch([feature(row)])), theirs, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            ours.model(make_batch([feature(row)])), theirs, rtol=0, atol=1e-5
+        )
 
 
 def test_features_are_those_of_transformers_decoder(checkpoint, tmp_path):
     (tmp_path / "texts.txt").write_text("the film was good\n")
-    extract_features(checkpoint, tmp_path / "texts.txt", tmp_path / "a.parquet", FeaturesConfig(device="cpu"))
+    extract_features(
+        checkpoint, tmp_path / "texts.txt", tmp_path / "a.parquet", FeaturesConfig(device="cpu")
+    )
     tokenizer = TextTokenizer(checkpoint)
     ids = tokenizer.row(tokenizer.token_ids(["the film was good"])[0], None, 64)[0]
     with torch.inference_mode():
-        states = transformers.BertModel.from_pretrained(checkpoint)(torch.from_numpy(ids).long()[None])
+        states = transformers.BertModel.from_pretrained(checkpoint)(
+            torch.from_numpy(ids).long()[None]
+        )
     found = np.array(pq.read_table(tmp_path / "a.parquet")["layer_2"].to_pylist())
     np.testing.assert_allclose(found, states.last_hidden_state[0, 1:-1].numpy(), rtol=0, atol=1e-5)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from clozeworks.model.mirror import INDEX, local_copy, local_file, mirrored, upload
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution import storage
 from object_stores import object_store
 
 
@@ -82,7 +82,9 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monke
         assert "The checkpoint was not uploaded; training continues" in capsys.readouterr().err
         (folder / "3").touch()
     (kept,) = tmp_path.glob("*/run/3")
-    assert capsys.readouterr().err.startswith(f"{kept.parent} holds what was not uploaded: copy it to {output}, or")
+    assert capsys.readouterr().err.startswith(
+        f"{kept.parent} holds what was not uploaded: copy it to {output}, or"
+    )
     works.append(False)
     with pytest.raises(ZeroDivisionError), mirrored(output) as folder:
         (folder / "4").touch()
@@ -91,23 +93,28 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monke
     assert len([*tmp_path.glob("*/run/4")]) == 1
 
 
-def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(bucket, tmp_path, monkeypatch):
+def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(
+    bucket, tmp_path, monkeypatch
+):
     write(f"{bucket}/other/notes.txt", b"")
     refused = r"^s3://bucket/other is not empty \(.*notes.txt, …\)\. Use another --output\.$"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/other"):
         pass
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match=r"^s3://bucket/new is damaged$"), mirrored(f"{bucket}/new") as folder:
+    with (
+        pytest.raises(UserError, match=r"^s3://bucket/new is damaged$"),
+        mirrored(f"{bucket}/new") as folder,
+    ):
         raise UserError(f"{folder} is damaged")
 
 
-@pytest.mark.parametrize("index", [b"", b"{}", b"[1]", b'["../../etc/passwd"]', b'["/etc/passwd"]', b'["a/../../b"]'])
+@pytest.mark.parametrize(
+    "index", [b"", b"{}", b"[1]", b'["../../etc/passwd"]', b'["/etc/passwd"]', b'["a/../../b"]']
+)
 def test_an_index_that_is_not_ours_is_refused(bucket, index: bytes):
     write(f"{bucket}/damaged/{INDEX}", index)
-    refused = (
-        rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another --output\.$"
-    )
+    refused = rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another --output\.$"
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/damaged"):
         pass
 

@@ -1,4 +1,6 @@
-"""Packed rows: the same losses and gradients as padded ones, few shapes, and what a GPU alone computes."""
+"""Packed rows: the same losses and gradients as padded ones, few shapes, and what a GPU alone
+computes.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,7 +68,9 @@ def loss_and_gradients(model: nn.Module, parts: list[PretrainBatch]) -> tuple[Te
         sums = model(*batch)
         (sums.mlm_loss + sums.nsp_loss).backward()
         totals += batch_sums(batch, sums)
-    return totals, [torch.zeros(0) if p.grad is None else p.grad.clone() for p in model.parameters()]
+    return totals, [
+        torch.zeros(0) if p.grad is None else p.grad.clone() for p in model.parameters()
+    ]
 
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm", "ltr"])
@@ -74,7 +78,9 @@ def test_packed_rows_have_the_losses_and_gradients_of_padded_ones(rows, objectiv
     model = make_model(is_decoder=objective == "ltr")
     padded = make_batches(rows, 32, objective)
     packed = pack_batches(rows, 60, 40, objective)
-    assert [len(batch.row_starts) for batch in packed if batch.row_starts is not None] == [60 + 7 + 1] * 3
+    assert [len(batch.row_starts) for batch in packed if batch.row_starts is not None] == [
+        60 + 7 + 1
+    ] * 3
     expected, found = loss_and_gradients(model, padded), loss_and_gradients(model, packed)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=1e-6)
     for mine, other in zip(found[1], expected[1], strict=True):
@@ -84,12 +90,20 @@ def test_packed_rows_have_the_losses_and_gradients_of_padded_ones(rows, objectiv
 def test_a_packed_batch_holds_the_rows_and_padding_that_counts_nothing(rows):
     (batch,) = pack_batches(rows, 150, 40)
     num_tokens, starts = int(rows.lengths.sum()), batch.row_starts
-    assert starts is not None and batch.position_ids is not None and batch.next_sentence_label_B is not None
+    assert (
+        starts is not None
+        and batch.position_ids is not None
+        and batch.next_sentence_label_B is not None
+    )
     assert batch.input_ids.shape == (-(-num_tokens // 128), 128)
     assert batch.masked_ids.shape[1] == 256
     np.testing.assert_array_equal(starts[:151], rows.offsets)
     # The padding is rows too, none of them too long for the kernel; the last ones are empty.
-    assert starts[-1] == batch.input_ids.numel() and starts.diff().min() >= 0 and starts.diff().max() <= 40
+    assert (
+        starts[-1] == batch.input_ids.numel()
+        and starts.diff().min() >= 0
+        and starts.diff().max() <= 40
+    )
     np.testing.assert_array_equal(batch.input_ids.flatten()[:num_tokens], rows.input_ids)
     assert not batch.input_ids.flatten()[num_tokens:].any()
     first_of_rows = batch.position_ids.flatten()[starts[:-1][starts[:-1] < starts[-1]].long()]
@@ -156,7 +170,9 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
     assert not packs_rows(SHAPE, torch.device("cuda"), torch.bfloat16)
     notice = "Rows are padded, because attention to packed rows does not work here (no kernel for this GPU).\n"
     assert capsys.readouterr().err == notice
-    assert not packs_rows(SHAPE, CPU, torch.bfloat16) and not packs_rows(SHAPE, torch.device("cuda"), torch.float32)
+    assert not packs_rows(SHAPE, CPU, torch.bfloat16) and not packs_rows(
+        SHAPE, torch.device("cuda"), torch.float32
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -172,7 +188,11 @@ def test_between_layers_the_states_are_bf16_and_layer_norm_sees_fp32(rows):
     with autocast(CPU, torch.bfloat16):
         sums = model(*batch)
     norms = [torch.float32] * 2
-    assert seen == [torch.float32, *[*norms, torch.bfloat16] * 3, torch.bfloat16]  # the last is the head's
+    assert seen == [
+        torch.float32,
+        *[*norms, torch.bfloat16] * 3,
+        torch.bfloat16,
+    ]  # the last is the head's
     exact = model(*batch)
     assert sums.mlm_loss.item() == pytest.approx(exact.mlm_loss.item(), rel=0.01)
     (sums.mlm_loss + sums.nsp_loss).backward()
@@ -202,13 +222,23 @@ def test_recomputed_layers_have_the_same_gradients_also_with_dropout(rows):
 def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     torch._dynamo.reset()
     counters.clear()
-    model = make_model(num_hidden_layers=1, hidden_size=16, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+    model = make_model(
+        num_hidden_layers=1,
+        hidden_size=16,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
     model.compile(dynamic=True, backend="eager", fullgraph=True)
     made = []
     for length, num_rows in ((128, 12), (512, 4)):
         path = write_instances(tmp_path / str(length), max_length=length)
         sequence = RowSequence(open_instances(str(path)), seed=0)
-        made.append([pack_batches(sequence.rows(n, n + num_rows), num_rows, length)[0] for n in range(0, 300, 12)])
+        made.append(
+            [
+                pack_batches(sequence.rows(n, n + num_rows), num_rows, length)[0]
+                for n in range(0, 300, 12)
+            ]
+        )
     short, long = made
     assert len({batch.input_ids.shape for batch in short + long}) > 4
     for batch in (short[0], long[0]):
@@ -217,7 +247,11 @@ def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     with torch._dynamo.config.patch(error_on_recompile=True):
         for batch in short + long:
             loss_and_gradients(model, [batch])
-    assert len(short + long) == 50 and counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
+    assert (
+        len(short + long) == 50
+        and counters["stats"]["unique_graphs"] == 1
+        and not counters["graph_break"]
+    )
 
 
 def test_the_operator_is_traced_once_for_all_lengths():
@@ -228,8 +262,12 @@ def test_the_operator_is_traced_once_for_all_lengths():
     counters.clear()
     compiled = torch.compile(attend, backend="aot_eager", dynamic=True, fullgraph=True)
     for num_tokens, num_rows, max_length in ((2048, 40, 128), (4096, 20, 512)):
-        qkv = torch.empty(num_tokens, 3 * 768, device="meta", dtype=torch.bfloat16, requires_grad=True)
-        compiled(qkv, torch.empty(num_rows, dtype=torch.int32, device="meta"), max_length).float().sum().backward()
+        qkv = torch.empty(
+            num_tokens, 3 * 768, device="meta", dtype=torch.bfloat16, requires_grad=True
+        )
+        compiled(
+            qkv, torch.empty(num_rows, dtype=torch.int32, device="meta"), max_length
+        ).float().sum().backward()
         assert qkv.grad is not None and qkv.grad.shape == qkv.shape
     assert counters["stats"]["unique_graphs"] == 1
 
@@ -237,7 +275,10 @@ def test_the_operator_is_traced_once_for_all_lengths():
 @on_gpu
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_a_gpu_computes_packed_rows(rows, size):
-    device, config = torch.device("cuda"), ModelConfig.named(size, vocab_size=60, num_hidden_layers=2)
+    device, config = (
+        torch.device("cuda"),
+        ModelConfig.named(size, vocab_size=60, num_hidden_layers=2),
+    )
     check_packing(config, device, torch.bfloat16)
     model = BertForPreTraining(config).eval()
     initialise(model, config, torch.Generator().manual_seed(0))

@@ -1,13 +1,15 @@
-"""Text that comes decomposed (NFD), as from macOS and some corpora, makes the same documents and vocabulary as NFC."""
+"""Text that comes decomposed (NFD), as from macOS and some corpora, makes the same documents and
+vocabulary as NFC.
+"""
 
 import json
 import unicodedata
 from pathlib import Path
 
 from clozeworks.pipeline.config import IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.sources.documents import read_documents
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "korean" / "kowiki.jsonl"
 ONE = RunOptions(workers=1)
@@ -22,10 +24,17 @@ def test_half_of_the_documents_decomposed(tmp_path: Path):
             row["text"] = unicodedata.normalize("NFD", row["text"])
         (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         documents = str(folder / "documents")
-        manifest = ingest([str(folder / "rows.jsonl")], documents, IngestConfig(shards=1, validation_share=0.05), ONE)
+        manifest = ingest(
+            [str(folder / "rows.jsonl")],
+            documents,
+            IngestConfig(shards=1, validation_share=0.05),
+            ONE,
+        )
         learn_vocabulary(documents, str(folder / "vocab"), VocabConfig(size=3000), ONE)
         vocabulary = (folder / "vocab" / "vocab.txt").read_text(encoding="utf-8")
-        found.append({"counts": manifest.counts, "shards": manifest.shards, "vocabulary": vocabulary})
+        found.append(
+            {"counts": manifest.counts, "shards": manifest.shards, "vocabulary": vocabulary}
+        )
     assert found[0] == found[1]
     assert not any("\u1100" <= character <= "\u11ff" for character in str(found[1]["vocabulary"]))
 

@@ -20,8 +20,16 @@ MANIFESTS = [make_manifest(stage, SHARDS) for stage in ("ingest", "vocab", "buil
 
 
 def damaged(value: Any) -> Iterator[Any]:
-    """Yield `value`, plain JSON, without each of its fields in turn, and with each of them of another type."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    """Yield `value`, plain JSON, without each of its fields in turn, and with each of them of
+    another type.
+    """
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         if isinstance(value, dict):
             yield {name: kept for name, kept in value.items() if name != key}
@@ -43,7 +51,9 @@ def test_each_field_that_is_gone_or_of_another_type_is_named(manifest: dict[str,
         try:
             accepted.append(parse(wrong))
         except UserError as error:
-            assert str(error).startswith("d/manifest.json is damaged or was not written by clozeworks (")
+            assert str(error).startswith(
+                "d/manifest.json is damaged or was not written by clozeworks ("
+            )
     # Fields with defaults: languages, options (None is a default too), and the free form of inputs.
     assert len(accepted) <= 40
 
@@ -52,7 +62,9 @@ def test_the_field_is_named():
     build = MANIFESTS[2]
     shard = build["shards"][0]
     faults = {
-        "object missing required field shards": {name: build[name] for name in build if name != "shards"},
+        "object missing required field shards": {
+            name: build[name] for name in build if name != "shards"
+        },
         "shards: expected array, got object": {**build, "shards": {}},
         "shards[0]: object missing required field bytes": {
             **build,
@@ -60,8 +72,14 @@ def test_the_field_is_named():
         },
         "shards[0].bytes: expected int, got str": {**build, "shards": [{**shard, "bytes": "9"}]},
         "shards[0].bytes: expected int >= 0": {**build, "shards": [{**shard, "bytes": -1}]},
-        "shards[0].split: invalid enum value 'test'": {**build, "shards": [{**shard, "split": "test"}]},
-        "shards[0].name: expected a plain file name": {**build, "shards": [{**shard, "name": "../secret"}]},
+        "shards[0].split: invalid enum value 'test'": {
+            **build,
+            "shards": [{**shard, "split": "test"}],
+        },
+        "shards[0].name: expected a plain file name": {
+            **build,
+            "shards": [{**shard, "name": "../secret"}],
+        },
         "--duplicates is 0, but must be between 1 and 255": {**build, "config": {"duplicates": 0}},
         "counts[...]: expected int, got float": {**build, "counts": {"rows": 0.5}},
         "expected object, got array": [],
@@ -79,7 +97,10 @@ def test_a_shard_is_a_plain_file_name(name: str):
 
 
 def test_a_plan_is_the_head_of_a_manifest():
-    plan = {name: MANIFESTS[2][name] for name in ("stage", "config", "inputs", "versions", "fingerprint")}
+    plan = {
+        name: MANIFESTS[2][name]
+        for name in ("stage", "config", "inputs", "versions", "fingerprint")
+    }
     assert msgspec.to_builtins(parse_json(json.dumps(plan).encode(), Plan, "plan.json")) == plan
     del plan["inputs"]
     with pytest.raises(UserError, match=r"plan.json is damaged.*missing required field inputs"):
@@ -100,7 +121,9 @@ def test_a_plan_is_the_head_of_a_manifest():
         ("build", "evaluate OUT DIR"),
     ],
 )
-def test_every_command_reports_it_in_a_line(stage: str, command: str, tmp_path: Path, capsys, monkeypatch):
+def test_every_command_reports_it_in_a_line(
+    stage: str, command: str, tmp_path: Path, capsys, monkeypatch
+):
     monkeypatch.setattr(sys, "argv", ["clozeworks"])
     for name in ("dir", "whole"):
         (tmp_path / name).mkdir()
@@ -116,13 +139,23 @@ def test_every_command_reports_it_in_a_line(stage: str, command: str, tmp_path: 
     reported = capsys.readouterr().err
     assert ended.value.code == 2
     assert reported.count("\n") == 1
-    assert f"{tmp_path / 'dir'}/manifest.json is damaged or was not written by clozeworks (object missing" in reported
+    assert (
+        f"{tmp_path / 'dir'}/manifest.json is damaged or was not written by clozeworks (object missing"
+        in reported
+    )
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["stage"])
 def test_a_later_schema_version_is_one_clear_line(manifest: dict[str, Any]):
-    assert parse(manifest) == replace(parse({**manifest, "schema_version": 1}), digest=parse(manifest).digest)
-    later = {**manifest, "schema_version": SCHEMA_VERSION + 1, "stage": "a stage to come", "counts": "in other words"}
+    assert parse(manifest) == replace(
+        parse({**manifest, "schema_version": 1}), digest=parse(manifest).digest
+    )
+    later = {
+        **manifest,
+        "schema_version": SCHEMA_VERSION + 1,
+        "stage": "a stage to come",
+        "counts": "in other words",
+    }
     with pytest.raises(UserError) as raised:
         parse(later)
     assert str(raised.value) == (

@@ -1,15 +1,17 @@
-"""English and Korean Wikipedia in one corpus: whole syllables, and no language that tells the label."""
+"""English and Korean Wikipedia in one corpus: whole syllables, and no language that tells the
+label.
+"""
 
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.pipeline.audit.checks import audit
-from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
-from clozeworks.pipeline.vocab.vocabulary import read_vocabulary
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
 from shared_data import DATA, needs_shared_data
 
 ONE = RunOptions(workers=1)
@@ -20,8 +22,15 @@ SOURCES = {"enwiki-hf-00000-of-00002.parquet": 320, "kowiki-hf.parquet": 300}
 def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("mixture")
     for name, num_articles in SOURCES.items():
-        pq.write_table(pq.read_table(DATA / "wikipedia" / name).slice(0, num_articles), folder / name)
-    ingest([str(folder / name) for name in SOURCES], str(folder / "documents"), IngestConfig(shards=2), ONE)
+        pq.write_table(
+            pq.read_table(DATA / "wikipedia" / name).slice(0, num_articles), folder / name
+        )
+    ingest(
+        [str(folder / name) for name in SOURCES],
+        str(folder / "documents"),
+        IngestConfig(shards=2),
+        ONE,
+    )
     return str(folder / "documents")
 
 
@@ -46,9 +55,14 @@ def test_syllables_stay_whole_and_language_tells_nothing(documents: str, tmp_pat
 @needs_shared_data
 def test_bert_would_give_the_language_away(documents: str, tmp_path: Path):
     vocab = str(DATA / "bert" / "bert-base-cased-vocab.txt")
-    configs = {"bert": BuildConfig(duplicates=1, pairing="bert"), "any": BuildConfig(duplicates=1, negatives="any")}
+    configs = {
+        "bert": BuildConfig(duplicates=1, pairing="bert"),
+        "any": BuildConfig(duplicates=1, negatives="any"),
+    }
     for name, config in configs.items():
         build(documents, vocab, str(tmp_path / name), config, ONE)
-        [language] = [check for check in audit(str(tmp_path / name)).checks if "language" in check.name]
+        [language] = [
+            check for check in audit(str(tmp_path / name)).checks if "language" in check.name
+        ]
         assert (language.value or 0) > 0.65
         assert language.verdict == ("unjudged" if name == "bert" else "bad")

@@ -1,4 +1,6 @@
-"""Weights: documents are read as often as asked, in every pass, and the words of the vocabulary count alike."""
+"""Weights: documents are read as often as asked, in every pass, and the words of the vocabulary
+count alike.
+"""
 
 import fcntl
 import json
@@ -9,24 +11,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.pipeline.audit.checks import audit
-from clozeworks.pipeline.build.origins import copies_in_pass
-from clozeworks.pipeline.build.pipeline import build
-from clozeworks.pipeline.build.pipeline import estimate as estimate_instances
+from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances.origins import copies_in_pass
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.instances.pipeline import estimate as estimate_instances
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.vocab.pipeline import estimate as estimate_vocabulary
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.vocabulary.pipeline import estimate as estimate_vocabulary
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 from manifest_fixture import make_manifest, parsed, write_manifest
 
 ONE = RunOptions(workers=1)
-GROUPS = [("enwiki", "en", "alpha beta gamma ."), ("books", "en", "delta omega ."), ("kowiki", "ko", "zeta eta .")]
+GROUPS = [
+    ("enwiki", "en", "alpha beta gamma ."),
+    ("books", "en", "delta omega ."),
+    ("kowiki", "ko", "zeta eta ."),
+]
 TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
 
 
@@ -36,13 +42,26 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
     groups = []
     for name, num_documents in ((TRAIN, 300), (VALIDATION, 9)):
         rows = [
-            {"doc_id": f"{i}", "source": source, "language": language, "title": "", "sentences": [text] * size}
+            {
+                "doc_id": f"{i}",
+                "source": source,
+                "language": language,
+                "title": "",
+                "sentences": [text] * size,
+            }
             for i, size in enumerate(rng.integers(10, 60, num_documents).tolist())
             for source, language, text in [GROUPS[i % 3]]
         ]
         pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
     for source, language, text in GROUPS:
-        groups.append({"source": source, "language": language, "documents": 100, "characters": 3500 * len(text)})
+        groups.append(
+            {
+                "source": source,
+                "language": language,
+                "documents": 100,
+                "characters": 3500 * len(text),
+            }
+        )
     write_manifest(path, "ingest", {TRAIN: 300, VALIDATION: 9})
     manifest = (path / "manifest.json").read_text()
     entry = '[{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}]'
@@ -62,21 +81,37 @@ def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
     manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
     asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}
     rows = pq.read_table(f"{documents}/{TRAIN}")
-    sources, sizes = rows["source"].to_pylist(), rows["sentences"].combine_chunks().value_lengths().to_numpy()
+    sources, sizes = (
+        rows["source"].to_pylist(),
+        rows["sentences"].combine_chunks().value_lengths().to_numpy(),
+    )
     for group in manifest.mixture:
         assert group.weight == asked[group.source]
         assert group.tokens_built / group.tokens / 4 == pytest.approx(group.weight, rel=0.01)
-        own = sizes[[source == group.source for source in sources]]  # in sentences, all of them the same
+        own = sizes[
+            [source == group.source for source in sources]
+        ]  # in sentences, all of them the same
         assert group.squared_tokens * own.sum() ** 2 == group.tokens**2 * (own**2).sum()
     verdicts = {check.name: check.verdict for check in audit(str(tmp_path / "out")).checks}
-    assert verdicts["times read per pass: books, en"] == verdicts["times read per pass: kowiki, ko"] == "ok"
+    assert (
+        verdicts["times read per pass: books, en"]
+        == verdicts["times read per pass: kowiki, ko"]
+        == "ok"
+    )
     # The rows of each pass, found by the documents that they come from.
-    table = pq.read_table(tmp_path / "out" / TRAIN, columns=["document_a", "duplicate", "input_ids"])
-    kinds, lengths = table["document_a"].to_numpy() % 3, table["input_ids"].combine_chunks().value_lengths().to_numpy()
+    table = pq.read_table(
+        tmp_path / "out" / TRAIN, columns=["document_a", "duplicate", "input_ids"]
+    )
+    kinds, lengths = (
+        table["document_a"].to_numpy() % 3,
+        table["input_ids"].combine_chunks().value_lengths().to_numpy(),
+    )
     for duplicate in range(4):
         own = table["duplicate"].to_numpy() == duplicate
         tokens = np.bincount(kinds[own], lengths[own])
-        assert tokens[1] / tokens[0] == pytest.approx(2.5 * 3 / 4, rel=0.1)  # sentences have 3 tokens, and 4
+        assert tokens[1] / tokens[0] == pytest.approx(
+            2.5 * 3 / 4, rel=0.1
+        )  # sentences have 3 tokens, and 4
 
 
 @pytest.mark.parametrize(("longest", "verdict"), [(10, "bad"), (1000, "ok")])
@@ -101,7 +136,9 @@ def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
         estimate_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
     with pytest.raises(UserError, match="--weight fr: no source"):
-        estimate_instances(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
+        estimate_instances(
+            documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE
+        )
 
 
 def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
@@ -109,19 +146,26 @@ def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
 
     def estimated_bytes(**options) -> float:
-        return estimate_instances(documents, vocab, output, BuildConfig(duplicates=4, **options), ONE).output_bytes
+        return estimate_instances(
+            documents, vocab, output, BuildConfig(duplicates=4, **options), ONE
+        ).output_bytes
 
     # Each group has as many characters in the validation split as in training; that is read once.
     sizes = [len(text) for _, _, text in GROUPS]
     for weight, weights in (((), (1, 1, 1)), (("books=2.5", "ko=0.5"), (1, 2.5, 0.5))):
         read = 4 * np.dot(sizes, weights) + sum(sizes)
-        assert estimated_bytes(weight=weight) / estimated_bytes() == pytest.approx(read / (5 * sum(sizes)), rel=1e-3)
+        assert estimated_bytes(weight=weight) / estimated_bytes() == pytest.approx(
+            read / (5 * sum(sizes)), rel=1e-3
+        )
 
 
 def test_weights_of_1_change_nothing(documents: str, tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    plain, weighted = built(documents, tmp_path / "a"), built(documents, tmp_path / "b", weight=("books=1",))
+    plain, weighted = (
+        built(documents, tmp_path / "a"),
+        built(documents, tmp_path / "b", weight=("books=1",)),
+    )
     assert [shard.sha256 for shard in plain.shards] == [shard.sha256 for shard in weighted.shards]
 
 
@@ -139,7 +183,12 @@ def test_words_count_alike(documents: str, tmp_path: Path):
     for name, weight in (("plain", ()), ("weighted", ("books=2.5", "kowiki=0.3"))):
         learn_vocabulary(documents, str(tmp_path / name), VocabConfig(size=100, weight=weight), ONE)
     plain, weighted = (
-        dict(zip(*pq.read_table(tmp_path / name / "word_counts.parquet").to_pydict().values(), strict=True))
+        dict(
+            zip(
+                *pq.read_table(tmp_path / name / "word_counts.parquet").to_pydict().values(),
+                strict=True,
+            )
+        )
         for name in ("plain", "weighted")
     )
     assert weighted["alpha"] == plain["alpha"]
@@ -149,7 +198,10 @@ def test_words_count_alike(documents: str, tmp_path: Path):
 
 def test_an_exponent_levels_languages():
     sizes = {"en": 8000, "ko": 1000, "lt": 1000}
-    groups = [{"source": "w", "language": name, "documents": 1, "characters": n} for name, n in sizes.items()]
+    groups = [
+        {"source": "w", "language": name, "documents": 1, "characters": n}
+        for name, n in sizes.items()
+    ]
     shard = {"name": TRAIN, "split": "train", "rows": 3, "bytes": 1, "groups": groups}
     corpus = parsed(make_manifest("ingest", [shard]))
     for exponent in (0.0, 0.3, 0.7, 1.0):
@@ -157,11 +209,16 @@ def test_an_exponent_levels_languages():
         read = {group.language: group.weight * sizes[group.language] for group in mixture}
         assert sum(read.values()) == pytest.approx(10_000, rel=1e-4)
         assert read["en"] / read["ko"] == pytest.approx(8**exponent, rel=1e-4)
-    with pytest.raises(UserError, match="--weight fr: no source or language has this name; choose from en, ko, lt, w"):
+    with pytest.raises(
+        UserError,
+        match="--weight fr: no source or language has this name; choose from en, ko, lt, w",
+    ):
         plan_mixture(corpus, ("fr=2",), 1.0)
 
 
-@pytest.mark.parametrize("entry", ["books", "books=", "=2", "books=0", "books=-1", "books=nan", "books=1e9"])
+@pytest.mark.parametrize(
+    "entry", ["books", "books=", "=2", "books=0", "books=-1", "books=nan", "books=1e9"]
+)
 def test_mistakes_are_one_line(entry: str):
     with pytest.raises(UserError, match=f"--weight {entry}: give NAME=WEIGHT"):
         parse_weights([entry])
@@ -169,11 +226,15 @@ def test_mistakes_are_one_line(entry: str):
 
 @pytest.mark.parametrize("entries", [["ko=2,ko=3"], ["ko=2", "en=1,ko=3"]])
 def test_a_name_has_one_weight(entries: list[str]):
-    with pytest.raises(UserError, match="--weight ko=3: ko has a weight already; give one for each name"):
+    with pytest.raises(
+        UserError, match="--weight ko=3: ko has a weight already; give one for each name"
+    ):
         parse_weights(entries)
 
 
-@pytest.mark.parametrize(("source", "asked", "weight"), [("ko", "ko=2", 2), ("kowiki", "ko=2,kowiki=3", 6)])
+@pytest.mark.parametrize(
+    ("source", "asked", "weight"), [("ko", "ko=2", 2), ("kowiki", "ko=2,kowiki=3", 6)]
+)
 def test_a_name_that_source_and_language_share_counts_once(source: str, asked: str, weight: float):
     groups = [{"source": source, "language": "ko", "documents": 1, "characters": 1}]
     shard = {"name": TRAIN, "split": "train", "rows": 1, "bytes": 1, "groups": groups}
@@ -183,7 +244,13 @@ def test_a_name_that_source_and_language_share_counts_once(source: str, asked: s
 
 def few(path: Path, num_documents: int) -> str:
     rows = [
-        {"doc_id": f"{i}", "source": "a" if i else "b", "language": "en", "title": "", "sentences": ["x y z ."] * 30}
+        {
+            "doc_id": f"{i}",
+            "source": "a" if i else "b",
+            "language": "en",
+            "title": "",
+            "sentences": ["x y z ."] * 30,
+        }
         for i in range(num_documents)
     ]
     path.mkdir()
@@ -191,7 +258,10 @@ def few(path: Path, num_documents: int) -> str:
         pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
     write_manifest(path, "ingest", {TRAIN: num_documents, VALIDATION: num_documents})
     manifest = (path / "manifest.json").read_text()
-    groups = ", ".join(f'{{"source": "{name}", "language": "en", "documents": 1, "characters": 1}}' for name in "ab")
+    groups = ", ".join(
+        f'{{"source": "{name}", "language": "en", "documents": 1, "characters": 1}}'
+        for name in "ab"
+    )
     entry = '{"source": "enwiki", "language": "en", "documents": 1, "characters": 1}'
     (path / "manifest.json").write_text(manifest.replace(entry, groups))
     return str(path)
@@ -202,14 +272,20 @@ def few(path: Path, num_documents: int) -> str:
 def test_a_document_alone_in_a_part_of_a_pass_is_left_out_if_it_needs_a_partner(
     tmp_path: Path, pairing: str, weight: str
 ):
-    manifest = built(few(tmp_path / "documents", 2), tmp_path, pairing=pairing, weight=(weight,), max_length=32)
+    manifest = built(
+        few(tmp_path / "documents", 2), tmp_path, pairing=pairing, weight=(weight,), max_length=32
+    )
     left_out = manifest.counts.get("documents_without_partner", 0)
     assert bool(left_out) == (pairing in ("balanced", "bert"))
     read = sum(group.tokens_built for group in manifest.mixture) / 120
     assert read + left_out == pytest.approx(4 * (4 if weight == "b=3" else 0.6), abs=1)
     if weight == "b=3":
-        reasons = [check.measured.partition("; ")[2] for check in audit(str(tmp_path / "out")).failed]
-        assert reasons == ([f"{left_out} documents skipped, alone in a part of a pass"] if left_out else [])
+        reasons = [
+            check.measured.partition("; ")[2] for check in audit(str(tmp_path / "out")).failed
+        ]
+        assert reasons == (
+            [f"{left_out} documents skipped, alone in a part of a pass"] if left_out else []
+        )
 
 
 def test_a_shard_with_a_single_document_stays_a_mistake(tmp_path: Path):

@@ -1,4 +1,6 @@
-"""The Python API: its names and signatures are frozen, importing it is cheap, and the examples in docs/api.md run."""
+"""The Python API: its names and signatures are frozen, importing it is cheap, and the examples in
+docs/api.md run.
+"""
 
 import inspect
 import re
@@ -18,7 +20,8 @@ PAGE = ROOT / "docs" / "api.md"
 QUICKSTART = ROOT / "examples" / "quickstart"
 
 CLASS = None
-"""Not frozen here: the fields of a config are the options of its command; the others are results."""
+"""Not frozen here: the fields of a config are the options of its command; the others are results.
+"""
 PIPELINE = {
     "Audit": CLASS,
     "BuildConfig": CLASS,
@@ -58,11 +61,16 @@ MODEL = {
 def parameters(exported: Any) -> str:
     """Return the parameters of a function or class, without types."""
     signature = inspect.signature(exported)
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in signature.parameters.values()
+    ]
     return str(inspect.Signature(bare))[1:-1]
 
 
-@pytest.mark.parametrize("package, names", [(clozeworks.pipeline, PIPELINE), (clozeworks.model, MODEL)])
+@pytest.mark.parametrize(
+    "package, names", [(clozeworks.pipeline, PIPELINE), (clozeworks.model, MODEL)]
+)
 def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, str | None]):
     assert package.__all__ == list(names)
     assert set(names) <= set(dir(package))
@@ -76,18 +84,14 @@ def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, s
         _ = package.nothing
 
 
-def test_subpackages_do_not_hide_the_stages_of_the_same_name():
-    for name in ("ingest", "build", "audit"):
-        assert isinstance(sys.modules[f"clozeworks.pipeline.{name}"], ModuleType)
-        assert inspect.isfunction(getattr(clozeworks.pipeline, name))
-
-
 def test_importing_the_packages_is_cheap():
     script = (
         "import sys, clozeworks.pipeline, clozeworks.model; from clozeworks.pipeline import BuildConfig, UserError\n"
         "print(sorted({'apache_beam', 'torch', 'numpy', 'pyarrow'}.intersection(sys.modules)))"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout == "[]\n"
 
 
@@ -96,10 +100,14 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
     for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:4]:
         shutil.copy(book, tmp_path / "corpus")
     shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
-    blocks = re.findall(r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^(<!-- not run.*-->\n)?```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
     script = tmp_path / "script.py"
     script.write_text("\n".join(code for not_run, code in blocks if not not_run))
-    ended = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert len(blocks) == 7
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400

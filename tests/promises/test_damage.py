@@ -1,4 +1,6 @@
-"""Files that are read back may be damaged or hostile: reading gives a value or one `UserError`, nothing else."""
+"""Files that are read back may be damaged or hostile: reading gives a value or one `UserError`,
+nothing else.
+"""
 
 import json
 import random
@@ -20,9 +22,9 @@ from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.tasks.catalogue import read_task
 from clozeworks.model.training.logs import METRICS, RunLog
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.directory import claimed
-from clozeworks.pipeline.execution.stage import read_any_manifest
 from clozeworks.pipeline.parsing import parse_json
+from clozeworks.pipeline.storage.directory import claimed
+from clozeworks.pipeline.storage.stage import read_any_manifest
 from manifest_fixture import make_manifest
 from torture.mutations import WHOLE, changed
 
@@ -30,7 +32,9 @@ NUM_FLIPS = 24
 
 
 def mutated(content: bytes) -> Iterator[bytes]:
-    """Yield damaged forms of a file: cut off, with bytes changed, and if it is JSON with values of other kinds."""
+    """Yield damaged forms of a file: cut off, with bytes changed, and if it is JSON with values of
+    other kinds.
+    """
     rng = random.Random(0)
     yield from WHOLE
     yield from (content[: len(content) * part // 8] for part in range(1, 8))
@@ -90,8 +94,21 @@ def test_identities(name: str, tmp_path: Path):
 def test_summaries_and_records(tmp_path: Path):
     scores = {"accuracy": 0.5, "total": 9}
     best = {"learning_rate": 1e-5, "seed": 0, "tuned": {"tau": 0.5}, "scores": scores}
-    counts = ("runs", "degenerate_runs", "train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut")
-    spread = {"metric": "accuracy", "median": 0.5, "lowest": 0.5, "highest": 0.5, "baseline": scores}
+    counts = (
+        "runs",
+        "degenerate_runs",
+        "train_examples",
+        "dev_examples",
+        "train_examples_cut",
+        "dev_examples_cut",
+    )
+    spread = {
+        "metric": "accuracy",
+        "median": 0.5,
+        "lowest": 0.5,
+        "highest": 0.5,
+        "baseline": scores,
+    }
     search = {
         "status": "finished",
         "task": "sst2",
@@ -101,7 +118,10 @@ def test_summaries_and_records(tmp_path: Path):
         **dict.fromkeys(counts, 1),
         "held_out": True,
     }
-    torture(write(tmp_path / "search" / "summary.json", search), lambda: read_summary(tmp_path / "search"))
+    torture(
+        write(tmp_path / "search" / "summary.json", search),
+        lambda: read_summary(tmp_path / "search"),
+    )
     numbers = dict.fromkeys(("step", "parameters", "tokens", "rows"), 3)
     losses = {"initial": {"loss": 3.0}, "final": {"loss": 2.0}, "best": {"step": 3, "loss": 2.0}}
     path = write(tmp_path / "run" / "summary.json", {"status": "finished", **numbers, **losses})
@@ -112,7 +132,10 @@ def test_summaries_and_records(tmp_path: Path):
 
 
 def test_results(tmp_path: Path):
-    lines = ("task,variant,checkpoint,seed,learning_rate,accuracy,f1,seconds", "mrpc,,base,0,1e-05,0.5,0.6,9.5")
+    lines = (
+        "task,variant,checkpoint,seed,learning_rate,accuracy,f1,seconds",
+        "mrpc,,base,0,1e-05,0.5,0.6,9.5",
+    )
     path = tmp_path / "results.csv"
     path.write_text("\n".join([*lines, lines[1]]) + "\n")
     torture(path, lambda: read_results(tmp_path))
@@ -124,7 +147,12 @@ def test_results(tmp_path: Path):
 
 def test_logs(tmp_path: Path):
     path = tmp_path / "metrics.csv"
-    lines = (",".join(METRICS), "0,validation,,3.5,0.1,0.7,0.5,", "5,train,0.001,3.25,0.2,0.69,0.5,1.5", "9,tra")
+    lines = (
+        ",".join(METRICS),
+        "0,validation,,3.5,0.1,0.7,0.5,",
+        "5,train,0.001,3.25,0.2,0.69,0.5,1.5",
+        "9,tra",
+    )
 
     def read() -> None:
         path.write_bytes(path.read_bytes())
@@ -132,7 +160,10 @@ def test_logs(tmp_path: Path):
             pass
 
     path.write_text("\n".join(lines))
-    damaged = [path.read_bytes().replace(b"3.25", value) for value in (b"nan", b"x", b"1e999", b"1,2", b"\xff")]
+    damaged = [
+        path.read_bytes().replace(b"3.25", value)
+        for value in (b"nan", b"x", b"1e999", b"1,2", b"\xff")
+    ]
     for content in [*damaged, path.read_bytes().replace(b"\n5,", b"\n-5,"), b"a,b\n1,2\n"]:
         path.write_bytes(content)
         with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
@@ -146,14 +177,26 @@ def test_models(tmp_path: Path):
     model = make_checkpoint(tmp_path / "model")
     torture(model / "config.json", lambda: read_config(model))
     torture(model / "model.safetensors", lambda: read_model(model))
-    torture(write(model / "task.json", {"task": "sst2", "max_length": 24}), lambda: read_task(model / "task.json"))
+    torture(
+        write(model / "task.json", {"task": "sst2", "max_length": 24}),
+        lambda: read_task(model / "task.json"),
+    )
 
 
 def test_training_states(tmp_path: Path):
     folder = tmp_path / run.STATE
     folder.mkdir()
-    torch.save({"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]}, folder / "optimizer.pt")
-    state = {"step": 3, "sums": [0.0, 1.0], "initial": {"loss": 3.0}, "best": {"step": 3, "loss": 2.0}, "final": None}
+    torch.save(
+        {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]},
+        folder / "optimizer.pt",
+    )
+    state = {
+        "step": 3,
+        "sums": [0.0, 1.0],
+        "initial": {"loss": 3.0},
+        "best": {"step": 3, "loss": 2.0},
+        "final": None,
+    }
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):
         torture(folder / name, lambda: run.read_state(tmp_path, PretrainState))

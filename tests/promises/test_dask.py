@@ -1,4 +1,6 @@
-"""The data stages on a Dask cluster: every worker works, one of them is killed, the bytes are the same."""
+"""The data stages on a Dask cluster: every worker works, one of them is killed, the bytes are the
+same.
+"""
 
 import hashlib
 import os
@@ -11,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.execution.phases import Phase, Unit, read_records
 from clozeworks.pipeline.execution.runner import run_phases
-from clozeworks.pipeline.execution.stage import StageDirectory
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.storage.stage import StageDirectory
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from unit_records import Done
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
@@ -29,22 +31,31 @@ NUM_WORKERS = 3
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(n_workers=NUM_WORKERS, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=NUM_WORKERS, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
         yield cluster
 
 
 def options_for(cluster: Any) -> RunOptions:
-    return RunOptions(beam_options=("--runner=DaskRunner", f"--dask_client_address={cluster.scheduler_address}"))
+    return RunOptions(
+        beam_options=("--runner=DaskRunner", f"--dask_client_address={cluster.scheduler_address}")
+    )
 
 
 def all_stages(folder: Path, options: RunOptions) -> dict[str, str]:
     """Run the data stages; return the digest of every file by its path."""
-    documents, vocab, instances = (str(folder / name) for name in ("documents", "vocab", "instances"))
+    documents, vocab, instances = (
+        str(folder / name) for name in ("documents", "vocab", "instances")
+    )
     ingest([str(CORPUS)], documents, IngestConfig(shards=3, validation_share=0.05), options)
     learn_vocabulary(documents, vocab, VocabConfig(size=2000), options)
     build(documents, vocab, instances, BuildConfig(max_length=32, duplicates=1), options)
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def nap(directory: StageDirectory, number: int) -> Done:
@@ -55,8 +66,13 @@ def nap(directory: StageDirectory, number: int) -> Done:
 def test_units_are_shared_out(cluster: Any, tmp_path: Path):
     directory, phase = StageDirectory(str(tmp_path), "f"), Phase("naps", None, nap, int, Done)
     after = Phase("more", lambda _: [Unit(f"{i}", 1, i) for i in range(12)], nap, int, Done)
-    run_phases(directory, [Unit(f"{i}", 1, i) for i in range(12)], [phase, after], options_for(cluster))
-    shares = [Counter(record.pid for record in read_records(directory, each.name, Done)) for each in (phase, after)]
+    run_phases(
+        directory, [Unit(f"{i}", 1, i) for i in range(12)], [phase, after], options_for(cluster)
+    )
+    shares = [
+        Counter(record.pid for record in read_records(directory, each.name, Done))
+        for each in (phase, after)
+    ]
     assert all(len(share) == NUM_WORKERS for share in shares), shares
 
 

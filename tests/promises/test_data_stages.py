@@ -1,4 +1,6 @@
-"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or how often they were killed."""
+"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or how often they were
+killed.
+"""
 
 import hashlib
 import os
@@ -12,14 +14,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.pipeline.build.pipeline import build
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.stage import read_manifest
-from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.sources.wikitext.repair import GAP
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
 INGEST = IngestConfig(shards=3, validation_share=0.05)
@@ -32,14 +34,19 @@ IN_THREADS = ("--direct_running_mode=multi_threading",)
 def all_stages(folder: Path, options: RunOptions) -> Path:
     ingest([str(CORPUS)], str(folder / "documents"), INGEST, options)
     learn_vocabulary(str(folder / "documents"), str(folder / "vocab"), VOCAB, options)
-    build(str(folder / "documents"), str(folder / "vocab"), str(folder / "instances"), BUILD, options)
+    build(
+        str(folder / "documents"), str(folder / "vocab"), str(folder / "instances"), BUILD, options
+    )
     return folder
 
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the digest of every file but the timings, by its path below `folder`."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +74,11 @@ STAGES = {
         ["scatter", "deduplicate", "gather"],
     ),
     "vocab": ("vocab", ["{made}/documents", "--size=4000"], ["count", "merge", "learn"]),
-    "instances": ("build", ["{made}/documents", "--vocab={made}/vocab", "--duplicates=2"], ["build"]),
+    "instances": (
+        "build",
+        ["{made}/documents", "--vocab={made}/vocab", "--duplicates=2"],
+        ["build"],
+    ),
 }
 
 
@@ -79,7 +90,9 @@ def test_a_killed_stage_resumes_to_the_same_bytes(
     output = tmp_path / stage
     typed = typed_command(stage, made, output, workers=2)
     # After the one record of a last phase a run may end before it is killed.
-    killed = [kill(typed, output, f"{phase}/[0-9]*.json", num_records=1) for phase in STAGES[stage][2]]
+    killed = [
+        kill(typed, output, f"{phase}/[0-9]*.json", num_records=1) for phase in STAGES[stage][2]
+    ]
     assert killed[0]
     subprocess.run(typed, check=True, capture_output=True)
     assert digests(output) == digests(made / stage)
@@ -105,15 +118,28 @@ def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[st
     command, arguments, _ = STAGES[stage]
     arguments = [argument.replace("{made}", str(made)) for argument in arguments]
     script = "from clozeworks.cli.main import main; main()"
-    return [sys.executable, "-c", script, command, *arguments, f"--output={output}", f"--workers={workers}"]
+    return [
+        sys.executable,
+        "-c",
+        script,
+        command,
+        *arguments,
+        f"--output={output}",
+        f"--workers={workers}",
+    ]
 
 
-def kill(typed: list[str], output: Path, pattern: str, num_records: int, delay_s: float = 0) -> bool:
-    """Run a command until so many records, or none but a plan, lie in its output, and `delay_s` longer.
+def kill(
+    typed: list[str], output: Path, pattern: str, num_records: int, delay_s: float = 0
+) -> bool:
+    """Run a command until so many records, or none but a plan, lie in its output, and `delay_s`
+    longer.
 
     Return whether it was killed before it had finished.
     """
-    process = subprocess.Popen(typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     work = output / ".work"
     while process.poll() is None and not (
         (work / "plan.json").exists() and len(list(work.glob(pattern))) >= num_records
@@ -137,7 +163,8 @@ def test_documents_are_as_the_schema_says(made: Path):
         seen.update(ids)
         for sentences in table["sentences"].to_pylist():
             assert all(
-                sentence == " ".join(sentence.split()) and sentence and GAP not in sentence for sentence in sentences
+                sentence == " ".join(sentence.split()) and sentence and GAP not in sentence
+                for sentence in sentences
             )
     assert manifest.counts["sentences_with_gaps"] > 0
     assert {doc_id.split(":")[0] for doc_id in seen} >= {"enwiki", "gutenberg"}
@@ -153,7 +180,10 @@ def test_the_same_command_again_does_nothing(made: Path):
 def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
     with pytest.raises(UserError, match="seed was 0, now 1"):
         ingest(
-            [str(CORPUS)], str(made / "documents"), IngestConfig(shards=3, validation_share=0.05, seed=1), RunOptions()
+            [str(CORPUS)],
+            str(made / "documents"),
+            IngestConfig(shards=3, validation_share=0.05, seed=1),
+            RunOptions(),
         )
 
 
@@ -169,17 +199,28 @@ def test_too_few_documents_for_the_shards_are_reported(tmp_path: Path):
     with pytest.raises(UserError, match="lower --shards"):
         ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
     assert not (tmp_path / "documents" / ".work" / "deduplicate").exists()  # before more is done
-    with pytest.raises(UserError, match=r"^--shards is 9999999, but the sources have \d+ bytes: lower it.$"):
-        ingest([texts], str(tmp_path / "many"), IngestConfig(shards=9_999_999), RunOptions(workers=1))
+    with pytest.raises(
+        UserError, match=r"^--shards is 9999999, but the sources have \d+ bytes: lower it.$"
+    ):
+        ingest(
+            [texts], str(tmp_path / "many"), IngestConfig(shards=9_999_999), RunOptions(workers=1)
+        )
     assert not (tmp_path / "many").exists()
     with pytest.raises(UserError, match="hold 2 documents"):
-        ingest([f"{texts}/[01].txt"], documents, IngestConfig(), RunOptions(workers=1, overwrite=True))
+        ingest(
+            [f"{texts}/[01].txt"], documents, IngestConfig(), RunOptions(workers=1, overwrite=True)
+        )
 
 
 def test_the_validation_split_holds_at_least_two_documents(tmp_path: Path):
     texts = write_texts(tmp_path / "texts", 12)
-    manifest = ingest([texts], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1))
-    assert [(shard.split, shard.rows) for shard in manifest.shards] == [("train", 10), ("validation", 2)]
+    manifest = ingest(
+        [texts], str(tmp_path / "out"), IngestConfig(validation_share=1e-9), RunOptions(workers=1)
+    )
+    assert [(shard.split, shard.rows) for shard in manifest.shards] == [
+        ("train", 10),
+        ("validation", 2),
+    ]
 
 
 def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -189,6 +230,14 @@ def test_the_place_of_the_sources_changes_nothing(tmp_path: Path, monkeypatch: p
         monkeypatch.chdir(tmp_path / folder)
         for j, source in enumerate([texts, "texts", "./texts/"][: 3 - i]):
             ingest([source], f"{tmp_path}/{i}-{j}", IngestConfig(shards=1), RunOptions(workers=1))
-    assert len({tuple(digests(tmp_path / name).items()) for name in ("0-0", "0-1", "0-2", "1-0", "1-1")}) == 1
+    assert (
+        len(
+            {
+                tuple(digests(tmp_path / name).items())
+                for name in ("0-0", "0-1", "0-2", "1-0", "1-1")
+            }
+        )
+        == 1
+    )
     manifest = read_manifest(str(tmp_path / "0-0"), DocumentsManifest)
     assert manifest.examples == {"files_of_unknown_format": ["texts/cover.jpg"]}

@@ -37,12 +37,16 @@ def parse(line: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_parses(page):
     lines = commands_of(page)
-    assert len(lines) == len(re.findall(r"^\$ .*\bclozeworks [a-z]+ ", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert len(lines) == len(
+        re.findall(r"^\$ .*\bclozeworks [a-z]+ ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    )
     for line in lines:
         parse(line)
 
 
-@pytest.mark.parametrize("line", ["finetune sst2 data", "build documents --vocabulary v", "features run t --layers a"])
+@pytest.mark.parametrize(
+    "line", ["finetune sst2 data", "build documents --vocabulary v", "features run t --layers a"]
+)
 def test_a_mistake_is_found(line):
     with pytest.raises(Exception, match=r"[Mm]issing|[Nn]o such option|is not a list of numbers"):
         parse(line)

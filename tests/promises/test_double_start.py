@@ -1,4 +1,6 @@
-"""A second process on the same output is refused by every command that writes, and a killed one leaves no lock."""
+"""A second process on the same output is refused by every command that writes, and a killed one
+leaves no lock.
+"""
 
 import os
 import subprocess
@@ -11,19 +13,25 @@ import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.ingest.pipeline import ingest
+from clozeworks.pipeline.documents.pipeline import ingest
 from instances_fixture import write_instances
 
-HOLD = (
-    "import sys; from clozeworks.pipeline.execution.directory import lock; lock(sys.argv[1]); print('held', flush=True)"
-)
+HOLD = "import sys; from clozeworks.pipeline.storage.directory import lock; lock(sys.argv[1]); print('held', flush=True)"
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
     "ingest": ("OUT", "ingest TEXTS --output OUT --workers 1", "--seed 7"),
     "vocab": ("OUT", "vocab DOCUMENTS --output OUT --size 150 --workers 1", "--min-frequency 3"),
-    "build": ("OUT", "build DOCUMENTS --vocab INSTANCES --output OUT --duplicates 1 --workers 1", "--seed 7"),
+    "build": (
+        "OUT",
+        "build DOCUMENTS --vocab INSTANCES --output OUT --duplicates 1 --workers 1",
+        "--seed 7",
+    ),
     "audit": ("OUT.work", "audit INSTANCES --report OUT", ""),
-    "pretrain": ("OUT", "pretrain INSTANCES --output OUT --model tiny --steps 1 --device cpu", "--seed 7"),
+    "pretrain": (
+        "OUT",
+        "pretrain INSTANCES --output OUT --model tiny --steps 1 --device cpu",
+        "--seed 7",
+    ),
     "finetune": (
         "OUT",
         "finetune sst2 DATA --checkpoint MODEL --output OUT --epochs 0.1 --max-length 24 --device cpu",
@@ -31,7 +39,11 @@ COMMANDS = {
     ),
     "features": ("OUT.work", "features MODEL TEXT --output OUT --device cpu", "--per text"),
     "predict": ("OUT.tsv.work", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),
-    "predict --official": ("OUT", "predict TASK_MODEL TEST --output OUT --official --device cpu", ""),
+    "predict --official": (
+        "OUT",
+        "predict TASK_MODEL TEST --output OUT --official --device cpu",
+        "",
+    ),
 }
 
 
@@ -41,14 +53,23 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("texts", "data"):
         (folder / name).mkdir()
     for number in range(20):
-        (folder / "texts" / f"{number}.txt").write_text(f"The film was good. Book {number} was not very bad. " * 9)
+        (folder / "texts" / f"{number}.txt").write_text(
+            f"The film was good. Book {number} was not very bad. " * 9
+        )
     (folder / "text.txt").write_text("the film was good\nthe book was bad\n")
     for name in ("train", "dev"):
-        (folder / "data" / f"{name}.tsv").write_text("sentence\tlabel\n" + "a good film\t1\na bad book\t0\n" * 8)
-    ingest([str(folder / "texts")], str(folder / "documents"), IngestConfig(), RunOptions(workers=1))
+        (folder / "data" / f"{name}.tsv").write_text(
+            "sentence\tlabel\n" + "a good film\t1\na bad book\t0\n" * 8
+        )
+    ingest(
+        [str(folder / "texts")], str(folder / "documents"), IngestConfig(), RunOptions(workers=1)
+    )
     write_instances(folder / "instances")
     make_checkpoint(folder / "model")
-    paths = {name.upper(): str(folder / name) for name in ("texts", "data", "documents", "instances", "model")}
+    paths = {
+        name.upper(): str(folder / name)
+        for name in ("texts", "data", "documents", "instances", "model")
+    }
     (folder / "test.tsv").write_text("index\tsentence\n0\ta good film\n")
     paths |= {
         "TEXT": str(folder / "text.txt"),
@@ -73,7 +94,9 @@ def held(path: str) -> Iterator[None]:
     """Hold the lock of `path` in another process, which is killed at the end."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", f"{HOLD}; sys.stdin.read()", path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as holder:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         yield
@@ -81,7 +104,9 @@ def held(path: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_second_start_is_refused(name: str, inputs: dict[str, str], tmp_path: Path, capsys, monkeypatch):
+def test_a_second_start_is_refused(
+    name: str, inputs: dict[str, str], tmp_path: Path, capsys, monkeypatch
+):
     monkeypatch.setattr(sys, "argv", ["clozeworks"])
     locked, command, others = COMMANDS[name]
     paths = {**inputs, "OUT": str(tmp_path / "out"), "OUT.tsv": str(tmp_path / "out.tsv")}
@@ -92,9 +117,16 @@ def test_a_second_start_is_refused(name: str, inputs: dict[str, str], tmp_path: 
             capsys.readouterr()
             assert run(start, paths) == 2
             reported = capsys.readouterr().err.splitlines()[-1]
-            assert reported.startswith("Error: Another process is writing ") and paths["OUT"] in reported
-    assert run(command, paths) in ((0, 1) if name == "audit" else (0,))  # these instances do not pass the audit
-    assert list(tmp_path.glob("out*")) == [Path(locked.replace("OUT", paths["OUT"]).removesuffix(".work"))]
+            assert (
+                reported.startswith("Error: Another process is writing ")
+                and paths["OUT"] in reported
+            )
+    assert run(command, paths) in (
+        (0, 1) if name == "audit" else (0,)
+    )  # these instances do not pass the audit
+    assert list(tmp_path.glob("out*")) == [
+        Path(locked.replace("OUT", paths["OUT"]).removesuffix(".work"))
+    ]
     assert not list(tmp_path.rglob("*.work")) and not list(tmp_path.rglob("tmp"))
 
 

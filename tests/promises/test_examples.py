@@ -1,4 +1,6 @@
-"""The recipes of the examples run as they are written; only their variables are set to small values."""
+"""The recipes of the examples run as they are written; only their variables are set to small
+values.
+"""
 
 import json
 import string
@@ -14,7 +16,11 @@ LETTERS = string.ascii_lowercase
 
 
 def run_small(recipe: str, output: Path, **variables: Any) -> None:
-    settings = [part for name, value in variables.items() for part in ("--set", f"{name.replace('_', '-')}={value}")]
+    settings = [
+        part
+        for name, value in variables.items()
+        for part in ("--set", f"{name.replace('_', '-')}={value}")
+    ]
     main(["run", str(EXAMPLES / recipe), "--output", str(output), *settings])
 
 
@@ -44,13 +50,23 @@ def test_adapt(tmp_path: Path):
     words = [*LETTERS, *(f"##{letter}" for letter in LETTERS), "the"]
     make_checkpoint(tmp_path / "bert", words, max_position_embeddings=128)
     text = EXAMPLES / "quickstart" / "corpus" / "books" / "poe-*.txt"
-    run_small("adapt/recipe.toml", tmp_path, text=text, steps=3, batch_size=4, duplicates=1, evaluation_rows=16)
+    run_small(
+        "adapt/recipe.toml",
+        tmp_path,
+        text=text,
+        steps=3,
+        batch_size=4,
+        duplicates=1,
+        evaluation_rows=16,
+    )
     for name, source in (("adapted", "bert"), ("moved", "vocab")):
         assert {"initial", "final"} <= summary(tmp_path / name).keys()
         assert vocabulary(tmp_path / name) == vocabulary(tmp_path / source)
 
 
-def test_the_quickstarts_instances_pass_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_quickstarts_instances_pass_the_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     stages = [part for stage in ("ingest", "vocab", "build", "audit") for part in ("--only", stage)]
     main(["run", str(EXAMPLES / "quickstart" / "recipe.toml"), "--output", str(tmp_path), *stages])
     assert "All 33 checks hold." in capsys.readouterr().out

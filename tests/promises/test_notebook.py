@@ -6,21 +6,27 @@ from pathlib import Path
 import pytest
 from instances_fixture import write_instances
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "notebooks" / "inspect_instances.ipynb"
+NOTEBOOK = (
+    Path(__file__).resolve().parents[2] / "examples" / "notebooks" / "inspect_instances.ipynb"
+)
 NEEDED = ("datasets", "duckdb", "ipykernel", "matplotlib", "nbclient", "nbformat")
 
 
 # Jupyter's own libraries warn of each other.
 @pytest.mark.filterwarnings("ignore")
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    modules = {name: pytest.importorskip(name, reason=f"the notebook needs {name}") for name in NEEDED}
+    modules = {
+        name: pytest.importorskip(name, reason=f"the notebook needs {name}") for name in NEEDED
+    }
     nbclient, nbformat = modules["nbclient"], modules["nbformat"]
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     parameter = notebook.cells[1]
     assert parameter.source.startswith("INSTANCES = ")
     parameter.source = f"INSTANCES = {str(write_instances(tmp_path / 'instances'))!r}"
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     shown = json.dumps([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
     assert "train-00001-of-00002.parquet  42 rows in 2 row groups" in shown
     assert "num_rows: 82" in shown
@@ -32,5 +38,9 @@ def test_the_committed_outputs_are_small_and_clean():
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     assert outputs
-    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+    assert not [
+        output
+        for output in outputs
+        if output["output_type"] == "error" or output.get("name") == "stderr"
+    ]
     assert NOTEBOOK.stat().st_size < 100_000

@@ -1,4 +1,6 @@
-"""The package as it is installed: one top-level name, and parts that do not load each other's libraries."""
+"""The package as it is installed: one top-level name, and parts that do not load each other's
+libraries.
+"""
 
 import shutil
 import subprocess
@@ -45,9 +47,19 @@ def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
 def test_every_module_and_data_file_of_the_checkout_is_in_the_wheel(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     paths = [path for name in FOLDERS for path in (ROOT / name).rglob("*")]
-    files = [path for path in paths if path.suffix in (".py", ".html", ".toml") or path.name == "py.typed"]
-    installed = {f"clozeworks/{path.relative_to(ROOT).as_posix().removeprefix('package/')}" for path in files}
-    assert {"clozeworks/__main__.py", "clozeworks/py.typed", "clozeworks/model/py.typed"} <= installed <= names
+    files = [
+        path
+        for path in paths
+        if path.suffix in (".py", ".html", ".toml") or path.name == "py.typed"
+    ]
+    installed = {
+        f"clozeworks/{path.relative_to(ROOT).as_posix().removeprefix('package/')}" for path in files
+    }
+    assert (
+        {"clozeworks/__main__.py", "clozeworks/py.typed", "clozeworks/model/py.typed"}
+        <= installed
+        <= names
+    )
 
 
 def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
@@ -59,7 +71,9 @@ def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
 
     def run(*args: str) -> str:
         command = [sys.executable, "-S", *args]
-        return subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=True
+        ).stdout
 
     script = "import clozeworks; print(clozeworks.__file__, clozeworks.__version__)"
     version = wheel.name.split("-")[1]
@@ -72,11 +86,11 @@ def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
     ("modules", "foreign"),
     [
         (
-            "clozeworks.pipeline.ingest.pipeline, clozeworks.pipeline.vocab.pipeline, "
-            "clozeworks.pipeline.build.pipeline",
+            "clozeworks.pipeline.documents.pipeline, clozeworks.pipeline.vocabulary.pipeline, "
+            "clozeworks.pipeline.instances.pipeline",
             "torch",
         ),
-        ("clozeworks.pipeline.audit.checks, clozeworks.pipeline.audit.report", "apache_beam"),
+        ("clozeworks.pipeline.auditing.checks, clozeworks.pipeline.auditing.report", "apache_beam"),
         (
             "clozeworks.model.pretraining.pretrain, clozeworks.model.finetuning.finetune, "
             "clozeworks.model.features.features, clozeworks.model.pretraining.fill",
@@ -86,5 +100,7 @@ def test_the_installed_package_runs_elsewhere(wheel: Path, tmp_path: Path):
 )
 def test_no_part_loads_the_libraries_of_another(modules: str, foreign: str):
     script = f"import sys, {modules}; print({foreign!r} in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.strip() == "False"

@@ -22,8 +22,12 @@ MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 
 
 def readme_commands() -> list[list[str]]:
-    """Return the arguments of each `clozeworks` command in README's blocks, but for those of other machines."""
-    lines = re.findall(r"^\$ clozeworks (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Return the arguments of each `clozeworks` command in README's blocks, but for those of other
+    machines.
+    """
+    lines = re.findall(
+        r"^\$ clozeworks (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     return [shlex.split(line, comments=True) for line in lines if "://" not in line]
 
 

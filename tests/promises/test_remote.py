@@ -1,6 +1,8 @@
-"""Object stores and remote runners: the same bytes on S3 and Google Cloud Storage as here, and a job for Dataflow.
+"""Object stores and remote runners: the same bytes on S3 and Google Cloud Storage as here, and a
+job for Dataflow.
 
-The stores are emulated. What needs Google's client libraries is skipped without them: ``pip install '.[test-gcp]'``.
+The stores are emulated. What needs Google's client libraries is skipped without them: ``pip install
+'.[test-gcp]'``.
 """
 
 import json
@@ -18,13 +20,13 @@ from click.testing import CliRunner
 from clozeworks.cli.main import commands
 from clozeworks.model.mirror import INDEX
 from clozeworks.model.pretraining.fill import fill
-from clozeworks.pipeline.build.pipeline import build
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution import storage
 from clozeworks.pipeline.execution.runner import prepare
-from clozeworks.pipeline.ingest.pipeline import ingest
-from clozeworks.pipeline.vocab.pipeline import learn_vocabulary
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
 from object_stores import object_store
 
@@ -45,7 +47,9 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_all(source: str, folder: str, options: RunOptions) -> dict[str, bytes]:
-    """Make documents, vocabulary and instances; return all files but the timings, by path below `folder`."""
+    """Make documents, vocabulary and instances; return all files but the timings, by path below
+    `folder`.
+    """
     ingest([source], f"{folder}/documents", IngestConfig(shards=1, validation_share=0.4), options)
     learn_vocabulary(f"{folder}/documents", f"{folder}/vocab", VocabConfig(size=100), options)
     build_config = BuildConfig(duplicates=1, max_length=32)
@@ -55,7 +59,11 @@ def make_all(source: str, folder: str, options: RunOptions) -> dict[str, bytes]:
 
 def contents(folder: str, *names: str) -> dict[str, bytes]:
     paths = [path for name in names for path in storage.find_files(f"{folder}/{name}")]
-    return {path.removeprefix(folder): storage.read_bytes(path) for path in paths if not path.endswith("timings.json")}
+    return {
+        path.removeprefix(folder): storage.read_bytes(path)
+        for path in paths
+        if not path.endswith("timings.json")
+    }
 
 
 def upload(texts: Path, folder: str) -> str:
@@ -89,7 +97,16 @@ def test_object_stores_hold_the_same_bytes(scheme: str, texts: Path, local: dict
 def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[str, bytes]):
     with object_store("s3") as bucket:
         source, output = upload(texts, bucket), f"{bucket}/built/documents"
-        options = ("--output", output, "--shards", "1", "--validation-share", "0.4", "--workers", "2")
+        options = (
+            "--output",
+            output,
+            "--shards",
+            "1",
+            "--validation-share",
+            "0.4",
+            "--workers",
+            "2",
+        )
         process = subprocess.Popen([*CLI, "ingest", source, *options], stderr=subprocess.DEVNULL)
         give_up = time.monotonic() + TIME_LIMIT_S
         while not storage.find_files(f"{output}/.work/*/*.json"):
@@ -101,20 +118,34 @@ def test_stages_killed_on_s3_resume_to_the_same_bytes(texts: Path, local: dict[s
         assert make_all(source, f"{bucket}/built", RunOptions(workers=1)) == local
 
 
-def test_the_portable_job_api_makes_the_same_bytes(texts: Path, local: dict[str, bytes], tmp_path: Path):
+def test_the_portable_job_api_makes_the_same_bytes(
+    texts: Path, local: dict[str, bytes], tmp_path: Path
+):
     portable = ("--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK")
     assert make_all(str(texts), str(tmp_path), RunOptions(beam_options=portable)) == local
 
 
 DATAFLOW = (
-    *("--runner=DataflowRunner", "--project=test", "--region=europe-west1", "--job_name=test", "--no_auth"),
-    *("--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging", "--sdk_location=container"),
+    *(
+        "--runner=DataflowRunner",
+        "--project=test",
+        "--region=europe-west1",
+        "--job_name=test",
+        "--no_auth",
+    ),
+    *(
+        "--temp_location=gs://bucket/temp",
+        "--staging_location=gs://bucket/staging",
+        "--sdk_location=container",
+    ),
 )
 
 
 def test_a_remote_runner_needs_remote_folders(texts: Path, tmp_path: Path):
     options = RunOptions(beam_options=DATAFLOW)
-    with pytest.raises(UserError, match=r"DataflowRunner runs on other machines, .* give a gs:// path"):
+    with pytest.raises(
+        UserError, match=r"DataflowRunner runs on other machines, .* give a gs:// path"
+    ):
         ingest([str(texts)], str(tmp_path / "documents"), IngestConfig(), options)
 
 
@@ -124,7 +155,12 @@ def test_a_job_for_dataflow_is_translated_and_staged(texts: Path):
     with object_store("gs") as bucket:
         prepare(options, f"{bucket}/dataflow")
         with pytest.raises(RunError):  # a template is only written, not run
-            ingest([upload(texts, f"{bucket}/dataflow")], f"{bucket}/dataflow/documents", IngestConfig(), options)
+            ingest(
+                [upload(texts, f"{bucket}/dataflow")],
+                f"{bucket}/dataflow/documents",
+                IngestConfig(),
+                options,
+            )
         job = json.loads(storage.read_bytes(f"{bucket}/template"))
         (pipeline,) = {value for value in strings_in(job) if value.endswith("pipeline.pb")}
         assert b"Scatter" in storage.read_bytes(pipeline)
@@ -162,9 +198,13 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
     with object_store("s3") as bucket:
         instances = upload_folder(write_instances(tmp_path / "instances"), f"{bucket}/instances")
         remote, tuned = f"{bucket}/run", f"{bucket}/tuned"
-        process = subprocess.Popen([*CLI, "pretrain", instances, "--output", remote, *options], stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [*CLI, "pretrain", instances, "--output", remote, *options], stderr=subprocess.PIPE
+        )
         give_up = time.monotonic() + TIME_LIMIT_S
-        while not storage.exists(index := f"{remote}/{INDEX}") or b"step-" not in storage.read_bytes(index):
+        while not storage.exists(
+            index := f"{remote}/{INDEX}"
+        ) or b"step-" not in storage.read_bytes(index):
             assert process.poll() is None and time.monotonic() < give_up
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
@@ -173,9 +213,16 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         assert not storage.exists(f"{remote}/summary.json")
         run("pretrain", instances, "--output", remote, "--resume", *options)
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
-        for name in ("model.safetensors", "metrics.csv", "summary.json", "checkpoints/best/model.safetensors"):
+        for name in (
+            "model.safetensors",
+            "metrics.csv",
+            "summary.json",
+            "checkpoints/best/model.safetensors",
+        ):
             assert storage.read_bytes(f"{remote}/{name}") == (local / name).read_bytes(), name
-        assert figures(run("evaluate", remote, instances)) == figures(run("evaluate", str(local), instances))
+        assert figures(run("evaluate", remote, instances)) == figures(
+            run("evaluate", str(local), instances)
+        )
         assert fill(remote, "w7 [MASK]") == fill(str(local), "w7 [MASK]")
 
         rows = "text\tlabel\n" + "".join(f"w{7 + i % 9} w8\t{'ab'[i % 2]}\n" for i in range(20))
@@ -183,7 +230,16 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
             (tmp_path / name).write_text(rows)
             storage.upload(str(tmp_path / name), f"{bucket}/task/{name}")
         for _ in range(2):  # the second time it is finished
-            run("finetune", "classify", f"{bucket}/task", "--checkpoint", remote, "--output", tuned, *FINETUNE.split())
+            run(
+                "finetune",
+                "classify",
+                f"{bucket}/task",
+                "--checkpoint",
+                remote,
+                "--output",
+                tuned,
+                *FINETUNE.split(),
+            )
         run("predict", tuned, f"{bucket}/task/dev.tsv", "--output", f"{bucket}/predictions.tsv")
         assert storage.read_bytes(f"{bucket}/predictions.tsv").count(b"\n") == 21
         assert "examples" in run("evaluate", tuned, f"{bucket}/task/dev.tsv")

@@ -1,4 +1,6 @@
-"""Processes killed with SIGKILL at random steps resume to the same bits; an interrupted one says so in one line."""
+"""Processes killed with SIGKILL at random steps resume to the same bits; an interrupted one says so
+in one line.
+"""
 
 import json
 import random
@@ -28,7 +30,9 @@ def instances(tmp_path_factory) -> str:
 
 def start(*command: str, prepare: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
-    return subprocess.Popen([*CLI, *command], stdout=pipe, stderr=pipe, text=True, preexec_fn=prepare)
+    return subprocess.Popen(
+        [*CLI, *command], stdout=pipe, stderr=pipe, text=True, preexec_fn=prepare
+    )
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
@@ -36,8 +40,12 @@ def finish(process: "subprocess.Popen[str]") -> None:
     assert (process.returncode, errors) == (0, "")
 
 
-def stop(process: "subprocess.Popen[str]", number: int, reached: Callable[[], bool], delay_s: float) -> str:
-    """Send a signal some time after `reached` first holds, and return what the process wrote to standard error."""
+def stop(
+    process: "subprocess.Popen[str]", number: int, reached: Callable[[], bool], delay_s: float
+) -> str:
+    """Send a signal some time after `reached` first holds, and return what the process wrote to
+    standard error.
+    """
     give_up = time.monotonic() + TIME_LIMIT_S
     while not reached():
         assert process.poll() is None and time.monotonic() < give_up
@@ -54,7 +62,15 @@ def last_step(run: Path) -> int:
 
 def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    options = (*PRETRAIN.split(), "--steps", "90", "--checkpoint-every", "7", "--evaluate-every", "20")
+    options = (
+        *PRETRAIN.split(),
+        "--steps",
+        "90",
+        "--checkpoint-every",
+        "7",
+        "--evaluate-every",
+        "20",
+    )
     undisturbed = start("pretrain", instances, "--output", str(whole), *options)
     draw, reached = random.Random(11), 0
     for _ in range(2):
@@ -74,16 +90,34 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
         "checkpoints/best/model.safetensors",
     ):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
-    files = [run / "checkpoints" / "step-0000090" / "training_state" / "optimizer.pt" for run in (whole, killed)]
+    files = [
+        run / "checkpoints" / "step-0000090" / "training_state" / "optimizer.pt"
+        for run in (whole, killed)
+    ]
     one, two = (torch.load(file, weights_only=True)["state"] for file in files)
-    assert all(torch.equal(one[index][name], two[index][name]) for index in one for name in one[index])
+    assert all(
+        torch.equal(one[index][name], two[index][name]) for index in one for name in one[index]
+    )
     assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step-0000090", "best"}
 
 
 def test_a_full_disk_is_reported_in_a_line_and_the_last_checkpoint_stays(instances, tmp_path):
     run = tmp_path / "run"
-    options = (*PRETRAIN.split(), "--steps", "60", "--checkpoint-every", "20", "--evaluate-every", "100")
-    stop(start("pretrain", instances, "--output", str(run), *options), signal.SIGINT, lambda: last_step(run) > 0, 0.0)
+    options = (
+        *PRETRAIN.split(),
+        "--steps",
+        "60",
+        "--checkpoint-every",
+        "20",
+        "--evaluate-every",
+        "100",
+    )
+    stop(
+        start("pretrain", instances, "--output", str(run), *options),
+        signal.SIGINT,
+        lambda: last_step(run) > 0,
+        0.0,
+    )
     step, model = last_step(run), (run / "model.safetensors").read_bytes()
     assert step < 60
 
@@ -105,17 +139,34 @@ def test_logs_that_cannot_be_written_end_a_run_in_a_line(instances, tmp_path):
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
-    options = (*PRETRAIN.split(), "--steps", "500", "--evaluate-every", "500", "--checkpoint-every", "500")
-    full = start("pretrain", instances, "--output", str(tmp_path / "run"), *options, prepare=small_files)
+    options = (
+        *PRETRAIN.split(),
+        "--steps",
+        "500",
+        "--evaluate-every",
+        "500",
+        "--checkpoint-every",
+        "500",
+    )
+    full = start(
+        "pretrain", instances, "--output", str(tmp_path / "run"), *options, prepare=small_files
+    )
     _, reported = full.communicate(timeout=TIME_LIMIT_S)
-    assert full.returncode and reported.count("\n") == 1 and "File too large" in reported and "it resumes" in reported
+    assert (
+        full.returncode
+        and reported.count("\n") == 1
+        and "File too large" in reported
+        and "it resumes" in reported
+    )
     assert [path.stat().st_size for path in (tmp_path / "run" / "logs").iterdir()] == [3000]
 
 
 def test_fine_tuning_killed_between_runs_skips_what_is_finished(tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
     data, whole, killed = (tmp_path / name for name in ("data.tsv", "whole", "killed"))
-    texts = [f"the {word} was very {end}\t{end}" for end in ("good", "bad") for word in ("film", "book")]
+    texts = [
+        f"the {word} was very {end}\t{end}" for end in ("good", "bad") for word in ("film", "book")
+    ]
     data.write_text("\n".join(["sentence\tlabel", *texts * 8]) + "\n")
     options = ("classify", str(data), "--checkpoint", str(checkpoint), *FINETUNE.split())
     undisturbed = start("finetune", *options, "--output", str(whole))
@@ -142,5 +193,9 @@ def test_an_interrupted_run_says_so_in_one_line_and_saves(instances, tmp_path):
     errors = stop(process, signal.SIGINT, lambda: last_step(run) > 0, 0.01)
     assert process.returncode == 130
     assert errors == "Error: Interrupted; rerun the same command to resume.\n"
-    state = json.loads((run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json").read_text())
+    state = json.loads(
+        (
+            run / "checkpoints" / f"step-{last_step(run):07d}" / "training_state/state.json"
+        ).read_text()
+    )
     assert state["step"] == last_step(run)

@@ -1,12 +1,14 @@
-"""Torture clozeworks: damaged files, kills, double starts, full disks and limits, each drawn from a fixed seed.
+"""Torture clozeworks: damaged files, kills, double starts, full disks and limits, each drawn from a
+fixed seed.
 
     python -m tests.torture                      # everything: 200 mutations of each kind of file, 200 kills
     python -m tests.torture --share 0.02         # a short form
     python -m tests.torture --only mutations --match manifest --keep failures
 
-Prints a line for each fault and a table at the end; exits with 1 if there was a fault. Damaged input may be refused in
-one line or, if it can be read, used; no command may end in a traceback, a hang of over 60 s of CPU, or over 2 GB of
-memory; and once undisturbed, it must write the same bytes as ever.
+Prints a line for each fault and a table at the end; exits with 1 if there was a fault. Damaged
+input may be refused in one line or, if it can be read, used; no command may end in a traceback, a
+hang of over 60 s of CPU, or over 2 GB of memory; and once undisturbed, it must write the same bytes
+as ever.
 """
 
 import argparse
@@ -32,7 +34,9 @@ from .world import COMMANDS, OTHERS, command, copy_world, digest, make_world, ou
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
 STRUCTURED = (".xml", ".bz2", ".gz", ".zip", ".parquet")
-"""Suffixes of files in which damage shows; a cut from one line of JSON Lines into another may leave a valid file."""
+"""Suffixes of files in which damage shows; a cut from one line of JSON Lines into another may leave
+a valid file.
+"""
 NUM_MUTATIONS = 200
 NUM_KILLS = 25  # of each command
 NUM_DOUBLE_STARTS = 12
@@ -60,8 +64,12 @@ class Reference:
 class Torture:
     """All trials: in a scratch folder, with a copy of the world for each."""
 
-    def __init__(self, scratch: Path, seed: int, share: float, match: str, keep: Path | None) -> None:
-        self.world, self.folder, self.undisturbed = (scratch / name for name in ("world", "trial", "undisturbed"))
+    def __init__(
+        self, scratch: Path, seed: int, share: float, match: str, keep: Path | None
+    ) -> None:
+        self.world, self.folder, self.undisturbed = (
+            scratch / name for name in ("world", "trial", "undisturbed")
+        )
         self.seed, self.share, self.match, self.keep = seed, share, match, keep
         self.tallies: dict[str, Tally] = {}
         self.references: dict[str, Reference] = {}
@@ -95,14 +103,24 @@ class Torture:
                 file.write_bytes(mutate(file.read_bytes(), rng))
                 whole_line = line.replace("FILE", path)
                 outcome = run(self.folder, whole_line.split())
-                counted = path.endswith(STRUCTURED) and line.startswith("ingest FILE") and not outcome.exit_code
-                self.judge(f"mutated {name}", outcome, self.silent_loss(whole_line) if counted else "")
+                counted = (
+                    path.endswith(STRUCTURED)
+                    and line.startswith("ingest FILE")
+                    and not outcome.exit_code
+                )
+                self.judge(
+                    f"mutated {name}", outcome, self.silent_loss(whole_line) if counted else ""
+                )
 
     def silent_loss(self, line: str) -> str:
-        """Name the fault if fewer documents were read than from undamaged files and no reason is counted."""
+        """Name the fault if fewer documents were read than from undamaged files and no reason is
+        counted.
+        """
         manifest = json.loads((self.folder / "out" / "manifest.json").read_text())
         num_lost = self.reference(line).num_documents - manifest["counts"]["documents_read"]
-        return f"{num_lost} documents lost in silence" if num_lost > 0 and not manifest["bad"] else ""
+        return (
+            f"{num_lost} documents lost in silence" if num_lost > 0 and not manifest["bad"] else ""
+        )
 
     def reference(self, line: str) -> Reference:
         """Run a command undisturbed."""
@@ -115,7 +133,9 @@ class Torture:
             seconds, num_documents = time.monotonic() - start_s, 0
             output = next(self.undisturbed.glob("out*"))
             if line.startswith("ingest"):
-                num_documents = json.loads((output / "manifest.json").read_text())["counts"]["documents_read"]
+                num_documents = json.loads((output / "manifest.json").read_text())["counts"][
+                    "documents_read"
+                ]
             self.references[line] = Reference(digest(output), seconds, num_documents)
         return self.references[line]
 
@@ -126,7 +146,9 @@ class Torture:
         return int((self.undisturbed / ".events").read_text())
 
     def kills(self) -> None:
-        """Kill each command up to three times, at any file it opens or renames, or with its workers at any time."""
+        """Kill each command up to three times, at any file it opens or renames, or with its workers
+        at any time.
+        """
         for stage in COMMANDS:
             line, num_events = command(stage, output_of(stage)), 0
             for rng in self.trials(f"killed {stage}", NUM_KILLS):
@@ -135,7 +157,9 @@ class Torture:
                     if rng.random() < 0.7:
                         run(self.folder, line.split(), kill_at(EVENTS, rng.randint(1, num_events)))
                     else:
-                        process = start(self.folder, line.replace("--workers 1", "--workers 2").split())
+                        process = start(
+                            self.folder, line.replace("--workers 1", "--workers 2").split()
+                        )
                         kill_after(process, rng.uniform(0, 1.2 * self.reference(line).seconds))
                         finish(self.folder, process)
                 self.finish_and_compare(f"killed {stage}", line)
@@ -148,7 +172,9 @@ class Torture:
         else:
             output, *left = sorted(self.folder.glob("out*"), key=lambda path: len(path.name))
             fault = "other bytes" if digest(output) != self.reference(line).digest else ""
-            fault = fault or (f"left behind: {', '.join(path.name for path in left)}" if left else "")
+            fault = fault or (
+                f"left behind: {', '.join(path.name for path in left)}" if left else ""
+            )
         self.judge(name, outcome, fault)
 
     def double_starts(self) -> None:
@@ -169,16 +195,26 @@ class Torture:
                 output = self.folder / output_of(stage)
                 if not fault and (not output.exists() or digest(output) not in digests):
                     fault = "bytes of neither"
-                self.judge(f"double {stage}", max(outcomes, key=lambda outcome: bool(outcome.fault())), fault)
+                self.judge(
+                    f"double {stage}",
+                    max(outcomes, key=lambda outcome: bool(outcome.fault())),
+                    fault,
+                )
 
     def full_disks(self) -> None:
-        """Let no file grow beyond some size, as on a disk that fills up; then run the command again without it."""
+        """Let no file grow beyond some size, as on a disk that fills up; then run the command again
+        without it.
+        """
         for stage in COMMANDS:
             line, output = command(stage, output_of(stage)), self.folder / output_of(stage)
             for rng in self.trials(f"full disk {stage}", NUM_FULL_DISKS):
                 size = int(2 ** rng.uniform(12, 17))
-                full = run(self.folder, line.split(), lambda size=size: limit(resource.RLIMIT_FSIZE, size))
-                if full.exit_code == 0 and (not output.exists() or digest(output) != self.reference(line).digest):
+                full = run(
+                    self.folder, line.split(), lambda size=size: limit(resource.RLIMIT_FSIZE, size)
+                )
+                if full.exit_code == 0 and (
+                    not output.exists() or digest(output) != self.reference(line).digest
+                ):
                     self.judge(f"full disk {stage}", full, "success on a full disk")
                 elif full.fault():
                     self.judge(f"full disk {stage}", full)
@@ -196,7 +232,9 @@ class Torture:
                 outcome = run(self.folder, line.split(), prepare)
                 lines = [line for line in outcome.errors.splitlines() if line.startswith("Error: ")]
                 fault = (
-                    "" if len(lines) == 1 and outcome.exit_code else f"no error in one line: {outcome.errors[-200:]!r}"
+                    ""
+                    if len(lines) == 1 and outcome.exit_code
+                    else f"no error in one line: {outcome.errors[-200:]!r}"
                 )
                 self.judge(f"limit {name}", outcome, fault)
 
@@ -205,33 +243,57 @@ class Torture:
         rows = ["| | trials | succeeded | refused | faults |", "|---|---|---|---|---|"]
         for name, tally in self.tallies.items():
             refused = tally.exit_codes[1] + tally.exit_codes[2]
-            rows.append(f"| {name} | {tally.trials} | {tally.exit_codes[0]} | {refused} | {len(tally.faults)} |")
+            rows.append(
+                f"| {name} | {tally.trials} | {tally.exit_codes[0]} | {refused} | {len(tally.faults)} |"
+            )
         return "\n".join(rows)
 
 
 def main() -> None:
     kinds = ("mutations", "kills", "double_starts", "full_disks", "limits")
     parser = argparse.ArgumentParser(
-        "python -m tests.torture", description="Torture clozeworks; see the top of tests/torture/__main__.py."
+        "python -m tests.torture",
+        description="Torture clozeworks; see the top of tests/torture/__main__.py.",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--share", type=float, default=1.0, help="share of the trials to run, at least one of each kind"
+        "--share",
+        type=float,
+        default=1.0,
+        help="share of the trials to run, at least one of each kind",
     )
-    parser.add_argument("--only", choices=kinds, action="append", help="kinds of torture; by default all")
+    parser.add_argument(
+        "--only", choices=kinds, action="append", help="kinds of torture; by default all"
+    )
     parser.add_argument("--match", default="", help="only trials with this in their name")
     parser.add_argument("--keep", type=Path, help="folder for the files of trials with a fault")
     options = parser.parse_args()
     # Imported once, before the processes of the trials are forked.
-    for name in ("cli.main", "pipeline.ingest.pipeline", "pipeline.vocab.pipeline", "pipeline.build.pipeline"):
+    for name in (
+        "cli.main",
+        "pipeline.documents.pipeline",
+        "pipeline.vocabulary.pipeline",
+        "pipeline.instances.pipeline",
+    ):
         importlib.import_module(f"clozeworks.{name}")
-    for name in ("pretraining.pretrain", "finetuning.finetune", "finetuning.predict", "features.features"):
+    for name in (
+        "pretraining.pretrain",
+        "finetuning.finetune",
+        "finetuning.predict",
+        "features.features",
+    ):
         importlib.import_module(f"clozeworks.model.{name}")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scratch = Path(tempfile.mkdtemp(prefix="torture-"))
     try:
-        torture = Torture(scratch, options.seed, options.share, options.match, options.keep and options.keep.absolute())
+        torture = Torture(
+            scratch,
+            options.seed,
+            options.share,
+            options.match,
+            options.keep and options.keep.absolute(),
+        )
         for kind in options.only or kinds:
             getattr(torture, kind)()
     finally:

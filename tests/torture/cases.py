@@ -1,4 +1,6 @@
-"""What is tortured: each kind of file with the command that reads it, and the limits that commands meet."""
+"""What is tortured: each kind of file with the command that reads it, and the limits that commands
+meet.
+"""
 
 import os
 import resource
@@ -8,7 +10,9 @@ from pathlib import Path
 
 from .world import command
 
-BOOKS = " ".join(f"sources/book-{number}.txt" for number in range(4, 8))  # enough documents, whatever is left of FILE
+BOOKS = " ".join(
+    f"sources/book-{number}.txt" for number in range(4, 8)
+)  # enough documents, whatever is left of FILE
 INGEST = f"ingest FILE {BOOKS} --output out --min-characters 50 --workers 1 --max-bad 1"
 TINY = "--device cpu --epochs 0.2 --max-length 24 --learning-rates 1e-3"
 RESUME = command("pretrain", "run-half")
@@ -25,14 +29,23 @@ MUTATIONS = {
     "zip": ("books.zip", INGEST),
     "recipe": ("recipe.toml", "run FILE --output out"),
     "--config": ("options.toml", "vocab documents --output out --config FILE --workers 1"),
-    "documents: manifest": ("documents/manifest.json", "vocab documents --output out --size 300 --workers 1"),
+    "documents: manifest": (
+        "documents/manifest.json",
+        "vocab documents --output out --size 300 --workers 1",
+    ),
     "documents: shard": (
         "documents/train-00001-of-00003.parquet",
         "vocab documents --output out --size 300 --workers 1",
     ),
-    "vocab: manifest": ("vocab/manifest.json", "build documents --vocab vocab --output out --workers 1"),
+    "vocab: manifest": (
+        "vocab/manifest.json",
+        "build documents --vocab vocab --output out --workers 1",
+    ),
     "vocab.txt": ("vocab/vocab.txt", "build documents --vocab FILE --output out --workers 1"),
-    "tokenizer.json": ("vocab/tokenizer.json", "build documents --vocab FILE --output out --workers 1"),
+    "tokenizer.json": (
+        "vocab/tokenizer.json",
+        "build documents --vocab FILE --output out --workers 1",
+    ),
     "instances: manifest": ("instances/manifest.json", "audit instances"),
     "instances: manifest, shown": ("instances/manifest.json", "show instances -n 1"),
     "instances: shard": ("instances/train-00000-of-00003.parquet", "audit instances"),
@@ -41,7 +54,10 @@ MUTATIONS = {
         command("pretrain", "out").replace("--steps 12", "--steps 2"),
     ),
     "ingest: plan": ("documents-half/.work/gather/plan.json", command("ingest", "documents-half")),
-    "ingest: record": ("documents-half/.work/scatter/00000.json", command("ingest", "documents-half")),
+    "ingest: record": (
+        "documents-half/.work/scatter/00000.json",
+        command("ingest", "documents-half"),
+    ),
     "run.json": ("run-half/run.json", RESUME),
     "metrics.csv": ("run-half/metrics.csv", RESUME),
     "state.json": ("run-half/checkpoints/step-0000008/training_state/state.json", RESUME),
@@ -58,7 +74,10 @@ MUTATIONS = {
     "finetune: summary.json": ("task/summary.json", "results task"),
     "results.csv": ("task/results.csv", "results task"),
     "features": ("features.parquet", command("features", "features.parquet")),
-    "table of a task": ("word-order/train.tsv", f"finetune classify word-order --checkpoint run --output out {TINY}"),
+    "table of a task": (
+        "word-order/train.tsv",
+        f"finetune classify word-order --checkpoint run --output out {TINY}",
+    ),
     "SQuAD": ("squad/train.json", f"finetune squad squad --checkpoint run --output out {TINY}"),
     "CoNLL": ("ner/train.txt", f"finetune ner ner --checkpoint run --output out {TINY}"),
     "SWAG": ("swag/train.csv", f"finetune swag swag --checkpoint run --output out {TINY}"),
@@ -110,7 +129,10 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "full output of a stage": (command("vocab", "out"), _full_output),
     "little memory, ingest": (command("ingest", "out"), lambda: _small_memory(24 << 20)),
     "little memory, build": (command("build", "out"), lambda: _small_memory(8 << 20)),
-    "little memory, pretrain": (command("pretrain", "out") + " --model small", lambda: _small_memory(24 << 20)),
+    "little memory, pretrain": (
+        command("pretrain", "out") + " --model small",
+        lambda: _small_memory(24 << 20),
+    ),
     "few open files, pretrain": (
         command("pretrain", "out"),
         lambda: limit(resource.RLIMIT_NOFILE, 8),

@@ -40,13 +40,19 @@ class Outcome:
             return f"memory: {self.peak_bytes >> 20} MB"
         if self.exit_code not in (0, 1, 2):
             return f"exit code {self.exit_code}"
-        if self.exit_code and not any(line.startswith("Error: ") for line in lines) and not self.output:
+        if (
+            self.exit_code
+            and not any(line.startswith("Error: ") for line in lines)
+            and not self.output
+        ):
             return "no message"
         return ""
 
 
 def start(folder: Path, arguments: list[str], prepare: Callable[[], None] | None = None) -> int:
-    """Fork a process that runs `clozeworks arguments` in `folder`; return its number, which leads a process group."""
+    """Fork a process that runs `clozeworks arguments` in `folder`; return its number, which leads a
+    process group.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     if process := os.fork():
@@ -106,7 +112,9 @@ def run(folder: Path, arguments: list[str], prepare: Callable[[], None] | None =
 
 
 def kill_at(events: tuple[str, ...], number: int, part: str = "") -> Callable[[], None]:
-    """Return a preparation: the process dies before the `number`th of these events on paths with `part` in them."""
+    """Return a preparation: the process dies before the `number`th of these events on paths with
+    `part` in them.
+    """
     left = number
 
     def watch() -> None:
@@ -134,8 +142,14 @@ def count_events(events: tuple[str, ...], path: Path) -> Callable[[], None]:
 def _watch(events: tuple[str, ...], part: str, act: Callable[[], None]) -> None:
     def watch(event: str, arguments: tuple) -> None:
         if event in events:
-            paths = [os.fsdecode(path) for path in arguments[:2] if isinstance(path, str | bytes | os.PathLike)]
-            if part in "\0".join(paths) and not any(path.startswith(SYSTEM_FOLDERS) for path in paths):
+            paths = [
+                os.fsdecode(path)
+                for path in arguments[:2]
+                if isinstance(path, str | bytes | os.PathLike)
+            ]
+            if part in "\0".join(paths) and not any(
+                path.startswith(SYSTEM_FOLDERS) for path in paths
+            ):
                 act()
 
     sys.addaudithook(watch)

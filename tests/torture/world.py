@@ -1,4 +1,6 @@
-"""A small world to torture: real files of every kind that clozeworks reads, made by its own commands."""
+"""A small world to torture: real files of every kind that clozeworks reads, made by its own
+commands.
+"""
 
 import bz2
 import gzip
@@ -54,7 +56,9 @@ def command(stage: str, output: str) -> str:
 
 
 def make_world(folder: Path) -> None:
-    """Write all inputs below `folder`, and what each stage makes of them, finished and half-finished."""
+    """Write all inputs below `folder`, and what each stage makes of them, finished and
+    half-finished.
+    """
     folder.mkdir(parents=True)
     _write_sources(folder)
     _write_tasks(folder)
@@ -64,7 +68,10 @@ def make_world(folder: Path) -> None:
         outcome = run(folder, command(stage, output).split())
         if outcome.exit_code:
             raise RuntimeError(f"{stage}: {outcome}")
-    halves = {"ingest": ("documents-half", "/gather/", 3), "pretrain": ("run-half", "step-0000012", 1)}
+    halves = {
+        "ingest": ("documents-half", "/gather/", 3),
+        "pretrain": ("run-half", "step-0000012", 1),
+    }
     halves |= {"finetune": ("task-half", "learning-rate-0.002-seed-0/run.json", 1)}
     for stage, (output, path, number) in halves.items():
         outcome = run(folder, command(stage, output).split(), kill_at(("os.rename",), number, path))
@@ -87,15 +94,28 @@ def _write_sources(folder: Path) -> None:
     texts = [book.read_text()[2000:12_000] for book in books[:8]]
     for number, text in enumerate(texts):
         (sources / f"book-{number}.txt").write_text(text)
-    header, footer = "*** START OF THE PROJECT GUTENBERG EBOOK {} ***", "*** END OF THE PROJECT GUTENBERG EBOOK {} ***"
+    header, footer = (
+        "*** START OF THE PROJECT GUTENBERG EBOOK {} ***",
+        "*** END OF THE PROJECT GUTENBERG EBOOK {} ***",
+    )
     (folder / "gutenberg.txt").write_text(
         f"Title: A\n\n{header.format('A')}\n\n{texts[0]}\n\n{footer.format('A')}\n\nEnd\n"
     )
-    (folder / "rows.jsonl").write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts)))
-    articles = (f'<doc id="{i}" url="u" title="T{i}">\nT{i}\n\n{text}\n</doc>\n' for i, text in enumerate(texts))
+    (folder / "rows.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts))
+    )
+    articles = (
+        f'<doc id="{i}" url="u" title="T{i}">\nT{i}\n\n{text}\n</doc>\n'
+        for i, text in enumerate(texts)
+    )
     (folder / "wiki_00").write_text("".join(articles))
-    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in " ".join(texts[0].split()).split(". ")[:40]))
-    with tarfile.open(folder / "books.tar.gz", "w:gz") as tar, zipfile.ZipFile(folder / "books.zip", "w", 8) as zipped:
+    (folder / "lines.txt").write_text(
+        "".join(f"{line}\n" for line in " ".join(texts[0].split()).split(". ")[:40])
+    )
+    with (
+        tarfile.open(folder / "books.tar.gz", "w:gz") as tar,
+        zipfile.ZipFile(folder / "books.zip", "w", 8) as zipped,
+    ):
         for number, text in enumerate(texts):
             entry = tarfile.TarInfo(f"books/{number}.txt")
             entry.size = len(text.encode())
@@ -104,7 +124,9 @@ def _write_sources(folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"id": list(range(len(texts))), "text": texts}), folder / "rows.parquet")
+    pq.write_table(
+        pa.table({"id": list(range(len(texts))), "text": texts}), folder / "rows.parquet"
+    )
 
 
 def _write_tasks(folder: Path) -> None:
@@ -116,28 +138,47 @@ def _write_tasks(folder: Path) -> None:
         (labelled / name).write_text("".join(lines[:41]))
     (folder / "squad").mkdir()
     answer = {"text": "London", "answer_start": 11}
-    questions = [{"id": str(i), "question": f"Where is house {i}?", "answers": [answer]} for i in range(8)]
-    articles = [{"title": "A", "paragraphs": [{"context": "It lies in London, on the river.", "qas": questions}]}]
+    questions = [
+        {"id": str(i), "question": f"Where is house {i}?", "answers": [answer]} for i in range(8)
+    ]
+    articles = [
+        {
+            "title": "A",
+            "paragraphs": [{"context": "It lies in London, on the river.", "qas": questions}],
+        }
+    ]
     (folder / "ner").mkdir()
     words = "".join("Mr. O\nDickens B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\n" for _ in range(8))
     (folder / "swag").mkdir()
     columns = "video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
     for split in ("train", "dev"):
-        (folder / "squad" / f"{split}.json").write_text(json.dumps({"version": "1.1", "data": articles}))
+        (folder / "squad" / f"{split}.json").write_text(
+            json.dumps({"version": "1.1", "data": articles})
+        )
         (folder / "ner" / f"{split}.txt").write_text(words)
-        (folder / "swag" / f"{split}.csv").write_text(columns + "v,1,A man,A man,,gold,runs.,sits.,eats.,is.,2\n" * 8)
-    recipe = '[[stage]]\ncommand = "ingest"\narguments = ["sources"]\noutput = "{output}/documents"\n'
+        (folder / "swag" / f"{split}.csv").write_text(
+            columns + "v,1,A man,A man,,gold,runs.,sits.,eats.,is.,2\n" * 8
+        )
+    recipe = (
+        '[[stage]]\ncommand = "ingest"\narguments = ["sources"]\noutput = "{output}/documents"\n'
+    )
     recipe += "shards = 2\nvalidation-share = 0.1\nmin-characters = 50\n"
     recipe += '[[stage]]\ncommand = "results"\narguments = ["task"]\n'
     (folder / "recipe.toml").write_text(recipe)
-    (folder / "options.toml").write_text("[vocab]\nsize = 300\nmin-frequency = 2\ncased = false\n[build]\nseed = 1\n")
+    (folder / "options.toml").write_text(
+        "[vocab]\nsize = 300\nmin-frequency = 2\ncased = false\n[build]\nseed = 1\n"
+    )
 
 
 def digest(path: Path) -> str:
     """Return one digest of all files at and below `path`, without times and what depends on them."""
     sha = hashlib.sha256()
     for file in sorted([path] if path.is_file() else path.rglob("*")):
-        if file.is_file() and file.name not in ("timings.json", "speed.csv", "loss.png") and "logs" not in file.parts:
+        if (
+            file.is_file()
+            and file.name not in ("timings.json", "speed.csv", "loss.png")
+            and "logs" not in file.parts
+        ):
             sha.update(f"{file.relative_to(path.parent).as_posix().partition('/')[2]}\0".encode())
             sha.update(_without_times(file))
     return sha.hexdigest()
@@ -146,7 +187,9 @@ def digest(path: Path) -> str:
 def _without_times(file: Path) -> bytes:
     content = file.read_bytes()
     if file.name == "run.json" and b'"seconds"' in content:
-        return json.dumps({key: value for key, value in json.loads(content).items() if key != "seconds"}).encode()
+        return json.dumps(
+            {key: value for key, value in json.loads(content).items() if key != "seconds"}
+        ).encode()
     if file.name == "results.csv":
         return b"\n".join(line.rpartition(b",")[0] for line in content.splitlines())
     if file.name == "optimizer.pt":  # a zip archive with the name of its temporary file
@@ -161,4 +204,8 @@ def copy_world(world: Path, folder: Path) -> None:
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if not (os.path.isfile(path := os.path.join(folder, name)) or os.path.isdir(path))]
+    return [
+        name
+        for name in names
+        if not (os.path.isfile(path := os.path.join(folder, name)) or os.path.isdir(path))
+    ]

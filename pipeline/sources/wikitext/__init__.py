@@ -1,1 +1,3 @@
-"""Wikitext to paragraphs of prose: markup, templates, names and numbers, and the repair of the text."""
+"""Wikitext to paragraphs of prose: markup, templates, names and numbers, and the repair of the
+text.
+"""

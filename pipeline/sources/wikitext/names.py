@@ -1,4 +1,6 @@
-"""Names that wikis use, as ``names.toml`` lists them: namespaces, templates, languages, units, numbers and dates."""
+"""Names that wikis use, as ``names.toml`` lists them: namespaces, templates, languages, units,
+numbers and dates.
+"""
 
 from pathlib import Path
 

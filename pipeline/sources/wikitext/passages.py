@@ -2,9 +2,10 @@
 
 The markup is read in four passes, each linear in its length whatever it holds:
 
-1. tags: comments and whole elements (references, formulas, galleries, ...) are dropped, other tags stripped;
-2. structures: ``{{...}}``, ``[[...]]`` and ``{|...|}`` are matched by one scan with a stack, then rendered from the
-   outside in, so that the inside of what is dropped is never rendered;
+1. tags: comments and whole elements (references, formulas, galleries, ...) are dropped, other tags
+   stripped;
+2. structures: ``{{...}}``, ``[[...]]`` and ``{|...|}`` are matched by one scan with a stack, then
+   rendered from the outside in, so that the inside of what is dropped is never rendered;
 3. lines: lists, headings and the rest of tables are dropped, emphasis and external links rendered;
 4. repair: removals leave marks, at which holes such as "Berlin (; born" are closed.
 
@@ -22,7 +23,8 @@ from .names import NAMES
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
 from .templates import SUPERSCRIPTS, find_renderer, mark_of_silent, render_template, template_name
 
-# MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text linear.
+# MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text
+# linear.
 _MAX_DEPTH = 40
 
 _MIN_CHARACTERS = 40
@@ -37,15 +39,20 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\ufffc]")
 
 
 def wikitext_to_paragraphs(
-    markup: str, language: str = "en", namespaces: Collection[str] = (), counters: Counters | None = None
+    markup: str,
+    language: str = "en",
+    namespaces: Collection[str] = (),
+    counters: Counters | None = None,
 ) -> list[str]:
-    """Return the prose of a page, one paragraph an item, in single-spaced plain text; never raises, in linear time.
+    """Return the prose of a page, one paragraph an item, in single-spaced plain text; never raises,
+    in linear time.
 
-    XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates in templates;
-    `namespaces` are the lower-cased names of its own file and category namespaces. A `GAP` marks a template or formula
-    that the sentence needs. Labels without a sentence, as above lists, are left out. `counters` gets the neutral
-    counters ``lines_left_out`` (lists, headings, indented text), ``tables_left_out`` and ``labels_left_out``, and
-    ``words_left_out_as_notes``, ``…_templates``, ``…_tables`` and so on.
+    XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
+    in templates; `namespaces` are the lower-cased names of its own file and category namespaces. A
+    `GAP` marks a template or formula that the sentence needs. Labels without a sentence, as above
+    lists, are left out. `counters` gets the neutral counters ``lines_left_out`` (lists, headings,
+    indented text), ``tables_left_out`` and ``labels_left_out``, and ``words_left_out_as_notes``,
+    ``…_templates``, ``…_tables`` and so on.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
@@ -54,8 +61,16 @@ def wikitext_to_paragraphs(
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
     structures = _Structures(text, language, frozenset(namespaces), dropped)
     text = _drop_lines(structures.render(), dropped)
-    paragraphs = [text for part in _render_inline(text).split(PARAGRAPH_BREAK) if (text := repair_paragraph(part))]
-    passages = [paragraph for paragraph in paragraphs if _is_passage(paragraph) or dropped["labels"].append(paragraph)]
+    paragraphs = [
+        text
+        for part in _render_inline(text).split(PARAGRAPH_BREAK)
+        if (text := repair_paragraph(part))
+    ]
+    passages = [
+        paragraph
+        for paragraph in paragraphs
+        if _is_passage(paragraph) or dropped["labels"].append(paragraph)
+    ]
     if counters:
         for reason, texts in dropped.items():
             counters.leave_out(reason, texts)
@@ -76,20 +91,41 @@ def _is_passage(paragraph: str) -> bool:
     return any(map(str.isalpha, paragraph))
 
 
-# --- 1. tags ---------------------------------------------------------------------------------------------------------
+# --- 1. tags
+# ---------------------------------------------------------------------------------------------------------
 
 _TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
 _NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
     **dict.fromkeys(("ref", "templatestyles", "indicator", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "code", "hiero", "score", "graph", "source"), GAP),
-    **dict.fromkeys(("references", "gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), PARAGRAPH_BREAK),
-    **dict.fromkeys(("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK),
+    **dict.fromkeys(
+        ("references", "gallery", "pre", "syntaxhighlight", "timeline", "imagemap"), PARAGRAPH_BREAK
+    ),
+    **dict.fromkeys(
+        ("mapframe", "maplink", "templatedata", "inputbox", "categorytree"), PARAGRAPH_BREAK
+    ),
     **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
 }
-_BREAKING_TAGS = {"p", "div", "center", "blockquote", "poem", "hr", "li", "dd", "dt", "tr", "td", "th"}
+_BREAKING_TAGS = {
+    "p",
+    "div",
+    "center",
+    "blockquote",
+    "poem",
+    "hr",
+    "li",
+    "dd",
+    "dt",
+    "tr",
+    "td",
+    "th",
+}
 _BREAKING_TAGS |= {f"h{level}" for level in range(1, 7)}
-_CLOSING_TAGS = {name: re.compile(rf"</(?i:{name})\s{{0,50}}+>") for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")}
+_CLOSING_TAGS = {
+    name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
+    for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")
+}
 _EXPONENT = re.compile(r"[-−+]?[0-9]+")
 _MAX_EXPONENT = 4
 _MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
@@ -122,15 +158,20 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
             begins_line = replacement.endswith("\n") if replacement else begins_line
-        # "<br> It" is not preformatted text, which our line break or nothing before the blank would make of it.
+        # "<br> It" is not preformatted text, which our line break or nothing before the blank would
+        # make of it.
         while begins_line and text[position : position + 1] in (" ", "\t"):
             position += 1
     out.append(text[position:])
     return "".join(out)
 
 
-def _closing_tag(text: str, name: str, start: int, found: dict[str, re.Match[str] | None]) -> re.Match[str] | None:
-    """Return the first closing tag of `name` from `start` on; with `found`, no text is searched twice for a name."""
+def _closing_tag(
+    text: str, name: str, start: int, found: dict[str, re.Match[str] | None]
+) -> re.Match[str] | None:
+    """Return the first closing tag of `name` from `start` on; with `found`, no text is searched
+    twice for a name.
+    """
     known = found.get(name)
     if name not in found or (known is not None and known.start() < start):
         known = found[name] = _CLOSING_TAGS[name].search(text, start)
@@ -146,7 +187,9 @@ def _comment_end(text: str, start: int) -> int:
     return end + 4 if alone else end + 3
 
 
-def _tag(text: str, match: re.Match[str], name: str, closing_tags: dict[str, re.Match[str] | None]) -> tuple[str, int]:
+def _tag(
+    text: str, match: re.Match[str], name: str, closing_tags: dict[str, re.Match[str] | None]
+) -> tuple[str, int]:
     """Return the replacement of the tag, and the index of what follows it."""
     end = match.end()
     if name == "br":
@@ -164,28 +207,36 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: dict[str, re.
     if name == "nowiki":
         content = text[end : closing.start()]
         return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing.end()
-    if closing.start() - end > _MAX_EXPONENT or not (exponent := _EXPONENT.fullmatch(text, end, closing.start())):
+    if closing.start() - end > _MAX_EXPONENT or not (
+        exponent := _EXPONENT.fullmatch(text, end, closing.start())
+    ):
         return "", end
     return exponent[0].translate(SUPERSCRIPTS), closing.end()
 
 
-# --- 2. templates, links, tables -------------------------------------------------------------------------------------
+# --- 2. templates, links, tables
+# -------------------------------------------------------------------------------------
 
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
 _FILE_NAMES = re.compile(
-    r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)", re.IGNORECASE
+    r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
+    re.IGNORECASE,
 )
-_INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:")
+_INTERLANGUAGE = re.compile(
+    r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:"
+)
 
 
 class _Structures:
     """The templates, links and tables of one page.
 
-    `parts` alternates text (even indices) and tokens (odd ones); `closer` gives for each opening token that has one
-    the index of its closing token.
+    `parts` alternates text (even indices) and tokens (odd ones); `closer` gives for each opening
+    token that has one the index of its closing token.
     """
 
-    def __init__(self, text: str, language: str, namespaces: frozenset[str], dropped: Dropped) -> None:
+    def __init__(
+        self, text: str, language: str, namespaces: frozenset[str], dropped: Dropped
+    ) -> None:
         self.language = language
         self.dropped = dropped
         self.dropped_namespaces = NAMES.files_and_categories | namespaces
@@ -236,7 +287,9 @@ class _Structures:
         if mark := mark_of_silent(name, self.language):
             return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
-            return self._drop("templates", index, close, REMOVED if self._is_alone(index, close) else MISSING)
+            return self._drop(
+                "templates", index, close, REMOVED if self._is_alone(index, close) else MISSING
+            )
         words = render_template(inside := self._inside(index, close, depth), self.language)
         if words in (REMOVED, MISSING):
             self.dropped["templates"].append(inside)
@@ -273,13 +326,19 @@ class _Structures:
     def _is_dropped(self, target: str) -> bool:
         """Return whether a link leads to a file or a category."""
         namespace, colon, _ = target.partition(":")
-        return bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
+        return (
+            bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
+        )
 
     def _unmatched(self, index: int) -> str:
-        """Render a token without its counterpart, and the text after it without the line of a broken opening."""
+        """Render a token without its counterpart, and the text after it without the line of a
+        broken opening.
+        """
         token, following = self.parts[index], self.parts[index + 1]
         begins_line = self.parts[index - 1].endswith("\n")
-        if token.endswith("{|") or (begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))):
+        if token.endswith("{|") or (
+            begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))
+        ):
             following = following[following.find("\n") :] if "\n" in following else ""
         return "\n" + following if token.startswith("\n") else following
 
@@ -321,18 +380,25 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     return closer
 
 
-# --- 3. lines and inline markup --------------------------------------------------------------------------------------
+# --- 3. lines and inline markup
+# --------------------------------------------------------------------------------------
 
-# Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of broken tables.
-_DROPPED_LINE = re.compile(r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))")
+# Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of
+# broken tables.
+_DROPPED_LINE = re.compile(
+    r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))"
+)
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# Possibly an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word of one letter.
+# Possibly an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word
+# of one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
-_VARIANT_TEXT = re.compile(r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)")
+_VARIANT_TEXT = re.compile(
+    r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)"
+)
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 
@@ -367,14 +433,18 @@ def _without_emphasis(text: str) -> str:
     lines = text.split("\n")
     for index, line in enumerate(lines):
         if line.count("'''") % 2 and _has_elision(line):
-            elision = next((found for pattern in _ELISIONS if (found := pattern.search(line))), None)
+            elision = next(
+                (found for pattern in _ELISIONS if (found := pattern.search(line))), None
+            )
             if elision:
                 lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
     return "\n".join(lines).replace("'''''", "").replace("'''", "").replace("''", "")
 
 
 def _has_elision(line: str) -> bool:
-    """Return whether both bold and italics are unbalanced: then MediaWiki does not read a bold mark as bold."""
+    """Return whether both bold and italics are unbalanced: then MediaWiki does not read a bold mark
+    as bold.
+    """
     num_both = line.count("'''''")
     rest = line.replace("'''''", "")
     num_bold = rest.count("'''")
@@ -383,7 +453,9 @@ def _has_elision(line: str) -> bool:
 
 
 def _variant(match: re.Match[str]) -> str:
-    """Return what MediaWiki shows of a text in variants, ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``, in the first one."""
+    """Return what MediaWiki shows of a text in variants, ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``,
+    in the first one.
+    """
     flags = {flag.strip() for flag in (match[1] or "").split(";")}
     if "R" in flags:
         return match[2]

@@ -1,9 +1,10 @@
 """The words that a template shows: ``{{convert|5|km}}`` reads "5 km".
 
-Only a template's wiki knows what it shows. ``names.toml`` lists the inline templates that many wikis share, mostly
-under English names, and those of single wikis, which take precedence: French ``{{citation|...}}`` is a quotation,
-English ``{{citation|...}}`` a footnote. Here are the rules for those that need more than a pattern. An unknown template
-may have been part of the sentence: it leaves a mark, so that the sentence can be repaired or left out.
+Only a template's wiki knows what it shows. ``names.toml`` lists the inline templates that many
+wikis share, mostly under English names, and those of single wikis, which take precedence: French
+``{{citation|...}}`` is a quotation, English ``{{citation|...}}`` a footnote. Here are the rules for
+those that need more than a pattern. An unknown template may have been part of the sentence: it
+leaves a mark, so that the sentence can be repaired or left out.
 """
 
 import re
@@ -16,7 +17,9 @@ from .repair import MISSING, PRONUNCIATION, REMOVED
 Arguments = dict[str, str]
 """Arguments of one template by name; those without a name are called "1", "2", ..."""
 Renderer = Callable[[Arguments, str], str | None]
-"""Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does not know."""
+"""Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does
+not know.
+"""
 
 SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
 _PLAIN_NUMBER = re.compile(r"-?\d{4,30}(?:\.\d+)?")
@@ -72,10 +75,16 @@ def template_name(head: str) -> str:
 
 
 def mark_of_silent(name: str, language: str) -> str | None:
-    """Return the mark for a footnote, note to editors, box or pronunciation; None for a template that may be words."""
+    """Return the mark for a footnote, note to editors, box or pronunciation; None for a template
+    that may be words.
+    """
     if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
-    if name in NAMES.silent_templates or name.startswith(NAMES.silent_prefixes) or name.endswith(NAMES.silent_suffixes):
+    if (
+        name in NAMES.silent_templates
+        or name.startswith(NAMES.silent_prefixes)
+        or name.endswith(NAMES.silent_suffixes)
+    ):
         return None if _own_renderer(name, language) else REMOVED
     return None
 
@@ -107,8 +116,8 @@ def _own_renderer(name: str, language: str) -> Renderer | None:
 def render_template(body: str, language: str) -> str:
     """Return the words that a template shows, or the mark of a removal.
 
-    `body` is the text between the braces, with links and templates rendered; `language` is the wiki's, for dates and
-    numbers.
+    `body` is the text between the braces, with links and templates rendered; `language` is the
+    wiki's, for dates and numbers.
     """
     name, arguments = parse_arguments(body)
     renderer = find_renderer(name, language)
@@ -124,7 +133,9 @@ def _pattern(shows: Sequence[str]) -> Renderer:
     def render(arguments: Arguments, language: str) -> str | None:
         for words, *fields in patterns:
             for number, keys, default, literal in zip(*[iter(fields)] * 4, strict=True):
-                value = next((arguments[key] for key in keys.split("|") if arguments.get(key)), default)
+                value = next(
+                    (arguments[key] for key in keys.split("|") if arguments.get(key)), default
+                )
                 if value is None:
                     break
                 words += (_format_number(value, language) if number else value) + literal
@@ -140,7 +151,9 @@ def _literal(text: str, arguments: Arguments, language: str) -> str:
 
 
 def _language_of(name: str) -> str | None:
-    """Return the code in names such as ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text."""
+    """Return the code in names such as ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose
+    argument is text.
+    """
     if name in NAMES.languages:
         return name
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
@@ -149,7 +162,11 @@ def _language_of(name: str) -> str | None:
 
 def _foreign(name: str, arguments: Arguments, language: str) -> str | None:
     code = _language_of(name) or ""
-    return "" if name == code and not arguments else _in_language(name, code, arguments.get("1"), language)
+    return (
+        ""
+        if name == code and not arguments
+        else _in_language(name, code, arguments.get("1"), language)
+    )
 
 
 def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
@@ -217,13 +234,15 @@ def _quantity(arguments: Arguments, language: str) -> str | None:
 
 
 def _date(arguments: Arguments, language: str) -> str | None:
-    """Words of a date in three arguments, year or day first, the month a number or a word; or in one. Ages are left
-    out.
+    """Words of a date in three arguments, year or day first, the month a number or a word; or in
+    one. Ages are left out.
     """
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
         return first or None
-    if date := _format_date(first, month, last, language, day_first=arguments.get("df", "").lower() in _YES):
+    if date := _format_date(
+        first, month, last, language, day_first=arguments.get("df", "").lower() in _YES
+    ):
         return date
     return None if month.isdecimal() else f"{first} {month} {last}".strip()
 
@@ -238,7 +257,9 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
 
 
 def _format_number(value: str, language: str) -> str:
-    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in English."""
+    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in
+    English.
+    """
     separator = NAMES.formats.get(language, _NO_FORMAT).thousands
     plain = value.replace(" ", "")
     if separator is None or not _PLAIN_NUMBER.fullmatch(plain):
@@ -248,10 +269,13 @@ def _format_number(value: str, language: str) -> str:
     return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
 
 
-def _format_date(first: str, month: str, last: str, language: str, *, day_first: bool = False) -> str | None:
+def _format_date(
+    first: str, month: str, last: str, language: str, *, day_first: bool = False
+) -> str | None:
     """Return the words of a date whose year and day are `first` and `last`, in either order.
 
-    `day_first` is for English only. None if the month is not a number from 1 to 12, or the language is unknown.
+    `day_first` is for English only. None if the month is not a number from 1 to 12, or the language
+    is unknown.
 
     >>> _format_date("1900", "3", "5", "fr"), _format_date("5", "3", "1900", "ja"), _format_date("1900", "3", "", "en")
     ('5 mars 1900', '1900年3月5日', 'March 1900')
@@ -271,7 +295,11 @@ def _format_date(first: str, month: str, last: str, language: str, *, day_first:
 def _century(arguments: Arguments, language: str) -> str | None:
     """Words of ``siglo|V|a`` and ``séc|V``."""
     era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
-    return f"{'siglo' if language == 'es' else 'século'} {arguments['1']}{era}" if arguments.get("1") else None
+    return (
+        f"{'siglo' if language == 'es' else 'século'} {arguments['1']}{era}"
+        if arguments.get("1")
+        else None
+    )
 
 
 def _joined(separator: str, arguments: Arguments, language: str) -> str:
@@ -279,7 +307,9 @@ def _joined(separator: str, arguments: Arguments, language: str) -> str:
 
 
 def _last_argument(arguments: Arguments, language: str) -> str:
-    """Text after a language code, a size, or the title of a page that another wiki has (``transl|ar|ALA|Allāh``)."""
+    """Text after a language code, a size, or the title of a page that another wiki has
+    (``transl|ar|ALA|Allāh``).
+    """
     keys = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
     return next((arguments[key] for key in keys if arguments.get(key)), "")
 

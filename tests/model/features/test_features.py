@@ -1,4 +1,6 @@
-"""Hidden states to Parquet: parity with transformers, windows, parts and resume, formats, and mistakes."""
+"""Hidden states to Parquet: parity with transformers, windows, parts and resume, formats, and
+mistakes.
+"""
 
 import json
 import os
@@ -22,10 +24,16 @@ from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features, resolve_layers
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import hub
+from clozeworks.pipeline.storage import hub
 from hub_server import served
 
-TEXTS = ["the films was very-good", "", "b", "bad dull . ! unknownword", "a book is not [SEP] good"] * 3
+TEXTS = [
+    "the films was very-good",
+    "",
+    "b",
+    "bad dull . ! unknownword",
+    "a book is not [SEP] good",
+] * 3
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +70,9 @@ def their_states(checkpoint: Path, text: str) -> np.ndarray:
     return torch.cat(list(states)).numpy()
 
 
-def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(checkpoint, texts, tmp_path):
+def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(
+    checkpoint, texts, tmp_path
+):
     expected = [their_states(checkpoint, text) for text in TEXTS[:5]] * 3
     tokens = extract(checkpoint, texts, tmp_path / "tokens.parquet", layers=(0, -1, 2))
     words = extract(checkpoint, texts, tmp_path / "words.parquet", layers=(0, -1, 2), per="word")
@@ -78,7 +88,9 @@ def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(check
     # "films" and "very-good" have several tokens.
     rows = words.slice(0, words["text"].to_pylist().count(0))
     assert rows["word"].to_pylist() == ["the", "films", "was", "very-good"]
-    np.testing.assert_allclose(vectors(rows, "layer_3"), expected[0][3, [1, 2, 4, 5]], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        vectors(rows, "layer_3"), expected[0][3, [1, 2, 4, 5]], rtol=0, atol=1e-5
+    )
 
 
 def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path):
@@ -135,7 +147,13 @@ def test_tables_and_columns_are_read(checkpoint, tmp_path):
     for name in ("b", "c"):
         (tmp_path / f"{name}.txt").write_text(document.format(name))
     first, second = (
-        extract(checkpoint, tmp_path / f"{name}.txt", tmp_path / f"{name}.txt.parquet", per="word", format="columns")
+        extract(
+            checkpoint,
+            tmp_path / f"{name}.txt",
+            tmp_path / f"{name}.txt.parquet",
+            per="word",
+            format="columns",
+        )
         for name in ("b", "c")
     )
     assert first["word"].to_pylist() == ["the", "film", "b"]
@@ -158,29 +176,49 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
     expected = extract(checkpoint, file, tmp_path / "file.parquet", per="word")
     name, output = Path(f"hf:{tmp_path / 'set'}:validation"), tmp_path / "set.parquet"
     assert extract(checkpoint, name, output, per="word").equals(expected)
-    assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")["token"].to_pylist() == ["bad"]
+    assert extract(checkpoint, Path(f"hf:{tmp_path / 'set'}"), tmp_path / "b.parquet")[
+        "token"
+    ].to_pylist() == ["bad"]
     with pytest.raises(UserError, match=r"has no split .validations.; it has validation"):
         extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
-    with pytest.raises(UserError, match=r"validation, row 1: there is no column text, only sentence, label"):
+    with pytest.raises(
+        UserError, match=r"validation, row 1: there is no column text, only sentence, label"
+    ):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
     with pytest.raises(UserError, match=r"--format is columns, but hf:.* is a table; leave it out"):
         extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
     write_parquet(file, TEXTS[:3])
     hub.open_set.cache_clear()
-    with pytest.raises(UserError, match=r"set\.parquet was written with other settings \(data was .*, now "):
+    with pytest.raises(
+        UserError, match=r"set\.parquet was written with other settings \(data was .*, now "
+    ):
         extract(checkpoint, name, output, per="word")
 
 
 def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     for number in (0, 1):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS[5 * number : 5 * number + 5])
+        lines = "".join(
+            json.dumps({"text": text}) + "\n" for text in TEXTS[5 * number : 5 * number + 5]
+        )
         path = tmp_path / "hub" / "owner" / "texts" / f"test-0000{number}-of-00002.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines)
     home = tmp_path / "home"
-    command = [sys.executable, "-m", "clozeworks.cli.main", "features", str(checkpoint), "hf:owner/texts:test"]
+    command = [
+        sys.executable,
+        "-m",
+        "clozeworks.cli.main",
+        "features",
+        str(checkpoint),
+        "hf:owner/texts:test",
+    ]
     with served(tmp_path / "hub") as endpoint:
-        environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": endpoint,
+            "HF_HOME": str(home),
+            "NO_PROXY": "127.0.0.1",
+        }
         ended = subprocess.run(
             [*command, "--output", "a.parquet", "--per", "text"],
             env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
@@ -193,7 +231,9 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
 
 
-def test_an_interrupted_command_resumes_and_gives_the_same_bytes(checkpoint, texts, tmp_path, monkeypatch):
+def test_an_interrupted_command_resumes_and_gives_the_same_bytes(
+    checkpoint, texts, tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "PART_CHARACTERS", 60)
     config = FeaturesConfig(device="cpu", per="word", layers=(-1, -2))
     live: list[dict[str, Any]] = []
@@ -219,7 +259,10 @@ def test_an_interrupted_command_resumes_and_gives_the_same_bytes(checkpoint, tex
     assert resumed.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     live.clear()
     assert extract_features(checkpoint, texts, resumed, config, live.append) == whole
-    assert extract_features(checkpoint, texts, resumed, replace(config, batch_tokens=64), live.append) == whole
+    assert (
+        extract_features(checkpoint, texts, resumed, replace(config, batch_tokens=64), live.append)
+        == whole
+    )
     assert not live
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.parquet", "whole.parquet"]
     (tmp_path / "resumed.parquet.work").mkdir()  # by a kill at the very end
@@ -235,7 +278,9 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     assert footer[b"clozeworks.schema_version"] == b"1"
     with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another --output"):
         extract(checkpoint, texts, output, per="text")
-    extract_features(checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True)
+    extract_features(
+        checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True
+    )
     assert pq.read_metadata(output).num_rows == 15
     output.write_text("precious")
     with pytest.raises(UserError, match=r"was not written by clozeworks features"):
@@ -246,7 +291,9 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
 
 def test_mistakes_are_named(checkpoint, texts, tmp_path):
     output = tmp_path / "a.parquet"
-    with pytest.raises(UserError, match=r"--layers contains 4, but the model has layers 0 \(the embeddings\) to 3"):
+    with pytest.raises(
+        UserError, match=r"--layers contains 4, but the model has layers 0 \(the embeddings\) to 3"
+    ):
         extract(checkpoint, texts, output, layers=(4,))
     with pytest.raises(UserError, match="twice"):
         resolve_layers([3, -1], 3)
@@ -276,7 +323,14 @@ def test_memory_is_bounded_by_parts(checkpoint, tmp_path, monkeypatch):
 
 
 def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
-    arguments = [str(checkpoint), str(texts), "--output", str(tmp_path / "a.parquet"), "--layers", "-1,-2"]
+    arguments = [
+        str(checkpoint),
+        str(texts),
+        "--output",
+        str(tmp_path / "a.parquet"),
+        "--layers",
+        "-1,-2",
+    ]
     ended = CliRunner().invoke(command, [*arguments, "--combine", "concat", "--per", "word"])
     assert ended.exit_code == 0, ended.output
     assert pq.read_schema(tmp_path / "a.parquet").field("vector").type.list_size == 64
@@ -291,7 +345,9 @@ def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
 
 def test_features_load_no_beam():
     script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.strip() == "set()"
 
 

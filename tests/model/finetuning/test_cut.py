@@ -1,4 +1,6 @@
-"""No silent truncation: how many examples did not fit is reported, one line per file, with the option to raise."""
+"""No silent truncation: how many examples did not fit is reported, one line per file, with the
+option to raise.
+"""
 
 import io
 import json
@@ -55,7 +57,10 @@ def test_an_example_is_cut_where_one_of_its_tokens_is(tokenizer):
     pairs = [GLUE["mrpc"].parse_line(f"{words(num)}\tgood", "") for num in (124, 125, 200)]
     assert num_cut(GLUE["mrpc"].encode(pairs, tokenizer)) == 2
     choice = Choice(num_choices=2, max_length=8)
-    examples = [Choices("film", (words(4), words(4)), None), Choices("film", ("good", words(5)), None)]
+    examples = [
+        Choices("film", (words(4), words(4)), None),
+        Choices("film", ("good", words(5)), None),
+    ]
     assert num_cut(choice.encode(examples, tokenizer)) == 1
     assert num_cut(choice.encode([examples[1], examples[1]], tokenizer)) == 2
 
@@ -67,9 +72,13 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert len(features) > 20
     assert num_cut(features) == 2
     report_cut(task, "dev", 2, 3)
-    assert capsys.readouterr().err == f"dev: 2 of 3 questions cut at --max-question-length 5; {MORE}\n"
+    assert (
+        capsys.readouterr().err == f"dev: 2 of 3 questions cut at --max-question-length 5; {MORE}\n"
+    )
     sentence = SentenceExample([split_words(words(100))], 0)
-    assert num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
+    assert (
+        num_cut(EntityRecognition(types=("x",), max_length=16).encode([sentence], tokenizer)) == 0
+    )
 
 
 @pytest.mark.parametrize("rank, expected", [(None, "so\n"), ("0", "so\n"), ("1", "")])
@@ -81,13 +90,30 @@ def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
     assert capsys.readouterr().err == expected
 
 
-def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, capsys, monkeypatch):
+def test_each_command_says_what_is_cut_in_one_line_a_file(
+    checkpoint, tmp_path, capsys, monkeypatch
+):
     data = tmp_path / "data"
     for name, lengths in (("train", (3, 7, 8, 20)), ("dev", (6, 6)), ("test", (9, 9, 1))):
-        write(data / f"{name}.csv", "text,label", *(f"{words(num)},{i % 2}" for i, num in enumerate(lengths)))
+        write(
+            data / f"{name}.csv",
+            "text,label",
+            *(f"{words(num)},{i % 2}" for i, num in enumerate(lengths)),
+        )
     run = str(tmp_path / "run")
     options = ["--max-length", "8", "--epochs", "1", "--learning-rates", "1e-5", "--device", "cpu"]
-    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", run, *options])
+    main(
+        [
+            "finetune",
+            "classify",
+            str(data),
+            "--checkpoint",
+            str(checkpoint),
+            "--output",
+            run,
+            *options,
+        ]
+    )
     assert capsys.readouterr().err.splitlines() == [
         f"train: 3 of 4 examples cut at --max-length 8; {MORE}",
         f"test: 2 of 3 examples cut at --max-length 8; {MORE}",
@@ -95,19 +121,46 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["train_examples_cut"], summary["dev_examples_cut"]) == (3, 0)
 
-    (checkpoint / "tokenizer_config.json").write_text('{"do_lower_case": true, "model_max_length": 7}')
-    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", f"{run}-7", *options])
+    (checkpoint / "tokenizer_config.json").write_text(
+        '{"do_lower_case": true, "model_max_length": 7}'
+    )
+    main(
+        [
+            "finetune",
+            "classify",
+            str(data),
+            "--checkpoint",
+            str(checkpoint),
+            "--output",
+            f"{run}-7",
+            *options,
+        ]
+    )
     assert capsys.readouterr().err.splitlines()[0] == (
         f"5 of 6 rows are longer than in the pre-training of {checkpoint}, whose positions past 7 are untrained; "
         "give --max-length 7."
     )
     options.append("--random-weights")
-    main(["finetune", "classify", str(data), "--checkpoint", str(checkpoint), "--output", f"{run}-random", *options])
+    main(
+        [
+            "finetune",
+            "classify",
+            str(data),
+            "--checkpoint",
+            str(checkpoint),
+            "--output",
+            f"{run}-random",
+            *options,
+        ]
+    )
     assert "untrained" not in capsys.readouterr().err
 
     for command in (["evaluate", run], ["predict", "--output", str(tmp_path / "out.tsv"), run]):
         main([*command, str(data / "test.csv")])
-        assert capsys.readouterr().err == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+        assert (
+            capsys.readouterr().err
+            == f"{data / 'test.csv'}: 2 of 3 examples cut at --max-length 8; {MORE}\n"
+        )
         main([*command, str(data / "dev.csv")])
         assert not capsys.readouterr().err
     main(["evaluate", run, str(data)])
@@ -115,7 +168,9 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(checkpoint, tmp_path, 
 
     # One line, however many parts the examples are read in.
     monkeypatch.setattr(predictor, "EXAMPLES_AT_ONCE", 2)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{words(7)}\ngood\n{words(8)}\n".encode())))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(f"{words(7)}\ngood\n{words(8)}\n".encode()))
+    )
     main(["predict", run, "-", "--output", "-"])
     shown = capsys.readouterr()
     assert shown.err == f"standard input: 2 of 3 examples cut at --max-length 8; {MORE}\n"

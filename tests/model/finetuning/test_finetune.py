@@ -1,4 +1,6 @@
-"""Fine-tuning end to end: what is learned and written, resume, determinism, prediction, and mistakes."""
+"""Fine-tuning end to end: what is learned and written, resume, determinism, prediction, and
+mistakes.
+"""
 
 import csv
 import io
@@ -31,7 +33,13 @@ from safetensors.torch import load_file, save_file
 from shared_data import DATA, needs_shared_data
 
 GLUE_DATA = DATA / "glue"
-QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "epochs": 4, "device": "cpu", "precision": "fp32"}
+QUICK: dict[str, Any] = {
+    "max_length": 24,
+    "batch_size": 8,
+    "epochs": 4,
+    "device": "cpu",
+    "precision": "fp32",
+}
 
 
 def quick(**changes: Any) -> FinetuneConfig:
@@ -43,7 +51,10 @@ def sentences(num_rows: int, seed: int) -> list[tuple[str, str]]:
     draw = random.Random(seed)
     rows = []
     for index in range(num_rows):
-        words = [draw.choice(["the", "film", "was", "very", "a", "book"]) for _ in range(draw.randint(1, 9))]
+        words = [
+            draw.choice(["the", "film", "was", "very", "a", "book"])
+            for _ in range(draw.randint(1, 9))
+        ]
         words.insert(draw.randint(0, len(words)), ("bad", "good")[index % 2])
         rows.append((" ".join(words), str(index % 2)))
     return rows
@@ -69,7 +80,9 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, checkpoint, data) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
+def trained(
+    tmp_path_factory, checkpoint, data
+) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
     output, live = tmp_path_factory.mktemp("run") / "sst2", []
     config = quick(learning_rates=(1e-7, 2e-3), seeds=2)
     return output, finetune("sst2", data, checkpoint, output, config, live.append), live
@@ -96,7 +109,11 @@ def test_the_best_of_all_runs_is_kept(trained, data):
     assert summary["baseline"] == {"accuracy": 0.5}
     assert summary["word_baseline"]["accuracy"] > 0.9
     assert summary["degenerate_runs"] == sum(accuracy <= 0.5 for accuracy in accuracies)
-    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (160, 40, False)
+    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (
+        160,
+        40,
+        False,
+    )
     assert json.loads((output / "summary.json").read_text()) == summary
     assert evaluate_task(output, data, "cpu") == {"examples": 40, "accuracy": max(accuracies)}
 
@@ -105,14 +122,19 @@ def test_the_card_has_the_figures_of_the_best_run(trained):
     output, summary, _ = trained
     data: Any = ModelCard.load(output / "README.md").data
     (result,) = data.eval_results
-    assert (result.dataset_config, result.metric_value) == ("sst2", summary["best"]["scores"]["accuracy"])
+    assert (result.dataset_config, result.metric_value) == (
+        "sst2",
+        summary["best"]["scores"]["accuracy"],
+    )
 
 
 def test_progress_reports_stage_step_loss_and_speed(trained):
     _, _, live = trained
     assert {numbers["stage"] for numbers in live} == {
         f"run {index} of 4 (learning rate {rate}, seed {seed})"
-        for index, (rate, seed) in enumerate([("1e-07", 0), ("1e-07", 1), ("0.002", 0), ("0.002", 1)], 1)
+        for index, (rate, seed) in enumerate(
+            [("1e-07", 0), ("1e-07", 1), ("0.002", 0), ("0.002", 1)], 1
+        )
     }
     last = live[-1]
     assert last["step"] == last["steps"] == 80
@@ -132,12 +154,16 @@ def test_transformers_loads_the_model_and_gives_the_same_logits(trained, tmp_pat
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     with torch.inference_mode():
         theirs = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.softmax(-1)
-    ours = torch.tensor([[answer["probabilities"][name] for name in ("negative", "positive")] for answer in answers])
+    ours = torch.tensor(
+        [[answer["probabilities"][name] for name in ("negative", "positive")] for answer in answers]
+    )
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
     assert [answer["label"] for answer in answers] == ["positive", "negative", "positive"]
 
 
-def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(checkpoint, data, tmp_path, monkeypatch):
+def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
+    checkpoint, data, tmp_path, monkeypatch
+):
     config = quick(epochs=0.5, learning_rates=(1e-3, 2e-3))
     whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
     train = trainer.train_model
@@ -164,10 +190,16 @@ def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(chec
 
 
 def read_whole(folder: Path) -> dict[str, bytes | str]:
-    """Return the contents of the model and the results in an output directory, without the times of the runs."""
+    """Return the contents of the model and the results in an output directory, without the times of
+    the runs.
+    """
     names = ("model.safetensors", "config.json", "task.json", "summary.json", "test/SST-2.tsv")
     whole: dict[str, bytes | str] = {name: (folder / name).read_bytes() for name in names}
-    return whole | {"results.csv": re.sub(r",[\d.]+$", "", (folder / "results.csv").read_text(), flags=re.MULTILINE)}
+    return whole | {
+        "results.csv": re.sub(
+            r",[\d.]+$", "", (folder / "results.csv").read_text(), flags=re.MULTILINE
+        )
+    }
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +211,15 @@ def small_data(data, tmp_path_factory) -> Path:
     return folder
 
 
-def test_more_seeds_and_learning_rates_add_the_further_runs_only(checkpoint, small_data, tmp_path, monkeypatch):
-    # None of them learns much, so that all are alike and the best may be the first or the last to be done.
+def test_more_seeds_and_learning_rates_add_the_further_runs_only(
+    checkpoint, small_data, tmp_path, monkeypatch
+):
+    # None of them learns much, so that all are alike and the best may be the first or the last to
+    # be done.
     options = {"epochs": 1, "learning_rates": (1e-3, 1e-4)}
-    at_once = finetune("sst2", small_data, checkpoint, tmp_path / "at-once", quick(**options, seeds=3))
+    at_once = finetune(
+        "sst2", small_data, checkpoint, tmp_path / "at-once", quick(**options, seeds=3)
+    )
     done = []
     train = trainer.train_model
 
@@ -235,7 +272,9 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     assert not (output / "summary.json").exists()
     assert (output / "README.md").exists() == (file == "summary.json")  # written just before it
     # The predictions of the former best model are removed with it.
-    assert (output / "test" / "SST-2.tsv").exists() == ("run.json" in file or file == "summary.json")
+    assert (output / "test" / "SST-2.tsv").exists() == (
+        "run.json" in file or file == "summary.json"
+    )
     if file in ("model.safetensors", "task.json"):
         # The files of two models are never read together.
         with pytest.raises(UserError, match=r"task\.json is missing"):
@@ -243,14 +282,23 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     # Without the run that was killed: nothing of it may be left but what is recorded.
     summary = finetune("sst2", small_data, checkpoint, output, quick(learning_rates=(1e-7,)))
     assert summary["runs"] == (1 if "run.json" in file else 2)
-    assert evaluate_task(output, small_data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
+    assert (
+        evaluate_task(output, small_data, "cpu")["accuracy"]
+        == summary["best"]["scores"]["accuracy"]
+    )
     finetune("sst2", small_data, checkpoint, output, config)
     assert read_whole(output) == read_whole(tmp_path / "whole")
     assert not list(output.glob("runs/*/model"))
 
 
-def test_a_finished_search_takes_other_test_files_and_another_licence(checkpoint, data, tmp_path, monkeypatch):
-    folder, output, config = tmp_path / "data", tmp_path / "run", {"epochs": 0.1, "learning_rates": (1e-3,)}
+def test_a_finished_search_takes_other_test_files_and_another_licence(
+    checkpoint, data, tmp_path, monkeypatch
+):
+    folder, output, config = (
+        tmp_path / "data",
+        tmp_path / "run",
+        {"epochs": 0.1, "learning_rates": (1e-3,)},
+    )
     shutil.copytree(data, folder)
     finetune("sst2", folder, checkpoint, output, quick(**config))
     monkeypatch.setattr(trainer, "train_model", lambda *_: pytest.fail("trained again"))
@@ -269,13 +317,18 @@ def test_a_finished_search_takes_other_test_files_and_another_licence(checkpoint
     assert not (output / "test").exists()
 
 
-def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(checkpoint, tmp_path):
+def test_dev_is_measured_as_evaluate_does_whatever_the_training_is_computed_in(
+    checkpoint, tmp_path
+):
     lines = [f"{text},{index / 7}" for index, (text, _) in enumerate(sentences(40, 3))]
     for name in ("train", "dev"):
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     config = quick(epochs=1, learning_rates=(1e-3,), precision="bf16")
     summary = finetune("classify", tmp_path, checkpoint, tmp_path / "run", config)
-    assert evaluate_task(tmp_path / "run", tmp_path, "cpu") == {"examples": 40} | summary["best"]["scores"]
+    assert (
+        evaluate_task(tmp_path / "run", tmp_path, "cpu")
+        == {"examples": 40} | summary["best"]["scores"]
+    )
 
 
 def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refused(
@@ -284,7 +337,9 @@ def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refu
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
     config = quick(batch_size=16, epochs=1, learning_rates=(1e-7, 2e-3), seeds=2)
-    with pytest.raises(UserError, match=r"other settings \(batch_size was 8, now 16; epochs was 4, now 1\)"):
+    with pytest.raises(
+        UserError, match=r"other settings \(batch_size was 8, now 16; epochs was 4, now 1\)"
+    ):
         finetune("sst2", data, checkpoint, output, config)
     (output / "summary.json").unlink()
     (output / "runs" / "learning-rate-1e-07-seed-0" / "run.json").write_text("{")
@@ -328,7 +383,9 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
     assert model.config.num_labels == 1
     (tmp_path / "new.txt").write_text("very good\ta\nvery bad\ta\n")
     predict(tmp_path / "run", tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
-    good, bad = (json.loads(line)["score"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    good, bad = (
+        json.loads(line)["score"] for line in (tmp_path / "out.jsonl").read_text().splitlines()
+    )
     assert good > bad + 1
 
 
@@ -344,13 +401,25 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     assert results(tmp_path / "run")[0].keys() >= {"accuracy", "mismatched_accuracy"}
     measured = evaluate_task(tmp_path / "run", tmp_path / "data", "cpu")
     assert (measured["examples"], measured["mismatched_examples"]) == (6, 9)
-    sizes = {path.name: path.read_text().count("\n") - 1 for path in (tmp_path / "run" / "test").iterdir()}
+    sizes = {
+        path.name: path.read_text().count("\n") - 1
+        for path in (tmp_path / "run" / "test").iterdir()
+    }
     assert sizes == {"MNLI-m.tsv": 4, "MNLI-mm.tsv": 5}
     mismatched = tmp_path / "data" / "test_mismatched.tsv"
     predict(tmp_path / "run", mismatched, tmp_path / "server", "cpu", official=True)
     shutil.copy(mismatched, tmp_path / "data" / "ax_test.tsv")
-    predict(tmp_path / "run", tmp_path / "data" / "ax_test.tsv", tmp_path / "server", "cpu", official=True)
-    assert sorted(path.name for path in (tmp_path / "server").iterdir()) == ["AX.tsv", "MNLI-mm.tsv"]
+    predict(
+        tmp_path / "run",
+        tmp_path / "data" / "ax_test.tsv",
+        tmp_path / "server",
+        "cpu",
+        official=True,
+    )
+    assert sorted(path.name for path in (tmp_path / "server").iterdir()) == [
+        "AX.tsv",
+        "MNLI-mm.tsv",
+    ]
     with pytest.raises(UserError, match=r"--official writes files; give a folder"):
         predict(tmp_path / "run", mismatched, "-", "cpu", official=True)
 
@@ -389,32 +458,61 @@ def test_predictions_in_each_form_say_the_same(trained, tmp_path):
         with forms[suffix].open(newline="") as file:
             rows = list(csv.DictReader(file, delimiter=delimiter))
         assert [row["label"] for row in rows] == [answer["label"] for answer in expected]
-        assert float(rows[1]["positive"]) == pytest.approx(expected[1]["probabilities"]["positive"], rel=1e-5)
+        assert float(rows[1]["positive"]) == pytest.approx(
+            expected[1]["probabilities"]["positive"], rel=1e-5
+        )
 
 
 def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
     answers = [
-        {"label": 'a "b"\t\nc', "start": None, "tags": ['"'], "probabilities": {"label": 0.25, 'a "b"\t\nc': 1.0}}
+        {
+            "label": 'a "b"\t\nc',
+            "start": None,
+            "tags": ['"'],
+            "probabilities": {"label": 0.25, 'a "b"\t\nc': 1.0},
+        }
     ]
     for suffix, text in ((".tsv", 'a "b"  c'), (".csv", 'a "b"\t\nc')):
         path = tmp_path / f"out{suffix}"
         with path.open("w", newline="") as file:
             predictor._write(file, answers, suffix)
         (row,) = read_rows(path)
-        assert row.values == {"label": text, "start": "", "tags": '["\\""]', "p(label)": "0.25", text: "1"}
+        assert row.values == {
+            "label": text,
+            "start": "",
+            "tags": '["\\""]',
+            "p(label)": "0.25",
+            text: "1",
+        }
 
 
-def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(checkpoint, tmp_path):
+def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_official_form(
+    checkpoint, tmp_path
+):
     rows = sentences(24, 1)
     for name, header in (("train", "text\tlabel"), ("dev", "text\tlabel")):
         write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
     write_table(tmp_path / "data" / "test.tsv", [(text,) for text, _ in rows[:5]], "text")
-    finetune("classify", tmp_path / "data", checkpoint, tmp_path / "run", quick(epochs=0.3, learning_rates=(1e-3,)))
+    finetune(
+        "classify",
+        tmp_path / "data",
+        checkpoint,
+        tmp_path / "run",
+        quick(epochs=0.3, learning_rates=(1e-3,)),
+    )
     lines = (tmp_path / "run" / "test" / "test.tsv").read_text().splitlines()
     assert lines[0] == "label\t0\t1"
     assert len(lines) == 6
-    with pytest.raises(UserError, match=r"classify has no official format for .*test\.tsv; leave out --official"):
-        predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "server", "cpu", official=True)
+    with pytest.raises(
+        UserError, match=r"classify has no official format for .*test\.tsv; leave out --official"
+    ):
+        predict(
+            tmp_path / "run",
+            tmp_path / "data" / "test.tsv",
+            tmp_path / "server",
+            "cpu",
+            official=True,
+        )
 
 
 def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, data, tmp_path):
@@ -422,7 +520,9 @@ def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, d
     folder.mkdir()
     for split, name in (("train", "train"), ("validation", "dev")):
         lines = [line.split("\t") for line in (data / f"{name}.tsv").read_text().splitlines()[1:]]
-        table = pa.table({"sentence": [text for text, _ in lines], "label": [int(label) for _, label in lines]})
+        table = pa.table(
+            {"sentence": [text for text, _ in lines], "label": [int(label) for _, label in lines]}
+        )
         pq.write_table(table, folder / f"{split}-00000-of-00001.parquet")
     config = quick(epochs=0.3, learning_rates=(1e-3,))
     expected = finetune("sst2", data, checkpoint, tmp_path / "files", config)
@@ -430,10 +530,17 @@ def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, d
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("files", "hub"))
     assert all(torch.equal(weight, two[name]) for name, weight in one.items())
     assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config) == expected
-    assert evaluate_task(tmp_path / "hub", f"hf:{folder}", "cpu") == evaluate_task(tmp_path / "files", data, "cpu")
+    assert evaluate_task(tmp_path / "hub", f"hf:{folder}", "cpu") == evaluate_task(
+        tmp_path / "files", data, "cpu"
+    )
     assert predict(tmp_path / "hub", f"hf:{folder}:validation", tmp_path / "out.tsv", "cpu") == 40
-    shutil.copy(folder / "validation-00000-of-00001.parquet", folder / "test-00000-of-00001.parquet")
-    assert finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config)["best"] == expected["best"]
+    shutil.copy(
+        folder / "validation-00000-of-00001.parquet", folder / "test-00000-of-00001.parquet"
+    )
+    assert (
+        finetune("sst2", f"hf:{folder}", checkpoint, tmp_path / "hub", config)["best"]
+        == expected["best"]
+    )
     assert (tmp_path / "hub" / "test" / "SST-2.tsv").read_text().count("\n") == 41
 
 
@@ -447,17 +554,30 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
     with pytest.raises(UserError, match=r"none\.txt does not exist"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
     for path in (pairs, "s3://bucket/pairs.tsv"):
-        with pytest.raises(UserError, match=rf"^--output is DATA itself \({path}\); give another file\.$"):
+        with pytest.raises(
+            UserError, match=rf"^--output is DATA itself \({path}\); give another file\.$"
+        ):
             predict(trained[0], path, path, "cpu")
 
 
-def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, checkpoint, data, tmp_path):
+def test_evaluate_names_data_and_models_that_do_not_belong_together(
+    trained, checkpoint, data, tmp_path
+):
     pairs = write_table(tmp_path / "pairs.tsv", [("a", "b", "1")], "sentence1\tsentence2\tlabel")
     for file, message in [
-        (pairs, r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label"),
+        (
+            pairs,
+            r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label",
+        ),
         (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv contains no rows"),
-        (write_table(tmp_path / "bare.tsv", [("a",)], "sentence"), r"bare\.tsv, line 2: there is no column label"),
-        (write_table(tmp_path / "odd.tsv", [("a", "1"), ("a", "good")]), r"odd\.tsv, line 3: the label 'good'"),
+        (
+            write_table(tmp_path / "bare.tsv", [("a",)], "sentence"),
+            r"bare\.tsv, line 2: there is no column label",
+        ),
+        (
+            write_table(tmp_path / "odd.tsv", [("a", "1"), ("a", "good")]),
+            r"odd\.tsv, line 3: the label 'good'",
+        ),
     ]:
         with pytest.raises(UserError, match=message):
             evaluate_task(trained[0], file, "cpu")
@@ -465,7 +585,9 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(trained, che
     line = f"{tmp_path} holds pre-training data, but {trained[0]} is fine-tuned for sst2: give labelled examples."
     with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
         evaluate_task(trained[0], tmp_path, "cpu")
-    with pytest.raises(UserError, match=r"dev\.tsv is a file, but .*checkpoint is not a fine-tuned model"):
+    with pytest.raises(
+        UserError, match=r"dev\.tsv is a file, but .*checkpoint is not a fine-tuned model"
+    ):
         evaluate.main([str(checkpoint), str(data / "dev.tsv")], standalone_mode=False)
 
 
@@ -480,15 +602,21 @@ def test_slices_of_the_official_files_end_to_end(task, folder, checkpoint, tmp_p
     config = quick(epochs=1, learning_rates=(1e-3,))
     summary = finetune(task, tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (39, 39)
-    assert predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "out.tsv", "cpu") == 39
+    assert (
+        predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "out.tsv", "cpu") == 39
+    )
     written = (tmp_path / "run" / "test" / f"{folder}.tsv").read_bytes()
     assert written.startswith(b"index\tprediction\n0\t")
     assert written.count(b"\n") == 40
-    predict(tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "server", "cpu", official=True)
+    predict(
+        tmp_path / "run", tmp_path / "data" / "test.tsv", tmp_path / "server", "cpu", official=True
+    )
     assert (tmp_path / "server" / f"{folder}.tsv").read_bytes() == written
 
 
-def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpoint, data, tmp_path):
+def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(
+    checkpoint, data, tmp_path
+):
     bare = tmp_path / "bare"
     shutil.copytree(checkpoint, bare)
     weights = load_file(bare / "model.safetensors")
@@ -500,7 +628,10 @@ def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(checkpo
     rows = [(text, ("x", "y", "z")[index % 3]) for index, (text, _) in enumerate(sentences(30, 5))]
     three = write_table(tmp_path / "three.tsv", rows)
     finetune("classify", three, tmp_path / "first", tmp_path / "second", config)
-    assert load_file(tmp_path / "second" / "model.safetensors")["classifier.weight"].shape == (3, 32)
+    assert load_file(tmp_path / "second" / "model.safetensors")["classifier.weight"].shape == (
+        3,
+        32,
+    )
 
 
 def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
@@ -508,7 +639,9 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
         config = quick(**{"epochs": 0.1, **options}, learning_rates=(1e-3,))
         finetune("sst2", data, directory, tmp_path / "run", config)
 
-    with pytest.raises(UserError, match=r"--max-length is 65, but the model in .* has 64 positions"):
+    with pytest.raises(
+        UserError, match=r"--max-length is 65, but the model in .* has 64 positions"
+    ):
         attempt(checkpoint, max_length=65)
     with pytest.raises(UserError, match=r"--output is the checkpoint itself"):
         finetune("sst2", data, checkpoint, checkpoint, quick(), overwrite=True)
@@ -533,8 +666,12 @@ def test_data_without_training_rows_is_refused(checkpoint, tmp_path):
         finetune("sst2", tmp_path, checkpoint, tmp_path / "run", quick())
 
 
-@pytest.mark.parametrize("content, message", [("", "contains no rows"), ("index\ttext\n0\ta\n", "no column sentence")])
-def test_a_mistake_in_a_test_file_is_reported_before_training(checkpoint, tmp_path, content, message):
+@pytest.mark.parametrize(
+    "content, message", [("", "contains no rows"), ("index\ttext\n0\ta\n", "no column sentence")]
+)
+def test_a_mistake_in_a_test_file_is_reported_before_training(
+    checkpoint, tmp_path, content, message
+):
     for name in ("train", "dev"):
         write_table(tmp_path / f"{name}.tsv", sentences(8, 1))
     (tmp_path / "test.tsv").write_text(content)
@@ -545,11 +682,26 @@ def test_a_mistake_in_a_test_file_is_reported_before_training(checkpoint, tmp_pa
 
 def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, capsys):
     options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
-    main(["finetune", "sst2", str(data), "--checkpoint", str(checkpoint), "--output", str(tmp_path / "a"), *options])
+    main(
+        [
+            "finetune",
+            "sst2",
+            str(data),
+            "--checkpoint",
+            str(checkpoint),
+            "--output",
+            str(tmp_path / "a"),
+            *options,
+        ]
+    )
     printed = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
-    assert re.fullmatch(r"2 \([012] degenerate: no better than a constant answer\)", printed["runs"])
+    assert re.fullmatch(
+        r"2 \([012] degenerate: no better than a constant answer\)", printed["runs"]
+    )
     assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", printed["dev accuracy"])
-    assert re.fullmatch(r"0\.\d{3} \(0\.500 for a constant answer, \d\.\d{3} for TF-IDF\)", printed["accuracy"])
+    assert re.fullmatch(
+        r"0\.\d{3} \(0\.500 for a constant answer, \d\.\d{3} for TF-IDF\)", printed["accuracy"]
+    )
     main(["evaluate", str(tmp_path / "a"), str(data)])
     assert re.search(r" examples +40 ", capsys.readouterr().out)
     assert figure(12345) == "12,345"
@@ -558,14 +710,30 @@ def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, c
 def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, capsys):
     answer = {"text": "good", "answer_start": 4}
     questions = [
-        {"id": str(index), "question": "film ?", "answers": [answer] * (index % 2), "is_impossible": index % 2 == 0}
+        {
+            "id": str(index),
+            "question": "film ?",
+            "answers": [answer] * (index % 2),
+            "is_impossible": index % 2 == 0,
+        }
         for index in range(8)
     ]
     article = {"title": "t", "paragraphs": [{"context": "was good .", "qas": questions}]}
     for name in ("train", "dev"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
     output, options = tmp_path / "run", ["--epochs", "1", "--max-length", "24"]
-    main(["finetune", "squad", str(tmp_path), "--checkpoint", str(checkpoint), "--output", str(output), *options])
+    main(
+        [
+            "finetune",
+            "squad",
+            str(tmp_path),
+            "--checkpoint",
+            str(checkpoint),
+            "--output",
+            str(output),
+            *options,
+        ]
+    )
     printed = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     shown = ["exact", "f1", "HasAns f1", "NoAns f1", "tau, tuned on dev"]
     assert list(printed) == ["task", "examples", "runs", "dev best f1", "best run", *shown]
@@ -580,7 +748,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     weights = load_file(broken / "model.safetensors")
     weights["bert.embeddings.LayerNorm.weight"].fill_(3e38)
     save_file(weights, broken / "model.safetensors")
-    with pytest.raises(UserError, match=r"The loss is nan at step 1 with learning rate 0.001; try a lower one"):
+    with pytest.raises(
+        UserError, match=r"The loss is nan at step 1 with learning rate 0.001; try a lower one"
+    ):
         finetune("sst2", data, broken, tmp_path / "run", quick(learning_rates=(1e-3,)))
 
 

@@ -22,14 +22,20 @@ def write_runs(folder: Path, task: str, metrics: str, *runs: str) -> None:
 
 def write_encoder(folder: Path, perplexity: float) -> None:
     folder.mkdir(parents=True)
-    (folder / "summary.json").write_text(json.dumps({"status": "finished", "final": {"perplexity": perplexity}}))
+    (folder / "summary.json").write_text(
+        json.dumps({"status": "finished", "final": {"perplexity": perplexity}})
+    )
 
 
 def test_a_cell_is_the_median_over_both_kinds_of_seeds_at_the_best_learning_rate(tmp_path: Path):
     metrics = "f1,accuracy"
     # By F1 the other rate would be better: the table's metric decides, which is accuracy.
-    write_runs(tmp_path / "full/0/mrpc", "mrpc", metrics, "1e-4,0.5,0.70", "1e-4,0.5,0.60", "5e-5,0.9,0.61")
-    write_runs(tmp_path / "full/1/mrpc", "mrpc", metrics, "1e-4,0.5,0.68", "5e-5,0.9,0.99", "5e-5,0.9,0.10")
+    write_runs(
+        tmp_path / "full/0/mrpc", "mrpc", metrics, "1e-4,0.5,0.70", "1e-4,0.5,0.60", "5e-5,0.9,0.61"
+    )
+    write_runs(
+        tmp_path / "full/1/mrpc", "mrpc", metrics, "1e-4,0.5,0.68", "5e-5,0.9,0.99", "5e-5,0.9,0.10"
+    )
     write_runs(tmp_path / "no-nsp/0/squad", "squad", "exact_match,f1", "5e-5,20.0,28.25")
     write_runs(tmp_path / "own/0/rte", "rte", "accuracy", "5e-5,0.5", "3e-5,0.5")
     assert read_cells(tmp_path, "5") == [
@@ -91,13 +97,21 @@ def test_steps_are_columns_in_order(tmp_path: Path):
 
 def test_every_row_of_the_paper_has_a_figure_for_every_column():
     for table in (table for name, table in TABLES.items() if name != "starts"):
-        assert all(len(row.values) == len(table.columns) for row in table.rows.values()), table.title
+        assert all(len(row.values) == len(table.columns) for row in table.rows.values()), (
+            table.title
+        )
 
 
 def test_mistakes_are_named(tmp_path: Path):
-    with pytest.raises(UserError, match=r"`clozeworks run examples/paper/table7\.toml --output .*` writes them\.$"):
+    with pytest.raises(
+        UserError, match=r"`clozeworks run examples/paper/table7\.toml --output .*` writes them\.$"
+    ):
         read_cells(tmp_path, "7")
-    for read in (read_results, partial(read_cells, name="7"), partial(write_server_zip, output="a.zip")):
+    for read in (
+        read_results,
+        partial(read_cells, name="7"),
+        partial(write_server_zip, output="a.zip"),
+    ):
         with pytest.raises(UserError, match=r"nothere does not exist\.$"):
             read(tmp_path / "nothere")
     write_runs(tmp_path / "full/0/mrpc", "mrpc", "f1", "1e-4,0.5")

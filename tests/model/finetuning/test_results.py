@@ -9,22 +9,43 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from clozeworks.cli.results import results
-from clozeworks.model.finetuning.results import LEFT_TO_RIGHT, PAPER, Figure, as_record, read_results
+from clozeworks.model.finetuning.results import (
+    LEFT_TO_RIGHT,
+    PAPER,
+    Figure,
+    as_record,
+    read_results,
+)
 from clozeworks.model.tasks.catalogue import TASKS
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.pipeline.errors import UserError
 
 SUMMARY = {
-    **{"status": "finished", "task": "t", "metric": "m", "median": 0.5, "lowest": 0.5, "highest": 0.5},
-    **{"best": {"learning_rate": 1e-5, "seed": 0, "tuned": {}, "scores": {"m": 0.5}}, "runs": 1, "baseline": {}},
+    **{
+        "status": "finished",
+        "task": "t",
+        "metric": "m",
+        "median": 0.5,
+        "lowest": 0.5,
+        "highest": 0.5,
+    },
+    **{
+        "best": {"learning_rate": 1e-5, "seed": 0, "tuned": {}, "scores": {"m": 0.5}},
+        "runs": 1,
+        "baseline": {},
+    },
     "word_baseline": {},
-    **dict.fromkeys(("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut"), 0),
+    **dict.fromkeys(
+        ("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut"), 0
+    ),
     "held_out": False,
 }
 HEADER = "task,variant,checkpoint,seed,learning_rate"
 
 
-def write_results(folder: Path, metrics: str, lines: list[str], summary: dict[str, Any] | None = None) -> None:
+def write_results(
+    folder: Path, metrics: str, lines: list[str], summary: dict[str, Any] | None = None
+) -> None:
     folder.mkdir(parents=True)
     (folder / "results.csv").write_text("\n".join([f"{HEADER},{metrics},seconds", *lines]) + "\n")
     if summary is not None:
@@ -34,14 +55,21 @@ def write_results(folder: Path, metrics: str, lines: list[str], summary: dict[st
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rates = [(3e-5, 0.85, 0.8), (4e-5, 0.9, 0.86), (5e-5, 0.81, 0.68)]
-    lines = [f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5" for seed, (rate, f1, acc) in enumerate(rates)]
-    write_results(tmp_path / "glue" / "mrpc", "f1,accuracy", lines, SUMMARY | {"degenerate_runs": 1})
+    lines = [
+        f"mrpc,,runs/base,{seed},{rate},{f1},{acc},9.5"
+        for seed, (rate, f1, acc) in enumerate(rates)
+    ]
+    write_results(
+        tmp_path / "glue" / "mrpc", "f1,accuracy", lines, SUMMARY | {"degenerate_runs": 1}
+    )
     squad = ["squad,2.0,runs/large,0,5e-05,80.5,-1.25,77.5,80.25,60.0,400,99.0"]
     metrics = "best_f1,best_f1_thresh,exact,f1,NoAns_f1,NoAns_total"
     write_results(tmp_path / "squad", metrics, squad, SUMMARY | {"degenerate_runs": 0})
     write_results(tmp_path / "own", "macro_f1", ["classify,,runs/base,0,5e-05,0.28,1.0"])
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')  # of pretrain, which has no results.csv
+    (tmp_path / "run" / "summary.json").write_text(
+        '{"status": "finished"}'
+    )  # of pretrain, which has no results.csv
     return tmp_path
 
 
@@ -65,7 +93,9 @@ def test_each_metric_of_each_directory_has_a_line_in_the_papers_order(folder):
 
 
 def test_results_of_version_0_1_are_read(tmp_path):
-    (tmp_path / "results.csv").write_text("task,checkpoint,seed,learning_rate,accuracy,seconds\nrte,c,0,5e-05,0.6,1\n")
+    (tmp_path / "results.csv").write_text(
+        "task,checkpoint,seed,learning_rate,accuracy,seconds\nrte,c,0,5e-05,0.6,1\n"
+    )
     (line,) = read_results(tmp_path)
     assert (line.variant, line.metric, line.best, line.directory) == ("", "accuracy", 60.0, ".")
 
@@ -73,7 +103,11 @@ def test_results_of_version_0_1_are_read(tmp_path):
 def test_a_record_is_flat(folder):
     record = as_record(read_results(folder)[0])
     assert record["metric"] == "f1"
-    assert (record["paper_base"], record["paper_base_split"], record["paper_large"]) == (88.9, "test", 89.3)
+    assert (record["paper_base"], record["paper_base_split"], record["paper_large"]) == (
+        88.9,
+        "test",
+        89.3,
+    )
 
 
 def test_the_papers_figures_are_of_metrics_that_the_tasks_have():
@@ -87,10 +121,46 @@ def test_the_papers_figures_are_of_metrics_that_the_tasks_have():
 def test_the_table_says_what_is_not_finished_and_what_is_of_the_test_set(folder):
     text = CliRunner().invoke(results, [str(folder)]).output
     rows = [line.split() for line in text.splitlines()]
-    assert ["mrpc", "f1", "3", "85.0", "90.0", "9.0", "1", "88.9*", "89.3*", "glue/mrpc", "base"] in rows
+    assert [
+        "mrpc",
+        "f1",
+        "3",
+        "85.0",
+        "90.0",
+        "9.0",
+        "1",
+        "88.9*",
+        "89.3*",
+        "glue/mrpc",
+        "base",
+    ] in rows
     assert ["accuracy", "3", "80.0", "86.0", "18.0", "86.7", "87.8"] in rows
-    assert ["squad", "2.0", "exact", "1", "77.5", "77.5", "0.0", "0", "78.7", "squad", "large"] in rows
-    assert ["classify", "macro", "f1", "1", "so", "far", "28.0", "28.0", "0.0", "own", "base"] in rows
+    assert [
+        "squad",
+        "2.0",
+        "exact",
+        "1",
+        "77.5",
+        "77.5",
+        "0.0",
+        "0",
+        "78.7",
+        "squad",
+        "large",
+    ] in rows
+    assert [
+        "classify",
+        "macro",
+        "f1",
+        "1",
+        "so",
+        "far",
+        "28.0",
+        "28.0",
+        "0.0",
+        "own",
+        "base",
+    ] in rows
     assert "NoAns" not in text
     assert "best f1" not in text
 
@@ -98,7 +168,9 @@ def test_the_table_says_what_is_not_finished_and_what_is_of_the_test_set(folder)
 def test_json_and_csv_hold_the_same(folder):
     listed = json.loads(CliRunner().invoke(results, [str(folder), "--json"]).output)
     assert listed == [as_record(line) for line in read_results(folder)]
-    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(results, [str(folder), "--csv"]).output)))
+    rows = list(
+        csv.DictReader(io.StringIO(CliRunner().invoke(results, [str(folder), "--csv"]).output))
+    )
     assert [row["metric"] for row in rows] == [record["metric"] for record in listed]
     assert rows[0]["paper_base"] == "88.9"
     assert rows[-1]["paper_base"] == ""
@@ -109,11 +181,14 @@ def test_json_and_csv_hold_the_same(folder):
 def test_folders_without_results_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"/none does not exist\.$"):
         read_results(tmp_path / "none")
-    with pytest.raises(UserError, match=r"contains no results\.csv; `clozeworks finetune` writes it"):
+    with pytest.raises(
+        UserError, match=r"contains no results\.csv; `clozeworks finetune` writes it"
+    ):
         read_results(tmp_path)
     (tmp_path / "results.csv").write_text("name,value\na,1\n")
     with pytest.raises(
-        UserError, match=r"results\.csv is damaged or was not .*\(\[0\]: object missing required field task\)"
+        UserError,
+        match=r"results\.csv is damaged or was not .*\(\[0\]: object missing required field task\)",
     ):
         read_results(tmp_path)
 

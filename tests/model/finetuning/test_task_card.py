@@ -15,7 +15,12 @@ SUMMARY: SearchSummary = {
     "status": "finished",
     "task": "mrpc",
     "metric": "f1",
-    "best": {"learning_rate": 3e-5, "seed": 2, "tuned": {}, "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873}},
+    "best": {
+        "learning_rate": 3e-5,
+        "seed": 2,
+        "tuned": {},
+        "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873},
+    },
     **dict.fromkeys(("median", "lowest", "highest"), 0.8),  # pyright: ignore[reportAssignmentType]
     "runs": 4,
     "degenerate_runs": 0,
@@ -32,7 +37,16 @@ def card_of(task: Task = GLUE["mrpc"], data: str = "glue/MRPC", **changes: Any) 
     license, summary = changes.pop("license", None), {**SUMMARY, **changes}
     recipe = {"batch_size": 32, "epochs": "3"}
     config = FinetuneConfig(license=license)
-    text = task_card(task, data, "run", ["en"], config, recipe, summary, in_transformers=task.name != "swag")  # pyright: ignore[reportArgumentType]
+    text = task_card(
+        task,
+        data,
+        "run",
+        ["en"],
+        config,
+        recipe,
+        summary,  # pyright: ignore[reportArgumentType]
+        in_transformers=task.name != "swag",
+    )
     return ModelCard(text)
 
 
@@ -46,7 +60,10 @@ def test_the_metadata_are_those_of_the_hub():
         "datasets": ["nyu-mll/glue"],
     }
     results: list[EvalResult] = card.data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
-    assert [(each.metric_type, each.metric_value) for each in results] == [("f1", 0.88), ("matthews_correlation", 0.5)]
+    assert [(each.metric_type, each.metric_value) for each in results] == [
+        ("f1", 0.88),
+        ("matthews_correlation", 0.5),
+    ]
     first = results[0]
     assert (first.task_type, first.dataset_type, first.dataset_config) == (
         "text-classification",

@@ -1,4 +1,6 @@
-"""The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, and what is logged."""
+"""The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, and what is
+logged.
+"""
 
 import csv
 import os
@@ -36,7 +38,10 @@ def checkpoint(tmp_path_factory) -> Path:
 
 def sentences(num_features: int) -> list[Feature]:
     rng = np.random.default_rng(0)
-    rows = [rng.integers(5, VOCAB_SIZE, rng.integers(3, 30)).astype(np.int32) for _ in range(num_features)]
+    rows = [
+        rng.integers(5, VOCAB_SIZE, rng.integers(3, 30)).astype(np.int32)
+        for _ in range(num_features)
+    ]
     # The class is whether a certain token is there.
     targets = [np.array(int((row == 7).any()), dtype=np.int64) for row in rows]
     return [
@@ -45,7 +50,9 @@ def sentences(num_features: int) -> list[Feature]:
     ]
 
 
-def make_training(features: list[Feature], directory: Path | None = None, **options: Any) -> Training:
+def make_training(
+    features: list[Feature], directory: Path | None = None, **options: Any
+) -> Training:
     config = FinetuneConfig(**{"device": "cpu", "precision": "fp32", "dropout": 0.0, **options})
     return Training(features, config, RECIPE, 1e-3, 3, ALONE, directory)
 
@@ -112,7 +119,10 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("output", "max_length", "difference"),
-    [("other", 24, r"--output is \w+ on rank 0 \(.*\), but missing on"), ("one", 20, "the task, its data and .* is")],
+    [
+        ("other", 24, r"--output is \w+ on rank 0 \(.*\), but missing on"),
+        ("one", 20, "the task, its data and .* is"),
+    ],
 )
 def test_processes_that_do_not_start_alike_are_refused(
     checkpoint, tmp_path, monkeypatch, output: str, max_length: int, difference: str
@@ -126,27 +136,38 @@ def test_processes_that_do_not_start_alike_are_refused(
     )
     second = start_second(code, monkeypatch, stderr=subprocess.PIPE)
     with pytest.raises(UserError, match=f"were not started alike: {difference}"):
-        finetune("sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24))
+        finetune(
+            "sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24)
+        )
     assert b"were not started alike: " in second.communicate(timeout=60)[1]
 
 
-def start_second(code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None) -> "subprocess.Popen[bytes]":
+def start_second(
+    code: str, monkeypatch: pytest.MonkeyPatch, stderr: int | None = None
+) -> "subprocess.Popen[bytes]":
     """Make this process the first of two, and start the other one on `code`."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     ranks = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    second = subprocess.Popen([sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"}, stderr=stderr)
+    second = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | ranks | {"RANK": "1"}, stderr=stderr
+    )
     for name, value in (ranks | {"RANK": "0"}).items():
         monkeypatch.setenv(name, value)
     return second
 
 
 def write_data(folder: Path) -> Path:
-    """Write a folder of SST-2 whose training file fills 12 steps of 8 in 2 epochs, the last of each not full."""
+    """Write a folder of SST-2 whose training file fills 12 steps of 8 in 2 epochs, the last of each
+    not full.
+    """
     (folder / "data").mkdir()
     for name, size in (("train", 43), ("dev", 10)):
-        lines = [f"the film was {('bad', 'good')[i % 2]} {' very' * (i % 7)}\t{i % 2}" for i in range(size)]
+        lines = [
+            f"the film was {('bad', 'good')[i % 2]} {' very' * (i % 7)}\t{i % 2}"
+            for i in range(size)
+        ]
         (folder / "data" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
     return folder / "data"
 
@@ -180,7 +201,10 @@ def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
     assert [numbers["step"] for numbers in live] == [10, 12]
     assert again["best"] == whole["best"]
     assert not list(output.rglob("*checkpoint*"))
-    for name in ("model.safetensors", *(f"runs/learning-rate-{rate}-seed-0/metrics.csv" for rate in (0.001, 0.002))):
+    for name in (
+        "model.safetensors",
+        *(f"runs/learning-rate-{rate}-seed-0/metrics.csv" for rate in (0.001, 0.002)),
+    ):
         assert (output / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
@@ -197,10 +221,14 @@ def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
     assert [row["step"] for row in read_csv(tmp_path / "run" / "metrics.csv")] == ["10"]
     resumed = classifier(checkpoint, 0.1)
     steps: list[int] = []
-    assert train_model(resumed, make_training(features, tmp_path / "run"), lambda live: steps.append(live["step"]))
+    assert train_model(
+        resumed, make_training(features, tmp_path / "run"), lambda live: steps.append(live["step"])
+    )
     assert steps == [16]
     assert_same_weights(whole, resumed)
-    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (tmp_path / "whole" / "metrics.csv").read_bytes()
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (
+        tmp_path / "whole" / "metrics.csv"
+    ).read_bytes()
     assert signal.getsignal(number) == before
 
 
@@ -222,7 +250,9 @@ def test_a_signal_in_the_last_update_is_not_lost(checkpoint, tmp_path, monkeypat
 
 def test_a_damaged_checkpoint_is_named(checkpoint, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes(b"cut off")
-    with pytest.raises(UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"):
+    with pytest.raises(
+        UserError, match=r"checkpoint\.pt is damaged\. Delete it to restart this run"
+    ):
         train_model(classifier(checkpoint), make_training(sentences(8), tmp_path))
 
 
@@ -231,9 +261,13 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
     metrics, speed = read_csv(tmp_path / "metrics.csv"), read_csv(tmp_path / "speed.csv")
     assert [row["step"] for row in metrics] == ["10", "16"] == [row["step"] for row in speed]
     # Warm-up of 2 of 16 steps, then a line to 0; the rate is that of the update before.
-    assert [float(row["learning_rate"]) for row in metrics] == pytest.approx([1e-3 * 7 / 16, 1e-3 / 16])
+    assert [float(row["learning_rate"]) for row in metrics] == pytest.approx(
+        [1e-3 * 7 / 16, 1e-3 / 16]
+    )
     assert all(float(row["loss"]) > 0 and float(row["gradient_norm"]) > 0 for row in metrics)
-    assert all(float(row["examples_per_second"]) > 0 and 0 <= float(row["data_wait"]) <= 1 for row in speed)
+    assert all(
+        float(row["examples_per_second"]) > 0 and 0 <= float(row["data_wait"]) <= 1 for row in speed
+    )
     assert list((tmp_path / "logs").iterdir())
 
 
@@ -241,10 +275,14 @@ def test_frozen_parameters_stay_as_they_are_and_their_dropout_is_off(checkpoint)
     model = classifier(checkpoint, 0.5)
     model.bert.requires_grad_(False)
     training_of_bert: list[bool] = []
-    model.bert.pooler.register_forward_pre_hook(lambda module, _: training_of_bert.append(module.training))
+    model.bert.pooler.register_forward_pre_hook(
+        lambda module, _: training_of_bert.append(module.training)
+    )
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     train_model(model, make_training(sentences(16), weight_decay=0.1))
-    changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
+    changed = {
+        name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])
+    }
     assert changed == {"classifier.weight", "classifier.bias"}
     assert training_of_bert == [False] * 4
     assert model.training
@@ -270,12 +308,16 @@ def test_bf16_is_close_to_fp32(checkpoint):
     losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for precision, found in losses.items():
         training = make_training(sentences(40), precision=precision)
-        train_model(classifier(checkpoint), training, lambda live, found=found: found.append(live["loss"]))
+        train_model(
+            classifier(checkpoint), training, lambda live, found=found: found.append(live["loss"])
+        )
     assert losses["bf16"] == pytest.approx(losses["fp32"], abs=0.03)
     assert losses["bf16"] != losses["fp32"]
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out"), RuntimeError("could not allocate memory")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("out"), RuntimeError("could not allocate memory")]
+)
 def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, error):
     model = classifier(checkpoint)
 
@@ -312,7 +354,9 @@ def test_batches_hold_every_row_once_an_epoch_and_little_padding():
 def test_random_weights_take_only_the_checkpoints_shape(checkpoint):
     trained = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(), seed=1)
     random = make_model(GLUE["sst2"], checkpoint, FinetuneConfig(random_weights=True), seed=1)
-    assert torch.equal(random.state_dict()["classifier.weight"], trained.state_dict()["classifier.weight"])
+    assert torch.equal(
+        random.state_dict()["classifier.weight"], trained.state_dict()["classifier.weight"]
+    )
     weights = random.bert.state_dict()
     for name, weight in trained.bert.encoder.state_dict().items():
         assert weights[f"encoder.{name}"].shape == weight.shape

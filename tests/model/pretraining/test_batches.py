@@ -10,7 +10,9 @@ from instances_fixture import CLS, as_lists, write_instances
 
 @pytest.fixture(scope="module")
 def instances(tmp_path_factory):
-    return write_instances(tmp_path_factory.mktemp("instances"), shards=3, duplicates=2, rows_per_group=10)
+    return write_instances(
+        tmp_path_factory.mktemp("instances"), shards=3, duplicates=2, rows_per_group=10
+    )
 
 
 @pytest.fixture
@@ -24,7 +26,11 @@ def test_batches_hold_what_the_rows_hold(sequence):
     assert [len(batch.input_ids) for batch in batches] == [16, 16, 16, 2]
     seen = []
     for batch in batches:
-        ids, mask, nsp = batch.input_ids.clone(), batch.attention_mask_BL, batch.next_sentence_label_B
+        ids, mask, nsp = (
+            batch.input_ids.clone(),
+            batch.attention_mask_BL,
+            batch.next_sentence_label_B,
+        )
         assert mask is not None and nsp is not None
         torch.testing.assert_close(batch.token_index_T, mask.reshape(-1).nonzero().squeeze(1))
         assert (ids[:, 0] == CLS).all()

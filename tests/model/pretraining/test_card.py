@@ -22,7 +22,11 @@ def shard(split: str, rows: int, **tokens: int) -> dict[str, Any]:
     }
 
 
-SHARDS = [shard("train", 10, enwiki=600, text=5), shard("train", 7, enwiki=1000), shard("validation", 3, enwiki=50)]
+SHARDS = [
+    shard("train", 10, enwiki=600, text=5),
+    shard("train", 7, enwiki=1000),
+    shard("validation", 3, enwiki=50),
+]
 MANIFEST = make_manifest(
     "build",
     SHARDS,
@@ -30,13 +34,22 @@ MANIFEST = make_manifest(
     tokenizer={"fingerprint": "def", "size": 9},
     languages={"en": 2, "lt": 1, "und": 4},
 )
-SUMMARY = {"parameters": 9, "step": 2000, "rows": 5, "tokens": 6, "initial": {"loss": 9.0}, "final": {"loss": 2.5}}
+SUMMARY = {
+    "parameters": 9,
+    "step": 2000,
+    "rows": 5,
+    "tokens": 6,
+    "initial": {"loss": 9.0},
+    "final": {"loss": 2.5},
+}
 SHAPE = ModelConfig()
 TOKENIZER = {"tokenizer_config.json": b'{"do_lower_case": true, "strip_accents": false}'}
 
 
 def card_of(shape: ModelConfig = SHAPE, products: str = "fp32", **options: Any) -> str:
-    return model_card(PretrainConfig(**options), shape, [parsed(MANIFEST)], SUMMARY, TOKENIZER, products=products)
+    return model_card(
+        PretrainConfig(**options), shape, [parsed(MANIFEST)], SUMMARY, TOKENIZER, products=products
+    )
 
 
 def lines_of(**options: Any) -> set[str]:
@@ -61,9 +74,20 @@ def test_markup_in_the_name_of_a_source_does_nothing():
 
 
 def test_data_are_those_of_the_training_shards():
-    expected = {"| training rows | 17 |", "| validation rows | 3 |", "| tokens from `text`, all passes | 5 |"}
-    expected |= {"| tokens from `enwiki`, all passes | 1,600 |", "| documents in an unknown language | 4 |"}
-    expected |= {"| max length | 128 |", "| fingerprint | abc |", "| vocabulary's fingerprint | def |"}
+    expected = {
+        "| training rows | 17 |",
+        "| validation rows | 3 |",
+        "| tokens from `text`, all passes | 5 |",
+    }
+    expected |= {
+        "| tokens from `enwiki`, all passes | 1,600 |",
+        "| documents in an unknown language | 4 |",
+    }
+    expected |= {
+        "| max length | 128 |",
+        "| fingerprint | abc |",
+        "| vocabulary's fingerprint | def |",
+    }
     assert expected <= lines_of(steps=2000)
 
 
@@ -86,7 +110,10 @@ def test_data_are_those_of_the_training_shards():
         ({}, "| vocab size | 30,522 |"),
         ({}, "| strip accents | False |"),
         ({"duplicates_per_epoch": 2}, "| duplicates per epoch | 2 |"),
-        ({"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)}, "| mask split | (100, 0, 0) |"),
+        (
+            {"dynamic_masking": "whole-word", "mask_split": (100, 0, 0)},
+            "| mask split | (100, 0, 0) |",
+        ),
         ({}, "| loss | 2.5 (before training 9) |"),
     ],
 )
@@ -95,7 +122,9 @@ def test_the_recipe_is_stated(options, line):
 
 
 def test_only_options_that_were_given_are_stated():
-    assert not any("duplicates per epoch" in line or "phase shares" in line for line in lines_of(steps=2000))
+    assert not any(
+        "duplicates per epoch" in line or "phase shares" in line for line in lines_of(steps=2000)
+    )
 
 
 def test_the_front_matter_names_languages_and_task():
@@ -110,8 +139,16 @@ def test_the_front_matter_names_languages_and_task():
 def test_without_languages_none_is_named():
     manifest = {name: value for name, value in MANIFEST.items() if name != "languages"}
     card = ModelCard(
-        model_card(PretrainConfig(), ModelConfig(), [parsed(manifest), parsed(MANIFEST)], SUMMARY, TOKENIZER)
+        model_card(
+            PretrainConfig(),
+            ModelConfig(),
+            [parsed(manifest), parsed(MANIFEST)],
+            SUMMARY,
+            TOKENIZER,
+        )
     )
     assert "## Data, phase 2" in card.text
     assert "| phase shares | (0.9, 0.1) |" in card.text
-    assert "documents in" not in model_card(PretrainConfig(), ModelConfig(), [parsed(manifest)], SUMMARY, TOKENIZER)
+    assert "documents in" not in model_card(
+        PretrainConfig(), ModelConfig(), [parsed(manifest)], SUMMARY, TOKENIZER
+    )

@@ -16,7 +16,9 @@ from msgspec import structs
 def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
     manifest = tmp_path / "manifest.json"
     write_manifest(tmp_path, "ingest")
-    with pytest.raises(UserError, match="was written by `clozeworks ingest`, not by `clozeworks build`"):
+    with pytest.raises(
+        UserError, match="was written by `clozeworks ingest`, not by `clozeworks build`"
+    ):
         data.open_instances(str(tmp_path))
     manifest.write_text("{")
     with pytest.raises(UserError, match=r"manifest\.json is damaged"):
@@ -24,7 +26,9 @@ def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"is empty: give a directory written by `clozeworks build`"):
+    with pytest.raises(
+        UserError, match=r"is empty: give a directory written by `clozeworks build`"
+    ):
         data.open_instances(str(tmp_path))
     path = write_instances(tmp_path / "cut")
     with pytest.raises(UserError, match="no test rows"):
@@ -35,14 +39,18 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match=r"train-00001-of-00002.parquet does not have the size"):
         data.open_instances(str(path))
     shard.write_bytes(bytes(len(content)))
-    with pytest.raises(UserError, match=r"train-00001-of-00002.parquet is damaged .*; rebuild the instances with `"):
+    with pytest.raises(
+        UserError, match=r"train-00001-of-00002.parquet is damaged .*; rebuild the instances with `"
+    ):
         data.open_instances(str(path))
     shard.unlink()
     with pytest.raises(UserError, match="is missing"):
         data.open_instances(str(path))
     path = write_instances(tmp_path / "narrow")
     directory = data.open_instances(str(path))
-    manifest = structs.replace(directory.manifest, tokenizer=InstancesTokenizer(fingerprint="t", size=20))
+    manifest = structs.replace(
+        directory.manifest, tokenizer=InstancesTokenizer(fingerprint="t", size=20)
+    )
     wrong = replace(directory, manifest=manifest)
     with pytest.raises(UserError, match=r"contains token \d+, but its vocabulary has 20 tokens"):
         data.read_group(wrong, directory.row_groups[0])

@@ -1,4 +1,6 @@
-"""The data set for other training loops: the order of `pretrain`, exact resume, and the losses of `transformers`."""
+"""The data set for other training loops: the order of `pretrain`, exact resume, and the losses of
+`transformers`.
+"""
 
 import json
 from itertools import islice
@@ -27,10 +29,14 @@ def instances(tmp_path_factory) -> str:
 
 
 def loader(dataset: InstanceDataset, num_workers: int = 0) -> DataLoader:
-    return DataLoader(dataset, batch_size=dataset.batch_size, collate_fn=collate, num_workers=num_workers)
+    return DataLoader(
+        dataset, batch_size=dataset.batch_size, collate_fn=collate, num_workers=num_workers
+    )
 
 
-def batches(dataset: InstanceDataset, num_batches: int | None = None, num_workers: int = 0) -> list[dict[str, Tensor]]:
+def batches(
+    dataset: InstanceDataset, num_batches: int | None = None, num_workers: int = 0
+) -> list[dict[str, Tensor]]:
     return list(islice(loader(dataset, num_workers), num_batches))
 
 
@@ -45,7 +51,14 @@ def plain(row: Any) -> tuple:
     predicted = row["labels"] != -100
     ids = torch.where(predicted, row["labels"], row["input_ids"]).tolist()
     starts = row["token_type_ids"].nonzero()[0].item()
-    return (*ids, -1, *predicted.nonzero().squeeze(1).tolist(), -1, row["next_sentence_label"], starts)
+    return (
+        *ids,
+        -1,
+        *predicted.nonzero().squeeze(1).tolist(),
+        -1,
+        row["next_sentence_label"],
+        starts,
+    )
 
 
 def test_rows_come_in_the_order_of_pretrain_epoch_after_epoch(instances):
@@ -53,7 +66,9 @@ def test_rows_come_in_the_order_of_pretrain_epoch_after_epoch(instances):
     num_rows = 2 * dataset.rows_per_epoch + 5
     expected = as_lists(RowSequence(open_instances(instances), 3).rows(0, num_rows))
     assert [plain(row) for row in islice(dataset, num_rows)] == expected
-    assert len(list(InstanceDataset(instances, batch_size=8, epochs=2))) == 2 * dataset.rows_per_epoch
+    assert (
+        len(list(InstanceDataset(instances, batch_size=8, epochs=2))) == 2 * dataset.rows_per_epoch
+    )
     halves = InstanceDataset(instances, batch_size=8, duplicates_per_epoch=1)
     assert 2 * halves.rows_per_epoch == dataset.rows_per_epoch
 
@@ -66,8 +81,13 @@ def test_the_number_of_workers_does_not_change_the_batches(instances):
 
 def test_ranks_share_each_batch(instances):
     whole = islice(InstanceDataset(instances, batch_size=8), 32)
-    parts = [list(islice(InstanceDataset(instances, batch_size=4, rank=rank, num_ranks=2), 16)) for rank in range(2)]
-    assert [plain(row) for row in whole] == [plain(row) for pair in zip(*parts, strict=True) for row in pair]
+    parts = [
+        list(islice(InstanceDataset(instances, batch_size=4, rank=rank, num_ranks=2), 16))
+        for rank in range(2)
+    ]
+    assert [plain(row) for row in whole] == [
+        plain(row) for pair in zip(*parts, strict=True) for row in pair
+    ]
 
 
 def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
@@ -83,7 +103,9 @@ def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
 
 
 class StateOfWorker:
-    """What torchdata's ``StatefulDataLoader`` does in each worker: save its state with a batch, and load it."""
+    """What torchdata's ``StatefulDataLoader`` does in each worker: save its state with a batch, and
+    load it.
+    """
 
     def __init__(self, states: list[dict[str, Any]] | None = None):
         self.states = states
@@ -103,7 +125,13 @@ def test_each_worker_saves_and_loads_its_own_state(instances):
         dataset, worker = InstanceDataset(instances, batch_size=8, seed=2), StateOfWorker(states)
         return list(
             islice(
-                DataLoader(dataset, 8, collate_fn=worker.collate, num_workers=2, worker_init_fn=worker.start),
+                DataLoader(
+                    dataset,
+                    8,
+                    collate_fn=worker.collate,
+                    num_workers=2,
+                    worker_init_fn=worker.start,
+                ),
                 num_batches,
             )
         )
@@ -129,15 +157,23 @@ def test_a_state_of_another_order_is_refused(instances):
     state = InstanceDataset(instances, batch_size=8).state_dict()
     with pytest.raises(UserError, match="The state has seed 0, but the data set has 1"):
         InstanceDataset(instances, batch_size=8, seed=1).load_state_dict(state)
-    with pytest.raises(UserError, match="rank is 2, but must be at least 0 and less than num_ranks"):
+    with pytest.raises(
+        UserError, match="rank is 2, but must be at least 0 and less than num_ranks"
+    ):
         InstanceDataset(instances, batch_size=8, rank=2, num_ranks=2)
     with pytest.raises(UserError, match="batch_size is 0, but must be at least 1"):
         InstanceDataset(instances, batch_size=0)
 
 
-def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(instances: str, tmp_path: Path):
+def test_losses_of_transformers_on_collated_rows_are_those_of_our_evaluation(
+    instances: str, tmp_path: Path
+):
     config = ModelConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
     )
     ours = BertForPreTraining(config)
     initialise(ours, config, torch.Generator().manual_seed(0))

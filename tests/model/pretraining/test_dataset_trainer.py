@@ -1,4 +1,6 @@
-"""`transformers.Trainer` on `InstanceDataset`: the losses and the weights of `pretrain`, also after it resumes."""
+"""`transformers.Trainer` on `InstanceDataset`: the losses and the weights of `pretrain`, also after
+it resumes.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -17,9 +19,21 @@ from instances_fixture import write_instances
 
 pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
 STEPS, ROWS = 6, 8
-SHAPE: dict[str, Any] = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "initializer_range": 0.08}
+SHAPE: dict[str, Any] = {
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "initializer_range": 0.08,
+}
 CONFIG = PretrainConfig(
-    **SHAPE, steps=STEPS, batch_size=ROWS, warmup_steps=0, learning_rate=1e-3, dropout=0.0, bias_correction=True, seed=1
+    **SHAPE,
+    steps=STEPS,
+    batch_size=ROWS,
+    warmup_steps=0,
+    learning_rate=1e-3,
+    dropout=0.0,
+    bias_correction=True,
+    seed=1,
 )
 
 
@@ -33,10 +47,14 @@ def our_losses(instances: str, tmp_path_factory) -> list[float]:
     run = tmp_path_factory.mktemp("ours") / "run"
     pretrain(CONFIG, [instances], run)
     rows = read_csv((run / "metrics.csv").read_bytes(), run, "")
-    return [float(row["mlm_loss"]) + float(row["nsp_loss"]) for row in rows if row["split"] == "train"]
+    return [
+        float(row["mlm_loss"]) + float(row["nsp_loss"]) for row in rows if row["split"] == "train"
+    ]
 
 
-def trainer(instances: str, output: Path, first_batch: int = 0, **more: Any) -> transformers.Trainer:
+def trainer(
+    instances: str, output: Path, first_batch: int = 0, **more: Any
+) -> transformers.Trainer:
     ours = new_model(CONFIG, [open_instances(instances)])
     shape: dict[str, Any] = {**asdict(ours.config), "attn_implementation": "eager"}
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**shape))

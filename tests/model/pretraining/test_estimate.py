@@ -12,7 +12,13 @@ from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 
-SHAPE: dict[str, Any] = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "batch_size": 8, "device": "cpu"}
+SHAPE: dict[str, Any] = {
+    "num_layers": 1,
+    "hidden_size": 16,
+    "num_heads": 2,
+    "batch_size": 8,
+    "device": "cpu",
+}
 
 
 class Clock:
@@ -40,18 +46,29 @@ def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     found = estimate(config, [instances], str(tmp_path / "run"))
     assert list(tmp_path.iterdir()) == []
     summary = pretrain(config, [instances], tmp_path / "run")
-    assert found and (found.resumes, found.steps, found.parameters) == (False, 9, summary["parameters"])
+    assert found and (found.resumes, found.steps, found.parameters) == (
+        False,
+        9,
+        summary["parameters"],
+    )
     assert found.tokens == pytest.approx(summary["tokens"], rel=0.1)
     assert found.epochs == (9 * 8 / 82,)  # the rows of the training split
     checkpoint = tmp_path / "run" / "checkpoints"
-    written = sum(path.stat().st_size for path in checkpoint.rglob("*") if path.suffix in (".pt", ".safetensors"))
+    written = sum(
+        path.stat().st_size
+        for path in checkpoint.rglob("*")
+        if path.suffix in (".pt", ".safetensors")
+    )
     assert found.output_bytes == pytest.approx(written, rel=0.2)
     num_evaluated_rows = 2 * 16
     assert found.seconds == pytest.approx(9 + num_evaluated_rows / 8 / 3)
     assert found.tokens_per_second == pytest.approx(found.tokens / 9)
     assert found.device_bytes > 10e6
     assert estimate(config, [instances], str(tmp_path / "run")) is None
-    with pytest.raises(UserError, match=r"run was written with other settings \(steps was 9, now 8\)\. Choose another"):
+    with pytest.raises(
+        UserError,
+        match=r"run was written with other settings \(steps was 9, now 8\)\. Choose another",
+    ):
         estimate(replace(config, steps=8), [instances], str(tmp_path / "run"))
     again = estimate(replace(config, steps=8), [instances], str(tmp_path / "run"), overwrite=True)
     assert again and not again.resumes
@@ -79,12 +96,24 @@ def test_it_leaves_out_the_probe_and_weights_and_biases(instances, tmp_path):
 
 
 def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
-    args = ["pretrain", instances, "--output", str(tmp_path / "run"), "--model", "tiny", "--steps", "3", "--dry-run"]
+    args = [
+        "pretrain",
+        instances,
+        "--output",
+        str(tmp_path / "run"),
+        "--model",
+        "tiny",
+        "--steps",
+        "3",
+        "--dry-run",
+    ]
     main(args)
     table = " ".join(capsys.readouterr().out.split())
     assert "state new" in table
     assert "steps 3, 256 rows each epochs 9.37 of" in table
     assert not (tmp_path / "run").exists()
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(UserError, match=r"^--dry-run times a single process; run it without torchrun\.$"):
+    with pytest.raises(
+        UserError, match=r"^--dry-run times a single process; run it without torchrun\.$"
+    ):
         estimate(PretrainConfig(**SHAPE), [instances], str(tmp_path / "run"))

@@ -31,7 +31,11 @@ def instances(tmp_path_factory) -> str:
 @pytest.fixture(scope="module")
 def run(instances, tmp_path_factory):
     config = ModelConfig(
-        vocab_size=60, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
     )
     model = BertForPreTraining(config)
     initialise(model, config, torch.Generator().manual_seed(0))
@@ -98,7 +102,9 @@ def test_fill_gives_the_guesses_of_transformers(run):
     theirs = [[(guess["token_str"], guess["score"]) for guess in guesses] for guesses in found]
     for mine, other in zip(fill(run, text, top=3), theirs, strict=True):
         assert [guess.token for guess in mine] == [token for token, _ in other]
-        assert [guess.probability for guess in mine] == pytest.approx([score for _, score in other], abs=1e-5)
+        assert [guess.probability for guess in mine] == pytest.approx(
+            [score for _, score in other], abs=1e-5
+        )
 
 
 def test_a_left_to_right_model_fills_a_mask_from_what_precedes_it(run, tmp_path):
@@ -109,7 +115,9 @@ def test_a_left_to_right_model_fills_a_mask_from_what_precedes_it(run, tmp_path)
     ids = torch.tensor([read_tokenizer(run).encode("w7 [MASK] w9").ids])
     with torch.no_grad():
         expected = model.mlm_logits(model.bert(ids[:, :2]), torch.tensor([1])).softmax(-1).max()
-    assert fill(tmp_path / "run", "w7 [MASK] w9", top=1)[0][0].probability == pytest.approx(float(expected))
+    assert fill(tmp_path / "run", "w7 [MASK] w9", top=1)[0][0].probability == pytest.approx(
+        float(expected)
+    )
 
 
 def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
@@ -117,9 +125,13 @@ def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
     (tmp_path / "run" / "tokenizer.json").unlink()
     words = (run / "vocab.txt").read_text()
     (tmp_path / "run" / "vocab.txt").write_text(words + "more\n")
-    with pytest.raises(UserError, match=r"has 61 tokens, but its model has 60; use another checkpoint"):
+    with pytest.raises(
+        UserError, match=r"has 61 tokens, but its model has 60; use another checkpoint"
+    ):
         fill(tmp_path / "run", "w7 [MASK]")
-    (tmp_path / "run" / "tokenizer.json").write_text((run / "tokenizer.json").read_text().replace("[MASK]", "[mask]"))
+    (tmp_path / "run" / "tokenizer.json").write_text(
+        (run / "tokenizer.json").read_text().replace("[MASK]", "[mask]")
+    )
     with pytest.raises(UserError, match=r"The vocabulary in \S*run has no \[MASK\]"):
         fill(tmp_path / "run", "w7 [MASK]")
     with pytest.raises(UserError, match="The text has no"):
@@ -154,14 +166,18 @@ def test_fill_names_no_more_tokens_than_there_are(run):
 
 def test_fill_and_evaluate_print_json(run, instances, capsys: pytest.CaptureFixture[str]):
     main(["fill", str(run), "w7 [MASK]", "--top", "2", "--json"])
-    assert json.loads(capsys.readouterr().out) == [[guess._asdict() for guess in fill(run, "w7 [MASK]", top=2)[0]]]
+    assert json.loads(capsys.readouterr().out) == [
+        [guess._asdict() for guess in fill(run, "w7 [MASK]", top=2)[0]]
+    ]
     main(["evaluate", str(run), instances, "--device", "cpu", "--json"])
     assert json.loads(capsys.readouterr().out) == evaluate(run, instances)
 
 
 def test_fill_refuses_a_fine_tuned_model(tmp_path: Path):
     (tmp_path / "task.json").write_text("{}")
-    line = f"{tmp_path} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
+    line = (
+        f"{tmp_path} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
+    )
     with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
         fill(tmp_path, "[MASK]")
 
@@ -181,5 +197,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(BertForPreTraining, "forward", full)
-    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --batch-size"):
+    with pytest.raises(
+        UserError, match="does not fit into the memory of this device; lower --batch-size"
+    ):
         evaluate(run, instances)

@@ -1,4 +1,6 @@
-"""Moving a model to another vocabulary: what each embedding comes from, and that what was learned stays."""
+"""Moving a model to another vocabulary: what each embedding comes from, and that what was learned
+stays.
+"""
 
 from typing import Any
 
@@ -9,16 +11,31 @@ from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import ModelConfig, PretrainConfig
 from clozeworks.model.heads import BertForPreTraining
 from clozeworks.model.pretraining.evaluate import evaluate
-from clozeworks.model.pretraining.new_vocabulary import BIAS, EMBEDDINGS, MovedTokens, move_to_vocabulary, old_pieces
+from clozeworks.model.pretraining.new_vocabulary import (
+    BIAS,
+    EMBEDDINGS,
+    MovedTokens,
+    move_to_vocabulary,
+    old_pieces,
+)
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.vocab.tokenize import Normalization
-from clozeworks.pipeline.vocab.vocabulary import SPECIAL_TOKENS, Vocabulary
+from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from instances_fixture import write_instances
 
-UNCASED, CASED = Normalization(lowercase=True, strip_accents=True), Normalization(lowercase=False, strip_accents=False)
+UNCASED, CASED = (
+    Normalization(lowercase=True, strip_accents=True),
+    Normalization(lowercase=False, strip_accents=False),
+)
 TINY: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64}
-SHORT: dict[str, Any] = {"batch_size": 20, "learning_rate": 5e-3, "dropout": 0.0, "device": "cpu", "precision": "fp32"}
+SHORT: dict[str, Any] = {
+    "batch_size": 20,
+    "learning_rate": 5e-3,
+    "dropout": 0.0,
+    "device": "cpu",
+    "precision": "fp32",
+}
 
 
 def vocabulary(*tokens: str, normalization: Normalization = UNCASED) -> Vocabulary:
@@ -27,7 +44,11 @@ def vocabulary(*tokens: str, normalization: Normalization = UNCASED) -> Vocabula
 
 def random_model(size: int) -> BertForPreTraining:
     config = ModelConfig(
-        vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+        vocab_size=size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
     )
     model = BertForPreTraining(config).eval()
     initialise(model, config, torch.Generator().manual_seed(3))
@@ -36,7 +57,9 @@ def random_model(size: int) -> BertForPreTraining:
 
 
 def test_each_new_token_is_cut_into_old_pieces():
-    old = vocabulary("un", "##believ", "##able", "able", "cafe", "seoul", "##s", "서울", "##은", "a", "##a")
+    old = vocabulary(
+        "un", "##believ", "##able", "able", "cafe", "seoul", "##s", "서울", "##은", "a", "##a"
+    )
     new = vocabulary("able", "unable", "unbelievable", "##believable", "Café", "Seoul", "##able", "서울은", "xyz",
                      "##un", "[unused1]", "아", normalization=CASED)  # fmt: skip
     found = [[old.tokens[piece] for piece in pieces] for pieces in old_pieces(old, new)]
@@ -45,8 +68,11 @@ def test_each_new_token_is_cut_into_old_pieces():
         ["able"], ["un", "##able"], ["un", "##believ", "##able"], ["##believ", "##able"], ["cafe"], ["seoul"],
         ["##able"], [], [], [], [], [],
     ]  # fmt: skip
-    # Lower-casing with BERT's stripping of accents decomposes Hangul, so such a vocabulary has no syllables to match.
-    keeps = vocabulary("서울", "##은", normalization=Normalization(lowercase=True, strip_accents=False))
+    # Lower-casing with BERT's stripping of accents decomposes Hangul, so such a vocabulary has no
+    # syllables to match.
+    keeps = vocabulary(
+        "서울", "##은", normalization=Normalization(lowercase=True, strip_accents=False)
+    )
     assert old_pieces(keeps, vocabulary("서울은"))[-1] == [5, 6]
 
 
@@ -62,7 +88,11 @@ def test_embeddings_are_copied_averaged_or_the_mean_of_all_and_the_rest_stays():
         assert torch.equal(torch.stack([c, a]), before[name][[7, 5]])
         torch.testing.assert_close(ab, before[name][[5, 6]].mean(0))
         torch.testing.assert_close(z, before[name][5:].mean(0))
-    assert all(torch.equal(after[name], weight) for name, weight in before.items() if name not in (EMBEDDINGS, BIAS))
+    assert all(
+        torch.equal(after[name], weight)
+        for name, weight in before.items()
+        if name not in (EMBEDDINGS, BIAS)
+    )
 
 
 def test_the_same_tokens_in_another_order_give_the_same_logits():
@@ -87,7 +117,9 @@ def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     other = str(write_instances(tmp_path / "new", vocab_size=22, seed=1, **sizes))
     config = PretrainConfig(steps=250, initializer_range=0.1, **TINY, **SHORT)
     trained = pretrain(config, [first], tmp_path / "model")
-    start = PretrainConfig(steps=2, checkpoint=str(tmp_path / "model"), vocabulary_from="instances", **SHORT)
+    start = PretrainConfig(
+        steps=2, checkpoint=str(tmp_path / "model"), vocabulary_from="instances", **SHORT
+    )
     moved = pretrain(start, [other], tmp_path / "moved")
     notice = "Moved the model from a vocabulary of 20 tokens to one of 22: 20 embeddings copied, "
     notice += "0 averaged over a token's old pieces, 2 over all tokens.\n"
@@ -96,7 +128,9 @@ def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     assert trained["final"]["mlm_loss"] < 0.4 * random
     assert moved["initial"]["mlm_loss"] < 0.6 * random
     assert read_model(tmp_path / "moved").config.vocab_size == 22
-    assert evaluate(tmp_path / "moved", other, device="cpu")["mlm_loss"] == pytest.approx(moved["final"]["mlm_loss"])
+    assert evaluate(tmp_path / "moved", other, device="cpu")["mlm_loss"] == pytest.approx(
+        moved["final"]["mlm_loss"]
+    )
     # The finished run is found without the model that it started from.
     assert pretrain(start, [other], tmp_path / "moved")["status"] == "already finished"
 
@@ -105,7 +139,13 @@ def test_a_vocabulary_is_moved_only_if_asked_for(tmp_path):
     first = str(write_instances(tmp_path / "old", vocab_size=40))
     other = str(write_instances(tmp_path / "new", vocab_size=44))
     pretrain(PretrainConfig(steps=1, **TINY, **SHORT), [first], tmp_path / "model")
-    with pytest.raises(UserError, match="or move the model with pretrain --vocabulary-from instances"):
-        pretrain(PretrainConfig(steps=1, checkpoint=str(tmp_path / "model"), **SHORT), [other], tmp_path / "out")
+    with pytest.raises(
+        UserError, match="or move the model with pretrain --vocabulary-from instances"
+    ):
+        pretrain(
+            PretrainConfig(steps=1, checkpoint=str(tmp_path / "model"), **SHORT),
+            [other],
+            tmp_path / "out",
+        )
     with pytest.raises(UserError, match="--vocabulary-from is instances, but needs --checkpoint"):
         PretrainConfig(vocabulary_from="instances")

@@ -93,7 +93,11 @@ def assert_same_weights(one: Path, two: Path, atol: float = 0.0) -> None:
         torch.testing.assert_close(mine[name], other[name], rtol=0, atol=atol)
 
 
-DRAWN: dict[str, Any] = {"dynamic_masking": "whole-word", "mask_rate": 0.2, "duplicates_per_epoch": 1}
+DRAWN: dict[str, Any] = {
+    "dynamic_masking": "whole-word",
+    "mask_rate": 0.2,
+    "duplicates_per_epoch": 1,
+}
 
 
 @pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
@@ -104,12 +108,18 @@ def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, change
     with pytest.raises(KilledError):
         pretrain(config, [instances], broken, kill_at(step))
     steps = []
-    assert pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"])) == expected
+    assert (
+        pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"]))
+        == expected
+    )
     assert steps[0] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
     assert_same_weights(whole, broken)
     for name in ("metrics.csv", "summary.json", "run.json", "config.json", "loss.png"):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
-    states = [run / "checkpoints" / "step-0000012" / "training_state" / "optimizer.pt" for run in (whole, broken)]
+    states = [
+        run / "checkpoints" / "step-0000012" / "training_state" / "optimizer.pt"
+        for run in (whole, broken)
+    ]
     one, two = (torch.load(path, weights_only=True)["state"] for path in states)
     assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
@@ -126,7 +136,9 @@ def test_models_are_archived_by_step_also_across_a_kill(instances, tmp_path):
     for name in ("step-4", "step-8", "step-12"):
         assert_same_weights(tmp_path / "whole" / "archive" / name, archive / name)
     assert_same_weights(archive / "step-12", tmp_path / "whole")
-    assert not torch.equal(*(weights(archive / name)["cls.predictions.bias"] for name in ("step-4", "step-12")))
+    assert not torch.equal(
+        *(weights(archive / name)["cls.predictions.bias"] for name in ("step-4", "step-12"))
+    )
     assert evaluate(archive / "step-8", instances, "validation", "cpu")["mlm_loss"] > 0
     shutil.rmtree(archive.parent / "checkpoints")
     (archive.parent / "summary.json").unlink()
@@ -161,11 +173,14 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     pretrain(config, [instances], tmp_path / "run")
     changed = make_config(steps=3, keep=2)
     with pytest.raises(
-        UserError, match=r"other settings \(steps was 2, now 3\)\. Choose another.* --checkpoint .*run with"
+        UserError,
+        match=r"other settings \(steps was 2, now 3\)\. Choose another.* --checkpoint .*run with",
     ):
         pretrain(changed, [instances], tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("[")
-    with pytest.raises(UserError, match=r"run/run.json is damaged.* Choose another --output, or .* --overwrite"):
+    with pytest.raises(
+        UserError, match=r"run/run.json is damaged.* Choose another --output, or .* --overwrite"
+    ):
         pretrain(changed, [instances], tmp_path / "run")
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
     (tmp_path / "full").mkdir()
@@ -185,7 +200,11 @@ def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, 
     monkeypatch.setenv("CXX", sys.executable)
     torch._dynamo.reset()
     for choice in (True, False):
-        pretrain(make_config(dropout=0.0, micro_batch_size=5, compile=choice), [instances], tmp_path / str(choice))
+        pretrain(
+            make_config(dropout=0.0, micro_batch_size=5, compile=choice),
+            [instances],
+            tmp_path / str(choice),
+        )
     assert counters["stats"]["unique_graphs"] <= 4
     assert_same_weights(tmp_path / "True", tmp_path / "False", atol=1e-5)
     pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "dropout")
@@ -203,7 +222,9 @@ def test_bf16_is_close_to_fp32(instances, tmp_path):
     for precision in ("bf16", "fp32"):
         config = make_config(precision=precision, dropout=0.0)
         summaries[precision] = pretrain(config, [instances], tmp_path / precision)
-    assert summaries["bf16"]["final"]["loss"] == pytest.approx(summaries["fp32"]["final"]["loss"], rel=0.01)
+    assert summaries["bf16"]["final"]["loss"] == pytest.approx(
+        summaries["fp32"]["final"]["loss"], rel=0.01
+    )
     assert {weight.dtype for weight in weights(tmp_path / "bf16").values()} == {torch.float32}
     one, two = weights(tmp_path / "bf16"), weights(tmp_path / "fp32")
     assert not torch.equal(one["bert.pooler.dense.weight"], two["bert.pooler.dense.weight"])
@@ -213,7 +234,9 @@ def test_bf16_is_close_to_fp32(instances, tmp_path):
     "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory")]
 )
 @pytest.mark.parametrize("in_training", [True, False])
-def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monkeypatch, error, in_training):
+def test_a_batch_that_does_not_fit_says_what_to_lower(
+    instances, tmp_path, monkeypatch, error, in_training
+):
     def full(model: BertForPreTraining, *_: object) -> None:
         if model.training == in_training:
             raise error
@@ -221,12 +244,18 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(instances, tmp_path, monke
 
     forward: Any = BertForPreTraining.forward
     monkeypatch.setattr(BertForPreTraining, "forward", full)
-    with pytest.raises(UserError, match="does not fit into the memory of this device; lower --micro-batch-size"):
+    with pytest.raises(
+        UserError, match="does not fit into the memory of this device; lower --micro-batch-size"
+    ):
         pretrain(make_config(), [instances], tmp_path)
 
 
-def start_ranks(monkeypatch, number: int, config: str, instances: str, outputs: list[Path]) -> list[subprocess.Popen]:
-    """Start all ranks but the first, each with its output, and set this process's environment to be the first."""
+def start_ranks(
+    monkeypatch, number: int, config: str, instances: str, outputs: list[Path]
+) -> list[subprocess.Popen]:
+    """Start all ranks but the first, each with its output, and set this process's environment to be
+    the first.
+    """
     ranks = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     others = []
     for rank in range(1, number):
@@ -240,7 +269,9 @@ def start_ranks(monkeypatch, number: int, config: str, instances: str, outputs: 
         )
         environment = os.environ | ranks | {"RANK": str(rank)}
         others.append(
-            subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True
+            )
         )
     for name, value in (ranks | {"RANK": "0"}).items():
         monkeypatch.setenv(name, value)
@@ -252,9 +283,15 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
     changes = {"dropout": 0.0, "device": "cpu"}
     config = make_config(**changes)
     pretrain(config, [instances], tmp_path / "one")
-    others = start_ranks(monkeypatch, number, repr(SHORT | changes), instances, [tmp_path / "all"] * number)
-    assert pretrain(config, [instances], tmp_path / "all", interrupt_at(6))["status"] == "interrupted"
-    assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [("", 0)] * (number - 1)
+    others = start_ranks(
+        monkeypatch, number, repr(SHORT | changes), instances, [tmp_path / "all"] * number
+    )
+    assert (
+        pretrain(config, [instances], tmp_path / "all", interrupt_at(6))["status"] == "interrupted"
+    )
+    assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [
+        ("", 0)
+    ] * (number - 1)
     monkeypatch.delenv("WORLD_SIZE")
     assert pretrain(config, [instances], tmp_path / "all", resume=True)["status"] == "finished"
     assert_same_weights(tmp_path / "one", tmp_path / "all", atol=1e-5)
@@ -269,7 +306,8 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
     outputs = [tmp_path / "one machine", tmp_path / "another"]
     (second,) = start_ranks(monkeypatch, 2, repr(SHORT | changes), instances, outputs)
     with pytest.raises(
-        UserError, match=r"were not started alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1"
+        UserError,
+        match=r"were not started alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1",
     ):
         pretrain(make_config(**changes), [instances], outputs[0])
     assert "were not started alike: --output" in second.communicate(timeout=120)[1]
@@ -278,7 +316,9 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
 def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
-    (second,) = start_ranks(monkeypatch, 2, repr(SHORT | {"device": "cpu"}), instances, [tmp_path / "out"] * 2)
+    (second,) = start_ranks(
+        monkeypatch, 2, repr(SHORT | {"device": "cpu"}), instances, [tmp_path / "out"] * 2
+    )
     with pytest.raises(UserError, match="already contains other files"):
         pretrain(make_config(device="cpu"), [instances], tmp_path / "out")
     assert "UserError: " in second.communicate(timeout=120)[1].splitlines()[-1]
@@ -301,7 +341,10 @@ def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatc
     # The best is one of the last phase, whatever the losses on other rows were.
     losses = {int(row["step"]): float(row["mlm_loss"]) for row in read_metrics(tmp_path / "run")
               if row["split"] == "validation"}  # fmt: skip
-    assert summary["best"]["step"] in (9, 12) and summary["best"]["mlm_loss"] == losses[summary["best"]["step"]]
+    assert (
+        summary["best"]["step"] in (9, 12)
+        and summary["best"]["mlm_loss"] == losses[summary["best"]["step"]]
+    )
     measured = evaluate(tmp_path / "run", longer, "validation", "cpu")
     assert measured["mlm_loss"] == pytest.approx(summary["final"]["mlm_loss"], rel=1e-5)
 
@@ -343,7 +386,8 @@ def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_pa
     live = []
     assert pretrain(config, [instances], tmp_path, interrupt_at(8))["step"] == 9
     summary = pretrain(config, [instances], tmp_path, live.append)
-    # The clock is read before each step, so that the first part has 8 seconds, and the second ends after its 13th step.
+    # The clock is read before each step, so that the first part has 8 seconds, and the second ends
+    # after its 13th step.
     assert (summary["status"], summary["step"]) == ("finished", 9 + 13)
     rates = [numbers["learning_rate"] for numbers in live]
     assert len(live) == 13 and rates == sorted(rates, reverse=True) and rates[-1] == 0
@@ -370,7 +414,15 @@ def test_it_learns(easy_instances, tmp_path):
     assert summary["final"]["mlm_loss"] < 0.8 * summary["initial"]["mlm_loss"]
     assert summary["best"]["step"] == 160
     assert summary["rows"] == 160 * 12 < summary["tokens"] / 5
-    expected = {"step", "steps", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy", "learning_rate"}
+    expected = {
+        "step",
+        "steps",
+        "mlm_loss",
+        "nsp_loss",
+        "mlm_accuracy",
+        "nsp_accuracy",
+        "learning_rate",
+    }
     assert expected <= live[-1].keys() and live[-1]["tokens_per_second"] > 0
     rows = read_metrics(tmp_path)
     assert [int(row["step"]) for row in rows if row["split"] == "validation"] == [0, 80, 160]
@@ -390,13 +442,18 @@ def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
 
 def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path)
-    loaded: Any = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    loaded: Any = transformers.BertForPreTraining.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     peer, report = loaded
     assert not report["missing_keys"] and not report["unexpected_keys"]
     rows = read_split(open_instances(instances, "validation"))
     (batch,) = make_batches(rows, len(rows))
     assert batch.attention_mask_BL is not None and batch.token_index_T is not None
-    arguments = {"token_type_ids": batch.token_type_ids, "attention_mask": batch.attention_mask_BL.long()}
+    arguments = {
+        "token_type_ids": batch.token_type_ids,
+        "attention_mask": batch.attention_mask_BL.long(),
+    }
     ours = read_model(tmp_path).eval()
     with torch.no_grad():
         logits = ours.mlm_logits(ours.bert(*batch[:4]), batch.token_index_T)
@@ -410,29 +467,46 @@ def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     with torch.no_grad():
         again = masked(batch.input_ids, **arguments).logits
         hidden = bare(batch.input_ids, **arguments).last_hidden_state
-        torch.testing.assert_close(ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL])
+        torch.testing.assert_close(
+            ours.bert(*batch[:4])[batch.attention_mask_BL], hidden[batch.attention_mask_BL]
+        )
     torch.testing.assert_close(again, theirs.prediction_logits, rtol=0, atol=1e-5)
 
 
 def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     summary = pretrain(
-        make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)), [instances, instances], tmp_path
+        make_config(steps=2, dynamic_masking="token", phase_shares=(0.5, 0.5)),
+        [instances, instances],
+        tmp_path,
     )
     card = ModelCard.load(tmp_path / "README.md")
     named = ("library_name", "pipeline_tag", "tags", "license", "language", "datasets")
     metadata = {name: value for name, value in card.data.to_dict().items() if name in named}
-    assert metadata == {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert"]}
+    assert metadata == {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["bert"],
+    }
     data: Any = card.data
     figures = {result.metric_type: result.metric_value for result in data.eval_results}
-    assert figures == {"accuracy": summary["final"]["mlm_accuracy"], "perplexity": summary["final"]["perplexity"]}
+    assert figures == {
+        "accuracy": summary["final"]["mlm_accuracy"],
+        "perplexity": summary["final"]["perplexity"],
+    }
     lines = card.text.splitlines()
     rows = [line for line in lines if line.startswith("| training rows | ")]
     assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
     assert f"| parameters | {summary['parameters']:,} |" in lines
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
-    assert {"| learning rate | 0.002 |", "| warm-up | 0 steps |", "| dynamic masking | token |"} <= set(lines)
+    assert {
+        "| learning rate | 0.002 |",
+        "| warm-up | 0 steps |",
+        "| dynamic masking | token |",
+    } <= set(lines)
     loss = summary["final"]["mlm_loss"]
-    assert f"| mlm loss | {loss:.4g} (before training {summary['initial']['mlm_loss']:.4g}) |" in lines
+    assert (
+        f"| mlm loss | {loss:.4g} (before training {summary['initial']['mlm_loss']:.4g}) |" in lines
+    )
 
 
 def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tmp_path):
@@ -461,7 +535,12 @@ def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch)
 
 def test_continues_from_the_weights_of_another_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
-    config: dict[str, Any] = {"steps": 1, "batch_size": 4, "warmup_steps": 1, "checkpoint": str(tmp_path / "first")}
+    config: dict[str, Any] = {
+        "steps": 1,
+        "batch_size": 4,
+        "warmup_steps": 1,
+        "checkpoint": str(tmp_path / "first"),
+    }
     summary = pretrain(PretrainConfig(**config), [instances], tmp_path / "second")
     # The first update has learning rate 0, so that the weights are still those of the first run.
     assert_same_weights(tmp_path / "first", tmp_path / "second")
@@ -478,22 +557,35 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
 def test_positions_are_extended_on_request(instances, tmp_path):
     pretrain(make_config(steps=2), [instances], tmp_path / "short")
     longer = str(write_instances(tmp_path / "longer", max_length=600))
-    options: dict[str, Any] = {"steps": 1, "batch_size": 4, "warmup_steps": 1, "checkpoint": str(tmp_path / "short")}
+    options: dict[str, Any] = {
+        "steps": 1,
+        "batch_size": 4,
+        "warmup_steps": 1,
+        "checkpoint": str(tmp_path / "short"),
+    }
     with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
         pretrain(PretrainConfig(**options), [longer], tmp_path / "long")
     pretrain(PretrainConfig(**options, extend_positions=True), [longer], tmp_path / "long")
-    before, after = weights(tmp_path / "short"), weights(tmp_path / "long")  # the first learning rate is 0
+    before, after = (
+        weights(tmp_path / "short"),
+        weights(tmp_path / "long"),
+    )  # the first learning rate is 0
     name = "bert.embeddings.position_embeddings.weight"
     assert torch.equal(after[name], torch.cat([before[name], before[name][:88]]))
     assert all(torch.equal(before[other], after[other]) for other in before if other != name)
-    assert json.loads((tmp_path / "long" / "config.json").read_text())["max_position_embeddings"] == 600
+    assert (
+        json.loads((tmp_path / "long" / "config.json").read_text())["max_position_embeddings"]
+        == 600
+    )
 
 
 def test_a_run_does_not_continue_from_itself(instances, tmp_path):
     pretrain(make_config(steps=1), [instances], tmp_path)
     for checkpoint in (tmp_path, tmp_path / "checkpoints" / "best"):
         with pytest.raises(UserError, match="is inside --output"):
-            pretrain(PretrainConfig(checkpoint=str(checkpoint)), [instances], tmp_path, overwrite=True)
+            pretrain(
+                PretrainConfig(checkpoint=str(checkpoint)), [instances], tmp_path, overwrite=True
+            )
     assert read_model(tmp_path)
 
 
@@ -508,11 +600,18 @@ def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
 def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config = PretrainConfig(
-        **{name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")},
+        **{
+            name: value
+            for name, value in SHORT.items()
+            if name not in ("num_layers", "hidden_size", "num_heads")
+        },
         checkpoint=str(tmp_path / "first"),
     )
     pretrain(config, [instances], tmp_path / "whole")
-    assert pretrain(config, [instances], tmp_path / "broken", interrupt_at(7))["status"] == "interrupted"
+    assert (
+        pretrain(config, [instances], tmp_path / "broken", interrupt_at(7))["status"]
+        == "interrupted"
+    )
     (tmp_path / "first" / "model.safetensors").unlink()
     assert pretrain(config, [instances], tmp_path / "broken")["status"] == "finished"
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
@@ -521,10 +620,20 @@ def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_
 def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     pretrain(make_config(), [instances], tmp_path / "first")
     weights = load_file(tmp_path / "first" / "model.safetensors")
-    encoder = {name.removeprefix("bert."): weight for name, weight in weights.items() if not name.startswith("cls.")}
+    encoder = {
+        name.removeprefix("bert."): weight
+        for name, weight in weights.items()
+        if not name.startswith("cls.")
+    }
     save_file(encoder, tmp_path / "first" / "model.safetensors")
-    options = {name: value for name, value in SHORT.items() if name not in ("num_layers", "hidden_size", "num_heads")}
-    config = PretrainConfig(**options | {"steps": 1, "learning_rate": 1e-9}, checkpoint=str(tmp_path / "first"))
+    options = {
+        name: value
+        for name, value in SHORT.items()
+        if name not in ("num_layers", "hidden_size", "num_heads")
+    }
+    config = PretrainConfig(
+        **options | {"steps": 1, "learning_rate": 1e-9}, checkpoint=str(tmp_path / "first")
+    )
     pretrain(config, [instances], tmp_path / "second")
     assert capsys.readouterr().err.endswith(
         f"{tmp_path}/first has no masked-LM head and no next-sentence head; they start from random weights.\n"
@@ -554,7 +663,8 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
 def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
     config = make_config(learning_rate=1e30, warmup_steps=0)
     with pytest.raises(
-        UserError, match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-00002.parquet row \d+"
+        UserError,
+        match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-00002.parquet row \d+",
     ):
         pretrain(config, [instances], tmp_path)
     assert not (tmp_path / "summary.json").exists()

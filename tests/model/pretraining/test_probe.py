@@ -15,7 +15,13 @@ from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
 from safetensors.torch import load_file
 
-SHAPE: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "num_heads": 2, "batch_size": 8, "device": "cpu"}
+SHAPE: dict[str, Any] = {
+    "num_layers": 1,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "batch_size": 8,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,11 @@ def make_probe(data: str, instances: str, task: str = "classify") -> Probe:
 
 def encoder() -> BertModel:
     config = ModelConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=48,
     )
     bert = BertModel(config)
     initialise(bert, config, torch.Generator().manual_seed(0))
@@ -82,16 +92,26 @@ def test_training_does_not_notice_it_and_it_resumes(reviews, instances, tmp_path
     with pytest.raises(KeyboardInterrupt):
         pretrain(config, [instances], broken, stop)
     shown = []
-    assert pretrain(config, [instances], broken, lambda figures: shown.append(figures["probe"])) == summary
+    assert (
+        pretrain(config, [instances], broken, lambda figures: shown.append(figures["probe"]))
+        == summary
+    )
     assert (whole / "metrics.csv").read_bytes() == (broken / "metrics.csv").read_bytes()
     one, two = (load_file(run / "model.safetensors") for run in (plain, whole))
     torch.testing.assert_close(one, two, rtol=0, atol=0)
 
-    probed = [float(row["probe_accuracy"]) for row in metrics(whole) if row["split"] == "validation"]
+    probed = [
+        float(row["probe_accuracy"]) for row in metrics(whole) if row["split"] == "validation"
+    ]
     assert len(probed) == 4
-    assert (summary["probe"]["initial"]["accuracy"], summary["probe"]["final"]["accuracy"]) == (probed[0], probed[-1])
+    assert (summary["probe"]["initial"]["accuracy"], summary["probe"]["final"]["accuracy"]) == (
+        probed[0],
+        probed[-1],
+    )
     assert shown == [probed[1], *[probed[2]] * 2]
-    without = [{name: row[name] for name in row if not name.startswith("probe")} for row in metrics(whole)]
+    without = [
+        {name: row[name] for name in row if not name.startswith("probe")} for row in metrics(whole)
+    ]
     assert without == metrics(plain)
 
 
@@ -114,4 +134,8 @@ def test_other_tasks_are_refused(instances, tmp_path):
 def test_a_run_keeps_to_its_probe(reviews, instances, tmp_path):
     pretrain(PretrainConfig(**SHAPE, steps=1, probe=("classify", reviews)), [instances], tmp_path)
     with pytest.raises(UserError, match="probe"):
-        pretrain(PretrainConfig(**SHAPE, steps=1, probe=("classify", f"{reviews}/scores")), [instances], tmp_path)
+        pretrain(
+            PretrainConfig(**SHAPE, steps=1, probe=("classify", f"{reviews}/scores")),
+            [instances],
+            tmp_path,
+        )

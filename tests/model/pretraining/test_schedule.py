@@ -20,7 +20,9 @@ def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
 
 
 def test_a_warm_up_longer_than_the_budget_is_named():
-    with pytest.raises(UserError, match="--warmup-steps is 900, but --tokens 5000 allows only 5 steps"):
+    with pytest.raises(
+        UserError, match="--warmup-steps is 900, but --tokens 5000 allows only 5 steps"
+    ):
         number_of_steps(PretrainConfig(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
 
 
@@ -41,10 +43,16 @@ def test_with_hours_the_rate_follows_the_clock():
 
 def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
     def ends(steps: int, first: float, second: float) -> tuple[int, ...]:
-        return make_schedule(PretrainConfig(steps=steps, phase_shares=(first, second)), [100.0, 500.0]).phase_ends
+        return make_schedule(
+            PretrainConfig(steps=steps, phase_shares=(first, second)), [100.0, 500.0]
+        ).phase_ends
 
     assert (ends(3, 0.9, 0.1), ends(3, 0.1, 0.9)) == ((2,), (1,))
     with pytest.raises(UserError, match="need at least two steps"):
         ends(1, 0.9, 0.1)
     schedule = make_schedule(PretrainConfig(steps=8, phase_shares=(0.75, 0.25)), [100.0, 500.0])
-    assert [schedule.phase(step) for step in range(8)] == [*((0, step) for step in range(6)), (1, 0), (1, 1)]
+    assert [schedule.phase(step) for step in range(8)] == [
+        *((0, step) for step in range(6)),
+        (1, 0),
+        (1, 1),
+    ]

@@ -1,4 +1,6 @@
-"""The order of rows: each once an epoch, on any number of ranks, from any position; duplicates in turn, masks anew."""
+"""The order of rows: each once an epoch, on any number of ranks, from any position; duplicates in
+turn, masks anew.
+"""
 
 import pickle
 from collections import Counter
@@ -14,10 +16,10 @@ from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.rows import concatenate, select
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.ranks import Ranks
-from clozeworks.pipeline.build.masking import num_to_mask
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.vocab.vocabulary import Vocabulary, read_vocabulary
+from clozeworks.pipeline.instances.masking import num_to_mask
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_instances
@@ -25,7 +27,9 @@ from instances_fixture import CLS, MASK, SEP, as_lists, replace_shard, write_ins
 
 @pytest.fixture(scope="module")
 def instances(tmp_path_factory) -> Path:
-    return write_instances(tmp_path_factory.mktemp("instances"), shards=3, duplicates=2, rows_per_group=10)
+    return write_instances(
+        tmp_path_factory.mktemp("instances"), shards=3, duplicates=2, rows_per_group=10
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +48,9 @@ def stored_rows(instances: Path) -> list[tuple]:
     for path in sorted(instances.glob("train-*.parquet")):
         for row in pq.read_table(path).to_pylist():
             ids = row["input_ids"]
-            for position, token in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+            for position, token in zip(
+                row["masked_lm_positions"], row["masked_lm_ids"], strict=True
+            ):
                 ids[position] = token
             scalars = (row["next_sentence_label"], row["segment_b_start"])
             rows.append((*ids, -1, *row["masked_lm_positions"], -1, *scalars))
@@ -54,7 +60,9 @@ def stored_rows(instances: Path) -> list[tuple]:
 def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence):
     expected, num_rows = sorted(stored_rows(instances)), sequence.directory.num_rows
     assert num_rows == len(expected) == 66
-    epochs = [as_lists(sequence.rows(epoch * num_rows, (epoch + 1) * num_rows)) for epoch in range(3)]
+    epochs = [
+        as_lists(sequence.rows(epoch * num_rows, (epoch + 1) * num_rows)) for epoch in range(3)
+    ]
     for epoch in epochs:
         assert sorted(epoch) == expected
     assert epochs[0] != epochs[1] != epochs[2]
@@ -77,7 +85,11 @@ def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, len
 def test_a_row_group_is_read_once_for_all_batches_of_its_block(sequence, monkeypatch):
     read = []
     original = data.read_group
-    monkeypatch.setattr(order, "read_group", lambda directory, group: read.append(group) or original(directory, group))
+    monkeypatch.setattr(
+        order,
+        "read_group",
+        lambda directory, group: read.append(group) or original(directory, group),
+    )
     for start in range(0, 66, 5):
         sequence.rows(start, min(start + 5, 66))
     assert len(set(read[:6])) == 6
@@ -102,8 +114,14 @@ def test_locate_names_the_shard_and_row_of_a_position(instances, sequence):
 
 def duplicates_of(instances: Path) -> dict[tuple, int]:
     """Say of each stored row which pass it belongs to."""
-    stored = [row for path in sorted(instances.glob("train-*.parquet")) for row in pq.read_table(path).to_pylist()]
-    return {row: found["duplicate"] for row, found in zip(stored_rows(instances), stored, strict=True)}
+    stored = [
+        row
+        for path in sorted(instances.glob("train-*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
+    return {
+        row: found["duplicate"] for row, found in zip(stored_rows(instances), stored, strict=True)
+    }
 
 
 @pytest.mark.parametrize(("stored", "taken"), [(3, 1), (3, 2), (4, 2), (2, 2)])
@@ -115,27 +133,36 @@ def test_epochs_take_the_next_duplicates_in_turn(tmp_path, stored, taken):
     for epoch in range(2 * stored):
         rows = as_lists(sequence.rows(start, start + num_rows))
         wanted = {(epoch * taken + i) % stored for i in range(taken)}
-        assert sorted(rows) == sorted(row for row, duplicate in known.items() if duplicate in wanted)
+        assert sorted(rows) == sorted(
+            row for row, duplicate in known.items() if duplicate in wanted
+        )
         start += num_rows
     # A stretch over several epochs, and the names of its rows.
-    assert as_lists(sequence.rows(5, start)) == [as_lists(sequence.rows(at, at + 1))[0] for at in range(5, start)]
+    assert as_lists(sequence.rows(5, start)) == [
+        as_lists(sequence.rows(at, at + 1))[0] for at in range(5, start)
+    ]
     assert sequence.locate(0) != sequence.locate(num_rows)
 
 
 def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
     with pytest.raises(
-        UserError, match=r"--duplicates-per-epoch is 3, but .* was built with --duplicates 2; lower it\."
+        UserError,
+        match=r"--duplicates-per-epoch is 3, but .* was built with --duplicates 2; lower it\.",
     ):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
     for path in blank.glob("train-*.parquet"):
         replace_shard(path, pq.read_table(path), write_statistics=False)
-    with pytest.raises(UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which pass"):
+    with pytest.raises(
+        UserError, match=r"footer of .*train-00000-of-00002.parquet does not say which pass"
+    ):
         RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
-@given(first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3]))
+@given(
+    first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3])
+)
 @settings(max_examples=20)
 def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_size, num_ranks):
     path = tmp_path_factory.getbasetemp() / "ranks"
@@ -145,7 +172,9 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
     whole = sequence.rows(first, first + batch_size)
     on_ranks = [
         select(
-            RowSequence(sequence.directory, 5, masks=sequence.masks).rows(first, first + batch_size),
+            RowSequence(sequence.directory, 5, masks=sequence.masks).rows(
+                first, first + batch_size
+            ),
             Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size),
         )
         for rank in range(num_ranks)
@@ -159,7 +188,11 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
 def test_any_position_is_reached_by_reading_its_own_block(instances, monkeypatch, position):
     read = []
     original = data.read_group
-    monkeypatch.setattr(order, "read_group", lambda directory, group: read.append(group) or original(directory, group))
+    monkeypatch.setattr(
+        order,
+        "read_group",
+        lambda directory, group: read.append(group) or original(directory, group),
+    )
     sequence = RowSequence(data.open_instances(str(instances)), seed=7)
     sequence.rows(position, position + 1)
     assert len(read) <= 2 * sequence.groups_per_block  # its own block, and the next one ahead
@@ -181,14 +214,17 @@ def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instanc
         assert rows.next_sentence_label.tolist() == same.next_sentence_label.tolist()
         assert not np.isin(rows.masked_ids, [CLS, SEP]).any()
         wanted = num_to_mask(rows.lengths, 0.3, 24)
-        # No piece of this vocabulary continues a word, so that whole words fill the number to the last.
+        # No piece of this vocabulary continues a word, so that whole words fill the number to the
+        # last.
         maskable = rows.lengths - 3
         assert rows.num_masked.tolist() == np.minimum(wanted, maskable).tolist()
         changed = rows.input_ids != rows.unmasked_ids()
         assert (rows.input_ids[changed] >= MASK).all()
         again = RowSequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
         assert again.input_ids.tolist() == select(rows, np.arange(13, 50)).input_ids.tolist()
-    assert as_lists(fresh.rows(0, 66)) != as_lists(RowSequence(directory, 8, masks=masks).rows(0, 66))
+    assert as_lists(fresh.rows(0, 66)) != as_lists(
+        RowSequence(directory, 8, masks=masks).rows(0, 66)
+    )
     epochs = [sorted(as_lists(fresh.rows(66 * epoch, 66 * (epoch + 1)))) for epoch in range(3)]
     assert epochs[0] != epochs[1] != epochs[2]
 

@@ -1,4 +1,6 @@
-"""Before the first step: options and instances that do not match are named, and defaults are resolved."""
+"""Before the first step: options and instances that do not match are named, and defaults are
+resolved.
+"""
 
 import json
 import subprocess
@@ -47,7 +49,10 @@ def test_the_mean_length_is_read_from_the_footers(instances):
         ({"dynamic_masking": "token", "objective": "ltr"}, "--objective ltr uses no masks"),
         ({"mask_split": (100, 0, 0)}, "it has no effect without --dynamic-masking"),
         ({"dynamic_masking": "token", "mask_rate": 0.0}, "--mask-rate is 0"),
-        ({"dynamic_masking": "token", "mask_split": (80, 10, 11)}, "three percentages that sum to 100"),
+        (
+            {"dynamic_masking": "token", "mask_split": (80, 10, 11)},
+            "three percentages that sum to 100",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_named(options, reason):
@@ -64,7 +69,9 @@ def test_budgets_that_do_not_fit_the_instances_are_named(instances):
 
 def test_each_phase_begins_at_its_own_first_row(instances):
     setup = make_setup(instances, steps=8, phase_shares=(0.75, 0.25))
-    phases = [(setup.phases.index(sequence), first) for sequence, first in map(setup.first_row, range(8))]
+    phases = [
+        (setup.phases.index(sequence), first) for sequence, first in map(setup.first_row, range(8))
+    ]
     assert phases == [*((0, 10 * step) for step in range(6)), (1, 0), (1, 10)]
 
 
@@ -73,7 +80,10 @@ def test_next_sentences_need_pairs(tmp_path):
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["config"]["pairing"] = "none"
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="was built with --pairing none: it has no next sentences; use --objective mlm"):
+    with pytest.raises(
+        UserError,
+        match="was built with --pairing none: it has no next sentences; use --objective mlm",
+    ):
         open_directories(PretrainConfig(), [str(path)])
     assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
 
@@ -82,8 +92,12 @@ def test_the_ranks_share_the_rows_of_an_evaluation(instances):
     directories = [open_instances(instances)]
     for rows, sizes in ((10_000, [6, 5, 5]), (7, [3, 2, 2]), (2, [1, 1, 0])):
         config = PretrainConfig(steps=1, device="cpu", evaluation_rows=rows)
-        setups = [set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)]
-        assert [sum(len(batch.input_ids) for batch in setup.evaluation_batches(0)) for setup in setups] == sizes
+        setups = [
+            set_up(config, directories, Ranks(rank, 3, find_device("cpu"))) for rank in range(3)
+        ]
+        assert [
+            sum(len(batch.input_ids) for batch in setup.evaluation_batches(0)) for setup in setups
+        ] == sizes
 
 
 def test_each_phase_has_micro_batches_of_as_many_tokens(instances, tmp_path):
@@ -122,16 +136,25 @@ def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, 
         open_directories(PretrainConfig(batch_size=80), [instances])
 
 
-@pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}, {"intermediate_size": 10**12}])
-def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(instances, shape, monkeypatch):
+@pytest.mark.parametrize(
+    "shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}, {"intermediate_size": 10**12}]
+)
+def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
+    instances, shape, monkeypatch
+):
     monkeypatch.setattr(setup, "BertForPreTraining", lambda shape: pytest.fail("allocated"))
     config = PretrainConfig(num_heads=2, device="cpu", **shape)
-    with pytest.raises(UserError, match=r"^A model of [\d,]+ parameters needs [\d,]+ GB of memory, but there are only"):
+    with pytest.raises(
+        UserError,
+        match=r"^A model of [\d,]+ parameters needs [\d,]+ GB of memory, but there are only",
+    ):
         new_model(config, open_directories(config, [instances]))
 
 
 def test_memory_is_that_of_the_machine_or_less():
     assert 1e8 < host_memory() < 1e15
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (123 << 26, -1)); "
-    asked = f"from clozeworks.model.training.device import host_memory; {limit} print(host_memory())"
+    asked = (
+        f"from clozeworks.model.training.device import host_memory; {limit} print(host_memory())"
+    )
     assert int(subprocess.check_output([sys.executable, "-c", asked])) <= 123 << 26

@@ -1,4 +1,6 @@
-"""A BiLSTM on top of an encoder that is fine-tuned: shapes, padding, the order of the tokens, and learning."""
+"""A BiLSTM on top of an encoder that is fine-tuned: shapes, padding, the order of the tokens, and
+learning.
+"""
 
 import json
 from dataclasses import replace
@@ -29,11 +31,15 @@ NO_DROPOUT = FinetuneConfig(dropout=0.0)
 
 @pytest.fixture(scope="module", params=[False, True], ids=["both-ways", "left-to-right"])
 def checkpoint(request, tmp_path_factory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("model") / "checkpoint", is_decoder=request.param)
+    return make_checkpoint(
+        tmp_path_factory.mktemp("model") / "checkpoint", is_decoder=request.param
+    )
 
 
 def feature(length: int) -> Feature:
-    row = np.random.default_rng(length).integers(len(SPECIALS), len(SPECIALS + WORDS), length, dtype=np.int32)
+    row = np.random.default_rng(length).integers(
+        len(SPECIALS), len(SPECIALS + WORDS), length, dtype=np.int32
+    )
     return Feature((TokenRow(row, length),), None, 0)
 
 
@@ -50,16 +56,23 @@ def test_outputs_have_their_shape_and_padding_changes_nothing(checkpoint, task: 
 
 def test_the_bilstm_computes_what_pytorchs_own_does_on_packed_rows():
     torch.manual_seed(0)
-    ours, theirs = BiLstm(6, 5, rate=0.1).eval(), nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+    ours, theirs = (
+        BiLstm(6, 5, rate=0.1).eval(),
+        nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True),
+    )
     for layer in range(2):
         for suffix, lstms in (("", ours.rightwards), ("_reverse", ours.leftwards)):
             for name, weight in lstms[layer].named_parameters():
-                theirs.get_parameter(f"{name.replace('l0', f'l{layer}')}{suffix}").data.copy_(weight)
+                theirs.get_parameter(f"{name.replace('l0', f'l{layer}')}{suffix}").data.copy_(
+                    weight
+                )
     values_BLD, lengths_B = torch.randn(4, 9, 6, requires_grad=True), torch.tensor([9, 1, 4, 7])
     packed = pack_padded_sequence(values_BLD, lengths_B, batch_first=True, enforce_sorted=False)
     expected_BLU, _ = pad_packed_sequence(theirs(packed)[0], batch_first=True)
     is_real_BL = torch.arange(9) < lengths_B[:, None]
-    results = [outputs_BLU[is_real_BL] for outputs_BLU in (ours(values_BLD, lengths_B), expected_BLU)]
+    results = [
+        outputs_BLU[is_real_BL] for outputs_BLU in (ours(values_BLD, lengths_B), expected_BLU)
+    ]
     torch.testing.assert_close(*results, rtol=0, atol=1e-6)
     gradients = [torch.autograd.grad((outputs**3).sum(), values_BLD)[0] for outputs in results]
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-6)
@@ -92,7 +105,13 @@ def test_the_task_is_restored_from_its_settings(task: Task):
 def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     config = FinetuneConfig(
-        max_length=24, batch_size=8, epochs=4, learning_rates=(3e-3,), bilstm=True, lstm_size=16, device="cpu"
+        max_length=24,
+        batch_size=8,
+        epochs=4,
+        learning_rates=(3e-3,),
+        bilstm=True,
+        lstm_size=16,
+        device="cpu",
     )
     summary = finetune("sst2", data, checkpoint, output, config)
     assert summary["best"]["scores"]["accuracy"] > 0.9
@@ -112,6 +131,8 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
 
 def test_bf16_trains_a_bilstm(checkpoint, tmp_path):
     data = write_reviews(tmp_path / "data")
-    config = FinetuneConfig(max_length=24, epochs=0.1, bilstm=True, lstm_size=8, precision="bf16", device="cpu")
+    config = FinetuneConfig(
+        max_length=24, epochs=0.1, bilstm=True, lstm_size=8, precision="bf16", device="cpu"
+    )
     scores = finetune("sst2", data, checkpoint, tmp_path / "run", config)["best"]["scores"]
     assert 0 <= scores["accuracy"] <= 1

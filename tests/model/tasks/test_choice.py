@@ -1,4 +1,6 @@
-"""Multiple choice: SWAG's and CODAH's files, rows, parity with transformers, and training end to end."""
+"""Multiple choice: SWAG's and CODAH's files, rows, parity with transformers, and training end to
+end.
+"""
 
 import csv
 import json
@@ -28,7 +30,9 @@ from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
 
 SWAG_DATA = DATA / "swag"
-COLUMNS = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
+COLUMNS = (
+    ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
+)
 LINE = '0,v-1,7,"He sits. He","He sits.",He,gold,"stands, up.",sits.,"says ""no"".",runs.,2'
 CODAH = "o\tI am hungry. I\teat.\tfly away.\tsing\tsit\t0\n"
 QUICK: dict[str, Any] = {"max_length": 24, "batch_size": 8, "device": "cpu", "precision": "fp32"}
@@ -57,7 +61,9 @@ def test_swag_s_own_columns(tmp_path):
     expected = Choices("He sits.", ("He stands, up.", "He sits.", 'He says "no".', "He runs."), 2)
     path = write(tmp_path / "train.csv", COLUMNS, LINE)
     assert read(path) == [expected]
-    unlabelled = write(tmp_path / "test.csv", COLUMNS.removesuffix(",label"), LINE.removesuffix(",2"))
+    unlabelled = write(
+        tmp_path / "test.csv", COLUMNS.removesuffix(",label"), LINE.removesuffix(",2")
+    )
     task = Choice(num_choices=4)
     assert list(task.read(unlabelled, labelled=False)) == [expected._replace(target=None)]
     with path.open(newline="") as file:
@@ -82,7 +88,11 @@ def test_codah_s_lines_have_no_names(tmp_path):
 def test_any_number_of_choices_from_two_on(tmp_path):
     for number in (2, 3, 12):
         endings = ",".join(f"ending{index}" for index in range(number))
-        path = write(tmp_path / "a.csv", f"startphrase,{endings},label", "p," + "x," * (number - 1) + f"y,{number - 1}")
+        path = write(
+            tmp_path / "a.csv",
+            f"startphrase,{endings},label",
+            "p," + "x," * (number - 1) + f"y,{number - 1}",
+        )
         task = read_choice([path], FinetuneConfig(max_length=30))
         assert (task.num_choices, task.max_length) == (number, 30)
         (example,) = task.read(path, True)
@@ -94,23 +104,79 @@ def test_any_number_of_choices_from_two_on(tmp_path):
 @pytest.mark.parametrize(
     "name, lines, message",
     [
-        ("a.csv", ["startphrase,ending0,label", "a,b,0"], "line 2 lacks the columns ending0, ending1, …; it has"),
+        (
+            "a.csv",
+            ["startphrase,ending0,label", "a,b,0"],
+            "line 2 lacks the columns ending0, ending1, …; it has",
+        ),
         ("a.csv", ["startphrase,ending0,ending1,label"], "a.csv contains no rows"),
-        ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 2: there is no column startphrase, only text"),
-        ("a.csv", ["sent1,ending0,ending1,label", "a,b,c,0"], "a.csv, line 2: there is no column sent2"),
-        ("a.csv", ["startphrase,ending0,ending1", "a,b,c"], "a.csv, line 2: there is no column label"),
-        ("a.csv", [COLUMNS, LINE, LINE[:-1] + "4"], "a.csv, line 3: the label is '4', not an ending (0 to 3)"),
+        (
+            "a.csv",
+            ["text,ending0,ending1,label", "a,b,c,0"],
+            "line 2: there is no column startphrase, only text",
+        ),
+        (
+            "a.csv",
+            ["sent1,ending0,ending1,label", "a,b,c,0"],
+            "a.csv, line 2: there is no column sent2",
+        ),
+        (
+            "a.csv",
+            ["startphrase,ending0,ending1", "a,b,c"],
+            "a.csv, line 2: there is no column label",
+        ),
+        (
+            "a.csv",
+            [COLUMNS, LINE, LINE[:-1] + "4"],
+            "a.csv, line 3: the label is '4', not an ending (0 to 3)",
+        ),
         ("a.csv", [COLUMNS, LINE[:-1]], "a.csv, line 2: the label in label is empty"),
         ("a.csv", [COLUMNS, LINE[:-1] + "-1"], "the label is '-1'"),
-        ("a.csv", [COLUMNS, LINE, LINE.replace("runs.", "")], "a.csv, line 3: the number of endings is 3, not 4."),
-        ("a.csv", [COLUMNS, LINE, LINE + ",5"], "a.csv, line 3: the number of columns is 13, not 12"),
-        ("a.tsv", [CODAH.strip(), CODAH.strip() + "\t1"], "a.tsv, line 2: the number of columns is 8, not 7"),
-        ("a.tsv", [CODAH.strip(), CODAH.strip().removesuffix("\t0")], "line 2: the number of columns is 6, not 7"),
-        ("a.tsv", [CODAH.strip().removesuffix("\t0")], "a.tsv, line 1: the label is 'sit', not an ending (0 to 2)"),
-        ("a.tsv", ["o\ta"], "line 1: the number of columns is 2, not 5 (category, prompt, ending0, ending1, label)"),
-        ("a.csv", ["sent1,sent2,ending1,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending0"),
-        ("a.csv", ["sent1,sent2,ending0,ending2,label", "a,b,c,d,1"], "a.csv, line 2: there is no column ending1"),
-        ("a.jsonl", ['{"startphrase": "a", "ending0": "b", "ending1": null, "label": 0}'], "ending1 holds None"),
+        (
+            "a.csv",
+            [COLUMNS, LINE, LINE.replace("runs.", "")],
+            "a.csv, line 3: the number of endings is 3, not 4.",
+        ),
+        (
+            "a.csv",
+            [COLUMNS, LINE, LINE + ",5"],
+            "a.csv, line 3: the number of columns is 13, not 12",
+        ),
+        (
+            "a.tsv",
+            [CODAH.strip(), CODAH.strip() + "\t1"],
+            "a.tsv, line 2: the number of columns is 8, not 7",
+        ),
+        (
+            "a.tsv",
+            [CODAH.strip(), CODAH.strip().removesuffix("\t0")],
+            "line 2: the number of columns is 6, not 7",
+        ),
+        (
+            "a.tsv",
+            [CODAH.strip().removesuffix("\t0")],
+            "a.tsv, line 1: the label is 'sit', not an ending (0 to 2)",
+        ),
+        (
+            "a.tsv",
+            ["o\ta"],
+            "line 1: the number of columns is 2, not 5 (category, prompt, ending0, ending1, label)",
+        ),
+        (
+            "a.csv",
+            ["sent1,sent2,ending1,ending2,label", "a,b,c,d,1"],
+            "a.csv, line 2: there is no column ending0",
+        ),
+        (
+            "a.csv",
+            ["sent1,sent2,ending0,ending2,label", "a,b,c,d,1"],
+            "a.csv, line 2: there is no column ending1",
+        ),
+        (
+            "a.jsonl",
+            ['{"startphrase": "a", "ending0": "b", "ending1": null, "label": 0}'],
+            "ending1 holds None",
+        ),
     ],
 )
 def test_bad_rows_are_named(tmp_path, name, lines, message):
@@ -129,7 +195,10 @@ def test_lines_of_plain_text():
 
 def test_each_choice_is_a_row_as_transformers_makes_it(checkpoint):
     ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
-    examples = [Choices("the film", ("was good", "was very dull [SEP]"), 1), Choices("a", ("b", "b " * 30), None)]
+    examples = [
+        Choices("the film", ("was good", "was very dull [SEP]"), 1),
+        Choices("a", ("b", "b " * 30), None),
+    ]
     features = Choice(num_choices=2, max_length=16).encode(examples, ours)
     assert [feature.target for feature in features] == [np.array(1), None]
     for example, feature in zip(examples, features, strict=True):
@@ -147,7 +216,11 @@ def test_each_choice_is_a_row_as_transformers_makes_it(checkpoint):
 @pytest.mark.parametrize("num_choices", [2, 4])
 def test_logits_loss_and_gradients_equal_transformers(num_choices):
     config = ModelConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
     )
     ours = BertForMultipleChoice(config, num_choices).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
@@ -157,7 +230,10 @@ def test_logits_loss_and_gradients_equal_transformers(num_choices):
     rng = np.random.default_rng(0)
     features = [
         Feature(
-            tuple(TokenRow(rng.integers(1, 60, rng.integers(5, 20)).astype(np.int32), 3) for _ in range(num_choices)),
+            tuple(
+                TokenRow(rng.integers(1, 60, rng.integers(5, 20)).astype(np.int32), 3)
+                for _ in range(num_choices)
+            ),
             np.array(index % num_choices),
             index,
         )
@@ -178,7 +254,10 @@ def test_accuracy_baseline_and_probabilities():
     assert task.scores(outputs, [], examples) == {"accuracy": pytest.approx(2 / 3)}
     assert task.baseline(examples[:2], examples) == {"accuracy": pytest.approx(2 / 3)}
     first, second, _ = task.answers(outputs, [], examples)
-    assert first == {"label": 1, "probabilities": {"0": pytest.approx(0.25), "1": pytest.approx(0.75)}}
+    assert first == {
+        "label": 1,
+        "probabilities": {"0": pytest.approx(0.25), "1": pytest.approx(0.75)},
+    }
     assert second == {"label": 0, "probabilities": {"0": 1.0, "1": 0.0}}
     assert task.official([first], examples, "test") == {}
 
@@ -190,7 +269,10 @@ def stories(num: int, seed: int) -> list[str]:
     for _ in range(num):
         letters = draw.sample("bcde", 3)
         target = draw.randrange(3)
-        endings = (" ".join(draw.choices(["was", "very", "good"], k=2)) + f" {letter}" for letter in letters)
+        endings = (
+            " ".join(draw.choices(["was", "very", "good"], k=2)) + f" {letter}"
+            for letter in letters
+        )
         lines.append("\t".join(["o", f"the film {letters[target]}", *endings, str(target)]))
     return lines
 
@@ -200,7 +282,13 @@ def trained(tmp_path_factory, checkpoint) -> tuple[Path, Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("choice")
     write(folder / "data" / "train.tsv", *stories(240, 1))
     write(folder / "data" / "dev.tsv", *stories(60, 2))
-    summary = finetune("swag", folder / "data", checkpoint, folder / "run", quick(epochs=10, learning_rates=(2e-3,)))
+    summary = finetune(
+        "swag",
+        folder / "data",
+        checkpoint,
+        folder / "run",
+        quick(epochs=10, learning_rates=(2e-3,)),
+    )
     return folder / "data", folder / "run", summary
 
 
@@ -218,7 +306,9 @@ def test_it_learns_and_transformers_gives_the_same_probabilities(trained, tmp_pa
         encoded = tokenizer([prompt] * 3, endings, padding=True, return_tensors="pt")
         with torch.inference_mode():
             logits = model(**{name: part[None] for name, part in encoded.items()}).logits
-        assert list(answer["probabilities"].values()) == pytest.approx(logits.softmax(-1)[0].tolist(), abs=1e-5)
+        assert list(answer["probabilities"].values()) == pytest.approx(
+            logits.softmax(-1)[0].tolist(), abs=1e-5
+        )
         assert answer["label"] == logits.argmax().item()
 
 

@@ -1,7 +1,8 @@
-"""KorQuAD: Korean questions in the form of SQuAD 1.1, with a metric that normalises otherwise and counts characters.
+"""KorQuAD: Korean questions in the form of SQuAD 1.1, with a metric that normalises otherwise and
+counts characters.
 
-Expected values are worked out by hand from the rules of KorQuAD 1.0's ``evaluate-v1.0.py``. The passages are sentences
-of the Korean Wikipedia (CC BY-SA).
+Expected values are worked out by hand from the rules of KorQuAD 1.0's ``evaluate-v1.0.py``. The
+passages are sentences of the Korean Wikipedia (CC BY-SA).
 """
 
 import json
@@ -29,7 +30,9 @@ from clozeworks.model.tasks.squad_metrics import (
 )
 from clozeworks.pipeline.errors import UserError
 
-CARTER = "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
+CARTER = (
+    "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
+)
 CHOSUN = "《조선일보》(朝鮮日報)는 1920년 3월 5일에 창간되었다."
 GRASS = "귄터 그라스는 독일의 소설가이자 극작가다. 1999년에 노벨 문학상을 수상하였다."
 QUESTIONS = [
@@ -87,7 +90,10 @@ def test_exact_match_and_f1_of_one_answer(prediction, gold, exact, f1, english_f
 
 
 def test_the_best_gold_answer_counts_for_each_metric_on_its_own():
-    predictions, golds = ["조지아 공과대학교를", "《조선일보》"], [["공과대학교", "조지아 공과대학교"], ["조선일보"]]
+    predictions, golds = (
+        ["조지아 공과대학교를", "《조선일보》"],
+        [["공과대학교", "조지아 공과대학교"], ["조선일보"]],
+    )
     scores = squad1_scores(predictions, golds, "korquad")
     assert scores == {"f1": pytest.approx(100 * (16 / 17 + 1) / 2), "exact_match": 50.0}
     assert question_scores(["《독일》", ""], [["독일"], []], "korquad") == ([1.0, 1.0], [1.0, 1.0])
@@ -117,33 +123,48 @@ def write(path: Path, content: Any) -> Path:
 
 
 def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
-    korean = write(tmp_path / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS, version="KorQuAD_v1.0_train"))
+    korean = write(
+        tmp_path / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS, version="KorQuAD_v1.0_train")
+    )
     other = write(tmp_path / "train.json", korquad(*QUESTIONS, version="1.1"))
     for files, given, metric in [
         ([korean], None, "korquad"), ([korean], "squad", "squad"), ([other], None, "squad"),
         ([other], "korquad", "korquad"), ([korean, other], None, "squad"),
     ]:  # fmt: skip
-        assert read_squad(files, FinetuneConfig(metric=given)) == Squad(version="1.1", metric=metric)
-    assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == ("1.1", "2.0 korquad")
+        assert read_squad(files, FinetuneConfig(metric=given)) == Squad(
+            version="1.1", metric=metric
+        )
+    assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == (
+        "1.1",
+        "2.0 korquad",
+    )
     with pytest.raises(UserError, match="--metric is for squad; mrpc does not take it"):
         find_entry("mrpc", FinetuneConfig(metric="korquad"))
 
 
 def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
-    letters = set(unicodedata.normalize("NFD", "".join(passage + text for passage, text, _ in QUESTIONS))) - {" "}
+    letters = set(
+        unicodedata.normalize("NFD", "".join(passage + text for passage, text, _ in QUESTIONS))
+    ) - {" "}
     words = [prefix + letter for letter in sorted(letters) for prefix in ("", "##")]
     checkpoint = make_checkpoint(tmp_path / "checkpoint", words, max_position_embeddings=256)
     data = write(tmp_path / "data" / "KorQuAD_v1.0_train.json", korquad(*QUESTIONS)).parent
     dev = write(data / "KorQuAD_v1.0_dev.json", korquad(*QUESTIONS))
     output = tmp_path / "run"
-    config = FinetuneConfig(max_length=256, epochs=1, learning_rates=(1e-4,), batch_size=2, device="cpu")
+    config = FinetuneConfig(
+        max_length=256, epochs=1, learning_rates=(1e-4,), batch_size=2, device="cpu"
+    )
     best = finetune("squad", data, checkpoint, output, config)["best"]["scores"]
     assert predict(output, dev, tmp_path / "predictions", "cpu", official=True) == len(QUESTIONS)
     answers = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
     answers = [answers[f"{number}-0-0"] for number in range(len(QUESTIONS))]
     golds = [[answer] for _, _, answer in QUESTIONS]
     measured = evaluate_task(output, dev, "cpu")
-    assert measured == {"examples": 6, **best} == {"examples": 6, **squad1_scores(answers, golds, "korquad")}
+    assert (
+        measured
+        == {"examples": 6, **best}
+        == {"examples": 6, **squad1_scores(answers, golds, "korquad")}
+    )
     english = evaluate_task(output, dev, "cpu", "squad")
     assert english == {"examples": 6, **squad1_scores(answers, golds)}
     assert measured["f1"] > english["f1"]

@@ -20,10 +20,19 @@ def counts(predictions: np.ndarray, labels: np.ndarray) -> tuple[int, int, int, 
 def test_binary_metrics_equal_their_definitions(pairs):
     predictions, labels = np.array(pairs).T
     hits, false_alarms, rejections, misses = counts(predictions, labels)
-    assert measure("accuracy", predictions, labels) == pytest.approx((hits + rejections) / len(pairs))
+    assert measure("accuracy", predictions, labels) == pytest.approx(
+        (hits + rejections) / len(pairs)
+    )
     relevant = 2 * hits + false_alarms + misses
-    assert measure("f1", predictions, labels) == pytest.approx(2 * hits / relevant if relevant else 0)
-    product = (hits + false_alarms) * (hits + misses) * (rejections + false_alarms) * (rejections + misses)
+    assert measure("f1", predictions, labels) == pytest.approx(
+        2 * hits / relevant if relevant else 0
+    )
+    product = (
+        (hits + false_alarms)
+        * (hits + misses)
+        * (rejections + false_alarms)
+        * (rejections + misses)
+    )
     matthews = (hits * rejections - false_alarms * misses) / np.sqrt(product) if product else 0
     assert measure("matthews", predictions, labels) == pytest.approx(matthews)
 
@@ -38,7 +47,9 @@ def test_correlations_equal_their_definitions(pairs):
     def ranks(x):
         return np.array([(x < value).sum() + ((x == value).sum() + 1) / 2 for value in x])
 
-    assert measure("pearson", predictions, labels) == pytest.approx(pearson(predictions, labels), abs=1e-9)
+    assert measure("pearson", predictions, labels) == pytest.approx(
+        pearson(predictions, labels), abs=1e-9
+    )
     assert measure("spearman", predictions, labels) == pytest.approx(
         pearson(ranks(predictions), ranks(labels)), abs=1e-9
     )
@@ -53,7 +64,8 @@ def test_a_correlation_of_one_example_is_none():
 
 
 def test_the_class_that_counts_in_f1_is_1():
-    # Always "equivalent" on the dev set of MRPC (279 of 408): F1 81.2 and accuracy 68.4 (arXiv 1804.07461, appendix).
+    # Always "equivalent" on the dev set of MRPC (279 of 408): F1 81.2 and accuracy 68.4 (arXiv
+    # 1804.07461, appendix).
     labels = np.array([1] * 279 + [0] * 129)
     assert measure("f1", np.ones(408, dtype=int), labels) == pytest.approx(0.8122, abs=5e-5)
     assert measure("accuracy", np.ones(408, dtype=int), labels) == pytest.approx(0.6838, abs=5e-5)

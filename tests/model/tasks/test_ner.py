@@ -1,4 +1,6 @@
-"""Named-entity recognition: columns, tags, metrics, rows with context, the two models, and the command end to end."""
+"""Named-entity recognition: columns, tags, metrics, rows with context, the two models, and the
+command end to end.
+"""
 
 import json
 import random
@@ -59,16 +61,24 @@ def write(path: Path, text: str) -> Path:
 
 
 def columns(sentences: list[list[tuple[str, str]]]) -> str:
-    return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences)
+    return "\n".join(
+        "".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences
+    )
 
 
 def named(num_sentences: int, seed: int) -> str:
-    """Return sentences in which b, and what follows it, is a person, and d a place after "in"-like words only."""
+    """Return sentences in which b, and what follows it, is a person, and d a place after "in"-like
+    words only.
+    """
     draw = random.Random(seed)
     sentences = []
     for _ in range(num_sentences):
-        words = [(draw.choice(["the", "film", "was", "very"]), "O") for _ in range(draw.randint(2, 6))]
-        words[1:1] = draw.choice([[("b", "B-per"), ("c", "I-per")], [("d", "B-loc")], [("b", "B-per")]])
+        words = [
+            (draw.choice(["the", "film", "was", "very"]), "O") for _ in range(draw.randint(2, 6))
+        ]
+        words[1:1] = draw.choice(
+            [[("b", "B-per"), ("c", "I-per")], [("d", "B-loc")], [("b", "B-per")]]
+        )
         sentences.append(words)
     return columns(sentences)
 
@@ -86,15 +96,24 @@ def data(tmp_path_factory) -> Path:
     return folder
 
 
-# Entities ------------------------------------------------------------------------------------------------------------
+# Entities
+# ------------------------------------------------------------------------------------------------------------
 
-TAGS = st.lists(st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12)
-BIO = st.lists(st.sampled_from(["O", "B-per", "I-per", "B-loc", "I-loc", "B-x-y", "I-x-y"]), min_size=1, max_size=12)
+TAGS = st.lists(
+    st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12
+)
+BIO = st.lists(
+    st.sampled_from(["O", "B-per", "I-per", "B-loc", "I-loc", "B-x-y", "I-x-y"]),
+    min_size=1,
+    max_size=12,
+)
 
 
 @given(TAGS)
 def test_entities_are_those_of_seqeval_in_any_scheme_and_broken_sequences(tags):
-    assert [(entity.type, entity.start, entity.end - 1) for entity in entities(tags)] == get_entities(tags)
+    assert [
+        (entity.type, entity.start, entity.end - 1) for entity in entities(tags)
+    ] == get_entities(tags)
 
 
 @given(TAGS)
@@ -107,7 +126,9 @@ def test_bio_tags_have_the_same_entities(tags):
 @given(st.lists(st.tuples(BIO, st.randoms(use_true_random=False)), min_size=1, max_size=6))
 def test_scores_are_those_of_seqeval(drawn):
     gold = [tags for tags, _ in drawn]
-    predicted = [[tag if draw.random() < 0.7 else draw.choice(tags) for tag in tags] for tags, draw in drawn]
+    predicted = [
+        [tag if draw.random() < 0.7 else draw.choice(tags) for tag in tags] for tags, draw in drawn
+    ]
     ours = entity_scores(map(entities, predicted), map(entities, gold))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -118,11 +139,16 @@ def test_scores_are_those_of_seqeval(drawn):
 
 def test_an_entity_is_right_only_as_a_whole():
     gold = [entities(["B-per", "I-per", "O", "B-loc"])]
-    assert entity_scores([entities(["B-per", "O", "O", "I-loc"])], gold) == {"f1": 0.5, "precision": 0.5, "recall": 0.5}
+    assert entity_scores([entities(["B-per", "O", "O", "I-loc"])], gold) == {
+        "f1": 0.5,
+        "precision": 0.5,
+        "recall": 0.5,
+    }
     assert entity_scores([[]], gold) == {"f1": 0, "precision": 0, "recall": 0}
 
 
-# Columns -------------------------------------------------------------------------------------------------------------
+# Columns
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_four_columns_with_documents_and_two_without(tmp_path):
@@ -144,7 +170,10 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a O\n\nb X-per\n", "line 3: the last column is 'X-per', not a tag such as O, B-person or I-person"),
+        (
+            "a O\n\nb X-per\n",
+            "line 3: the last column is 'X-per', not a tag such as O, B-person or I-person",
+        ),
         ("a O\nb\n", "line 2 has one column; write a word and its tag"),
         ("a NN O\nb O\n", "line 2: the number of columns is 2, not 3 as in the lines before it."),
         ("a\tO\nb\t\n", "line 2: the last column is ''"),
@@ -162,7 +191,9 @@ def test_bad_columns_are_named(tmp_path, text, message):
 def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     task = EntityRecognition(types=("loc", "per"))
     path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
-    with pytest.raises(UserError, match=r"line 2: the type of 'B-org' is not in the training data \(loc, per\)"):
+    with pytest.raises(
+        UserError, match=r"line 2: the type of 'B-org' is not in the training data \(loc, per\)"
+    ):
         list(task.read(path, labelled=True))
     assert [example.sentence.tags for example in task.read(path, labelled=False)] == [None]
     with pytest.raises(UserError, match="does not exist"):
@@ -182,7 +213,14 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
 
 
 def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
-    for name in ("eng.train", "eng.testa", "eng.testb", "eng.train~", "eng.train.bak", ".eng.train.swp"):
+    for name in (
+        "eng.train",
+        "eng.testa",
+        "eng.testb",
+        "eng.train~",
+        "eng.train.bak",
+        ".eng.train.swp",
+    ):
         write(tmp_path / "2003" / name, "")
     found = find_splits(tmp_path / "2003", ())
     assert {split: [path.name for path in paths] for split, paths in found.items()} == {
@@ -195,14 +233,19 @@ def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
     }  # fmt: skip
 
 
-# Rows ----------------------------------------------------------------------------------------------------------------
+# Rows
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
-def test_windows_are_full_and_each_token_counts_where_it_has_most_context(before, length, after, size):
+def test_windows_are_full_and_each_token_counts_where_it_has_most_context(
+    before, length, after, size
+):
     first, last, num_tokens = before, before + length, before + length + after
     cut = context_windows(first, last, num_tokens, size)
-    assert [token for window in cut for token in range(window.first, window.last)] == list(range(first, last))
+    assert [token for window in cut for token in range(window.first, window.last)] == list(
+        range(first, last)
+    )
     for window in cut:
         assert 0 <= window.start <= window.first <= window.last <= window.end <= num_tokens
         assert window.end - window.start == min(size, num_tokens)
@@ -210,13 +253,19 @@ def test_windows_are_full_and_each_token_counts_where_it_has_most_context(before
             left, right = window.first - window.start, window.end - window.last
             assert abs(left - right) <= 1
         for token in range(window.first, window.last) if length > size else ():
-            contexts = [min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end]
+            contexts = [
+                min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end
+            ]
             assert min(token - window.start, window.end - 1 - token) == max(contexts)
 
 
 def test_a_row_holds_the_document_around_its_sentence(checkpoint):
     tokenizer = TextTokenizer(checkpoint)
-    document = [split_words("the film"), split_words("was very-good books"), split_words("bad dull .")]
+    document = [
+        split_words("the film"),
+        split_words("was very-good books"),
+        split_words("bad dull ."),
+    ]
     examples = [SentenceExample(document, number) for number in range(3)]
     whole = tokenizer.token_ids(["the film was very-good books bad dull ."])[0]
     for row in sentence_rows(examples, tokenizer, 32):
@@ -235,15 +284,21 @@ def test_words_of_any_kind_are_read_once_at_their_first_token(checkpoint):
     rows = list(sentence_rows([SentenceExample([Sentence(words, None)], 0)], tokenizer, 16))
     assert all(len(row.row.input_ids) <= 16 for row in rows)
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
-    assert sorted(token for row in rows for token in row.tokens) == list(range(1000 + 1 + 1 + 1 + 3 + 2 + 3 + 1))
+    assert sorted(token for row in rows for token in row.tokens) == list(
+        range(1000 + 1 + 1 + 1 + 3 + 2 + 3 + 1)
+    )
     firsts = [tokenizer.token_ids([word])[0] or [tokenizer.unknown] for word in words]
     for row in rows:
-        assert row.row.input_ids[row.word_positions].tolist() == [firsts[word][0] for word in row.words]
+        assert row.row.input_ids[row.word_positions].tolist() == [
+            firsts[word][0] for word in row.words
+        ]
 
 
 def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
     task = EntityRecognition(types=("loc", "per"), max_length=16)
-    sentence = Sentence(("the", "films", "book", "b", "c"), ("O", "I-per", "B-per", "S-loc", "E-loc"))
+    sentence = Sentence(
+        ("the", "films", "book", "b", "c"), ("O", "I-per", "B-per", "S-loc", "E-loc")
+    )
     (feature,) = task.encode([SentenceExample([sentence], 0)], TextTokenizer(checkpoint))
     assert task.labels == ("O", "B-loc", "I-loc", "B-per", "I-per")
     assert feature.target is not None
@@ -251,7 +306,8 @@ def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
     assert task.encode([task.parse_line("", "line 1")], TextTokenizer(checkpoint)) == []
 
 
-# Models --------------------------------------------------------------------------------------------------------------
+# Models
+# --------------------------------------------------------------------------------------------------------------
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 36, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48,
@@ -272,7 +328,9 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
     weights = {name: weight for name, weight in ours.state_dict().items() if "pooler" not in name}
     theirs.load_state_dict(weights)
     batch = make_batch(some_features(checkpoint, task))
-    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
+    expected = theirs(
+        batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target
+    )
     logits = ours(batch)
     real = batch.attention_mask_BL
     torch.testing.assert_close(logits[real], expected.logits[real], rtol=0, atol=1e-5)
@@ -305,16 +363,23 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, checkpoint
     batch = make_batch(chosen)
     with torch.no_grad():
         logits = model(batch)
-        states = theirs(batch.input_ids_BL, batch.attention_mask_BL, output_hidden_states=True).hidden_states
+        states = theirs(
+            batch.input_ids_BL, batch.attention_mask_BL, output_hidden_states=True
+        ).hidden_states
     for row, feature in enumerate(chosen):
-        layers = [states[layer][row, feature.context.word_positions] for layer in chosen_layers(features, 4)]
+        layers = [
+            states[layer][row, feature.context.word_positions]
+            for layer in chosen_layers(features, 4)
+        ]
         inputs = torch.cat(layers, -1)
         if "weighted" in features:
             odds = torch.linspace(-1, 1, len(layers)).exp()
             inputs = 1.5 * torch.einsum("s,swd->wd", odds / odds.sum(), torch.stack(layers))
         with torch.no_grad():
             expected = model.classifier(model.lstm(inputs[None], torch.tensor([len(inputs)])))[0]
-        torch.testing.assert_close(logits[row, feature.context.word_positions], expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            logits[row, feature.context.word_positions], expected, rtol=0, atol=1e-5
+        )
 
 
 def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint, monkeypatch):
@@ -323,10 +388,14 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint
     before = {name: weight.clone() for name, weight in model.bert.state_dict().items()}
     rows = []
     computed = model.bert.hidden_states
-    monkeypatch.setattr(model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more))
+    monkeypatch.setattr(
+        model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more)
+    )
     batch = make_batch(some_features(checkpoint, task))
     model.train()
-    optimizer = torch.optim.SGD([weight for weight in model.parameters() if weight.requires_grad], 0.1)
+    optimizer = torch.optim.SGD(
+        [weight for weight in model.parameters() if weight.requires_grad], 0.1
+    )
     losses = []
     for _ in range(3):
         loss = model.loss(model(batch), batch)
@@ -335,7 +404,9 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint
         losses.append(loss.item())
     assert len(rows) == 3
     assert losses[2] < losses[0]
-    assert all(torch.equal(weight, before[name]) for name, weight in model.bert.state_dict().items())
+    assert all(
+        torch.equal(weight, before[name]) for name, weight in model.bert.state_dict().items()
+    )
     assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
     monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
     model._cache.clear()
@@ -344,7 +415,8 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint
     assert len(rows) == 9
 
 
-# End to end ----------------------------------------------------------------------------------------------------------
+# End to end
+# ----------------------------------------------------------------------------------------------------------
 
 
 def quick(**changes: Any) -> FinetuneConfig:
@@ -368,7 +440,9 @@ def answers_to(model: Path, lines: list[str], folder: Path) -> list[dict[str, An
 
 
 def test_predictions_name_entities_with_words_and_probabilities(trained, tmp_path):
-    first, empty, last = answers_to(trained, ["the b c was very", "", "film d was the film"], tmp_path)
+    first, empty, last = answers_to(
+        trained, ["the b c was very", "", "film d was the film"], tmp_path
+    )
     assert first["words"] == ["the", "b", "c", "was", "very"]
     assert first["tags"] == ["O", "B-per", "I-per", "O", "O"]
     (entity,) = first["entities"]
@@ -393,9 +467,14 @@ def test_transformers_loads_the_model_and_gives_the_same_probabilities(trained, 
 def test_evaluation_is_that_of_seqeval_on_the_predictions(trained, data, tmp_path):
     measured = evaluate_task(trained, data, "cpu")
     predict(trained, data / "dev.conll", tmp_path / "out.jsonl", "cpu")
-    predicted = [json.loads(line)["tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    predicted = [
+        json.loads(line)["tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines()
+    ]
     task = EntityRecognition(types=("loc", "per"))
-    gold = [list(example.sentence.tags or ()) for example in task.read(data / "dev.conll", labelled=True)]
+    gold = [
+        list(example.sentence.tags or ())
+        for example in task.read(data / "dev.conll", labelled=True)
+    ]
     assert measured["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
     assert measured["examples"] == 40
 
@@ -423,9 +502,14 @@ def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
 
 def test_the_official_form_is_what_conlleval_reads():
     task = EntityRecognition(types=("loc", "per"))
-    document = [Sentence(("a", "b"), None, ("a NN I-per", "b NN O")), Sentence(("c",), None, ("c\tO",))]
+    document = [
+        Sentence(("a", "b"), None, ("a NN I-per", "b NN O")),
+        Sentence(("c",), None, ("c\tO",)),
+    ]
     answers = [{"words": ["a", "b"], "tags": ["B-per", "O"]}, {"words": ["c"], "tags": ["B-loc"]}]
-    files = task.official(answers, [SentenceExample(document, 0), SentenceExample(document, 1)], "test")
+    files = task.official(
+        answers, [SentenceExample(document, 0), SentenceExample(document, 1)], "test"
+    )
     assert files == {"test.conll": b"a NN I-per B-per\nb NN O O\n\nc\tO\tB-loc\n"}
 
 
@@ -455,9 +539,17 @@ def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, dat
     assert summary["best"]["scores"]["f1"] > 0.9
     measured = evaluate_task(tmp_path / "a", data, "cpu")
     assert measured["f1"] == summary["best"]["scores"]["f1"]
-    assert answers_to(tmp_path / "a", ["the b c was very"], tmp_path)[0]["tags"] == ["O", "B-per", "I-per", "O", "O"]
+    assert answers_to(tmp_path / "a", ["the b c was very"], tmp_path)[0]["tags"] == [
+        "O",
+        "B-per",
+        "I-per",
+        "O",
+        "O",
+    ]
     assert finetune("ner", data, checkpoint, tmp_path / "b", config) == summary
-    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (
+        tmp_path / "b" / "model.safetensors"
+    ).read_bytes()
     settings = json.loads((tmp_path / "a" / "task.json").read_text())
     assert (settings["features"], settings["lstm_size"]) == (features, 16)
     kept = load_frozen(tmp_path / "a")
@@ -465,7 +557,13 @@ def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, dat
 
 
 def test_training_on_frozen_features_resumes_to_the_same_bytes(checkpoint, data, tmp_path):
-    config = quick(features="weighted-sum-all", lstm_size=8, epochs=2, learning_rates=(1e-2,), checkpoint_every=7)
+    config = quick(
+        features="weighted-sum-all",
+        lstm_size=8,
+        epochs=2,
+        learning_rates=(1e-2,),
+        checkpoint_every=7,
+    )
     whole = finetune("ner", data, checkpoint, tmp_path / "whole", config)
 
     def killed(numbers: dict[str, Any]) -> None:
@@ -476,7 +574,14 @@ def test_training_on_frozen_features_resumes_to_the_same_bytes(checkpoint, data,
         finetune("ner", data, checkpoint, tmp_path / "resumed", config, killed)
     steps = []
     assert (
-        finetune("ner", data, checkpoint, tmp_path / "resumed", config, lambda live: steps.append(live["step"]))
+        finetune(
+            "ner",
+            data,
+            checkpoint,
+            tmp_path / "resumed",
+            config,
+            lambda live: steps.append(live["step"]),
+        )
         == whole
     )
     assert steps[0] > 14
@@ -492,7 +597,10 @@ def load_frozen(directory: Path) -> dict[str, torch.Tensor]:
 
 
 def test_settings_make_the_same_task_again():
-    for task in (EntityRecognition(types=("loc",)), EntityRecognition(types=("x",), features="last", lstm_size=5)):
+    for task in (
+        EntityRecognition(types=("loc",)),
+        EntityRecognition(types=("x",), features="last", lstm_size=5),
+    ):
         assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
 
@@ -501,16 +609,26 @@ def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
     path = write(tmp_path / "all.txt", "".join(documents))
     config = quick(epochs=0.5, learning_rates=(1e-3,))
     summary = finetune("ner", path, checkpoint, tmp_path / "run", config)
-    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (36, 4, True)
+    assert (summary["train_examples"], summary["dev_examples"], summary["held_out"]) == (
+        36,
+        4,
+        True,
+    )
 
 
 @needs_shared_data
 @pytest.mark.parametrize("features", [None, "last"])
 def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
-        lines = (WNUT / name).read_text(encoding="utf-8").split("\n")[: 2500 if "train" in name else 400]
+        lines = (
+            (WNUT / name)
+            .read_text(encoding="utf-8")
+            .split("\n")[: 2500 if "train" in name else 400]
+        )
         write(tmp_path / "data" / name, "\n".join(lines))
-    config = quick(epochs=1, learning_rates=(1e-3,), features=features, lstm_size=8 if features else None)
+    config = quick(
+        epochs=1, learning_rates=(1e-3,), features=features, lstm_size=8 if features else None
+    )
     finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
     test = tmp_path / "data" / "emerging.test.annotated"
     gold = [sentence for document in read_documents(test, labelled=True) for sentence in document]

@@ -1,4 +1,6 @@
-"""SQuAD: files, windows, answers as parts of the passage, the official metrics, and training end to end."""
+"""SQuAD: files, windows, answers as parts of the passage, the official metrics, and training end to
+end.
+"""
 
 import json
 import random
@@ -48,7 +50,9 @@ from parity_fixture import check_learning
 from shared_data import DATA, needs_shared_data
 
 SQUAD_DATA = DATA / "squad"
-VERSION_1, VERSION_2 = (SQUAD_DATA / f"train-subset-{name}.json" for name in ("44articles-v1.1", "10articles-v2.0"))
+VERSION_1, VERSION_2 = (
+    SQUAD_DATA / f"train-subset-{name}.json" for name in ("44articles-v1.1", "10articles-v2.0")
+)
 QUICK: dict[str, Any] = {
     "max_length": 48, "stride": 16, "max_question_length": 12, "batch_size": 8, "device": "cpu", "precision": "fp32",
 }  # fmt: skip
@@ -94,7 +98,8 @@ def question(passage: str, *answers: str, text: str = "the film") -> Question:
         ("the a an", ""),
         ("...", ""),
         ("", ""),
-        # Punctuation goes before the articles, so that it makes new words of two, and articles of words.
+        # Punctuation goes before the articles, so that it makes new words of two, and articles of
+        # words.
         ("A.", ""),
         ("t.h.e end", "end"),
         ("the-end", "theend"),
@@ -140,32 +145,57 @@ def test_scores_of_squad_2_with_and_without_answers():
         "HasAns_exact": pytest.approx(200 / 3), "HasAns_f1": pytest.approx(100 * (1 + 2 / 3 + 1) / 3),
         "HasAns_total": 3, "NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2,
     }  # fmt: skip
-    # An answer that is nothing once normalised is left out of the gold answers, where there is another one too.
+    # An answer that is nothing once normalised is left out of the gold answers, where there is
+    # another one too.
     assert question_scores([""], [["the", "b"]]) == ([0.0], [0.0])
     assert not any(name.startswith("NoAns") for name in squad2_scores(["b"], [["b"]]))
     assert not any(name.startswith("HasAns") for name in squad2_scores(["b"], [[]]))
 
 
 def test_the_best_threshold_answers_up_to_the_odds_that_gain_most():
-    golds, texts, odds = [["b"], [], ["d"], [], ["e"]], ["b", "x", "d", "y", "z"], [-3.0, -1.0, 0.5, 2.0, 3.0]
-    # None answered: 2 right. +1 (b), -1 (x), +1 (d), -1 (y), +0 (z): 3 is first reached at the odds of b.
+    golds, texts, odds = (
+        [["b"], [], ["d"], [], ["e"]],
+        ["b", "x", "d", "y", "z"],
+        [-3.0, -1.0, 0.5, 2.0, 3.0],
+    )
+    # None answered: 2 right. +1 (b), -1 (x), +1 (d), -1 (y), +0 (z): 3 is first reached at the odds
+    # of b.
     assert best_threshold(texts, [1.0, 0.0, 1.0, 0.0, 0.0], odds, golds) == (60.0, -3.0)
-    assert best_threshold(texts, [0.4, 0.0, 1.0, 0.0, 0.9], odds, golds) == (pytest.approx(48.0), -3.0)
-    assert best_threshold(texts, [0.4, 0.0, 1.0, 0.0, 1.9], odds, golds) == (pytest.approx(46 * 1 + 20), 3.0)
+    assert best_threshold(texts, [0.4, 0.0, 1.0, 0.0, 0.9], odds, golds) == (
+        pytest.approx(48.0),
+        -3.0,
+    )
+    assert best_threshold(texts, [0.4, 0.0, 1.0, 0.0, 1.9], odds, golds) == (
+        pytest.approx(46 * 1 + 20),
+        3.0,
+    )
     # An empty best answer to a question without answer costs nothing.
-    assert best_threshold(["b", "", "d", "y", "z"], [1.0, 0.0, 1.0, 0.0, 0.0], odds, golds) == (80.0, 0.5)
+    assert best_threshold(["b", "", "d", "y", "z"], [1.0, 0.0, 1.0, 0.0, 0.0], odds, golds) == (
+        80.0,
+        0.5,
+    )
     # Where nothing is gained the official script says 0, whatever the odds.
     assert best_threshold(texts, [0.0] * 5, odds, golds) == (40.0, 0.0)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(-3, 3)), min_size=1, max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 4), st.integers(-3, 3)), min_size=1, max_size=12
+    )
+)
 def test_no_threshold_is_better_than_the_best_one(rows):
     golds = [["b"] if has else [] for has, _, _ in rows]
-    scores, odds = [score / 4 if has else 0.0 for has, score, _ in rows], [float(odds) for _, _, odds in rows]
+    scores, odds = (
+        [score / 4 if has else 0.0 for has, score, _ in rows],
+        [float(odds) for _, _, odds in rows],
+    )
 
     def at(threshold: float) -> float:
         answered = [value <= threshold for value in odds]
-        gained = (score if does else not gold for score, does, gold in zip(scores, answered, golds, strict=True))
+        gained = (
+            score if does else not gold
+            for score, does, gold in zip(scores, answered, golds, strict=True)
+        )
         return 100 * sum(gained) / len(rows)
 
     best, threshold = best_threshold(["b"] * len(rows), scores, odds, golds)
@@ -177,13 +207,22 @@ def test_no_threshold_is_better_than_the_best_one(rows):
 # Files
 
 
-def squad_json(*qas: dict[str, Any], version: str | None = "1.1", context: str = "the film was good") -> dict[str, Any]:
-    content: dict[str, Any] = {"data": [{"title": "Film", "paragraphs": [{"context": context, "qas": list(qas)}]}]}
+def squad_json(
+    *qas: dict[str, Any], version: str | None = "1.1", context: str = "the film was good"
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "data": [{"title": "Film", "paragraphs": [{"context": context, "qas": list(qas)}]}]
+    }
     return content if version is None else {"version": version, **content}
 
 
 def qa(number: int = 1, text: str = "film", start: int = 4, **more: Any) -> dict[str, Any]:
-    return {"id": str(number), "question": "what was?", "answers": [{"text": text, "answer_start": start}], **more}
+    return {
+        "id": str(number),
+        "question": "what was?",
+        "answers": [{"text": text, "answer_start": start}],
+        **more,
+    }
 
 
 def write(path: Path, content: Any) -> Path:
@@ -230,7 +269,12 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     assert Squad(version="2.0").recipe == (48, 2.0, (5e-5,))
     path = write(tmp_path / "a.json", squad_json(qa()))
     task = read_squad([path], FinetuneConfig(stride=99, max_answer_length=7))
-    assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (384, 99, 64, 7)
+    assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (
+        384,
+        99,
+        64,
+        7,
+    )
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
     with pytest.raises(UserError, match="--max-answer-length is for squad; mrpc does not take it"):
         find_entry("mrpc", FinetuneConfig(max_answer_length=7))
@@ -240,7 +284,11 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
 
 def broken(change: Any) -> dict[str, Any]:
     content = squad_json(qa())
-    change(content["data"][0], content["data"][0]["paragraphs"][0], content["data"][0]["paragraphs"][0]["qas"])
+    change(
+        content["data"][0],
+        content["data"][0]["paragraphs"][0],
+        content["data"][0]["paragraphs"][0]["qas"],
+    )
     return content
 
 
@@ -255,7 +303,10 @@ QA = "data[0].paragraphs[0].qas[0]"
         ({"version": "1.1"}, "(object missing required field data)"),
         ({"data": {}}, "(data: expected array, got object)"),
         ({"data": ["x"]}, "(data[0]: expected object, got str)"),
-        (broken(lambda article, *_: article.pop("paragraphs")), "(data[0]: object missing required field paragraphs)"),
+        (
+            broken(lambda article, *_: article.pop("paragraphs")),
+            "(data[0]: object missing required field paragraphs)",
+        ),
         (
             broken(lambda _, paragraph, __: paragraph.pop("context")),
             "paragraphs[0]: object missing required field context",
@@ -265,8 +316,14 @@ QA = "data[0].paragraphs[0].qas[0]"
             "paragraphs[0].context: expected str, got int",
         ),
         (broken(lambda *parts: parts[2][0].pop("id")), f"({QA}: object missing required field id)"),
-        (broken(lambda *parts: parts[2][0].pop("question")), f"({QA}: object missing required field question)"),
-        (broken(lambda *parts: parts[2][0].pop("answers")), f"({QA}: object missing required field answers)"),
+        (
+            broken(lambda *parts: parts[2][0].pop("question")),
+            f"({QA}: object missing required field question)",
+        ),
+        (
+            broken(lambda *parts: parts[2][0].pop("answers")),
+            f"({QA}: object missing required field answers)",
+        ),
         (
             broken(lambda *parts: parts[2][0]["answers"][0].pop("answer_start")),
             "answers[0]: object missing required",
@@ -275,12 +332,24 @@ QA = "data[0].paragraphs[0].qas[0]"
         (squad_json(qa(start=True)), f"({QA}.answers[0].answer_start: expected int, got bool)"),
         (squad_json({**qa(), "id": None}), f"({QA}.id: expected int | str, got null)"),
         (squad_json({**qa(), "id": "\ud83d"}), "unexpected end of escaped utf-16 surrogate pair"),
-        (broken(lambda article, *_: article.update(title="\ud83d")), "unexpected end of escaped utf-16 surrogate pair"),
+        (
+            broken(lambda article, *_: article.update(title="\ud83d")),
+            "unexpected end of escaped utf-16 surrogate pair",
+        ),
         ("[" * 100_000, "a.json is not in the official format of SQuAD"),
         (squad_json(qa(), qa()), "a.json, question 1 occurs twice"),
-        (squad_json(qa(), qa(5, is_impossible=True)), "a.json, question 5 is marked as impossible but has answers"),
-        (squad_json({**qa(6), "answers": []}), "a.json, question 6 has no answers; only SQuAD 2.0 allows that"),
-        (squad_json(qa(), context="the \ud83d film"), "unexpected end of escaped utf-16 surrogate pair"),
+        (
+            squad_json(qa(), qa(5, is_impossible=True)),
+            "a.json, question 5 is marked as impossible but has answers",
+        ),
+        (
+            squad_json({**qa(6), "answers": []}),
+            "a.json, question 6 has no answers; only SQuAD 2.0 allows that",
+        ),
+        (
+            squad_json(qa(), context="the \ud83d film"),
+            "unexpected end of escaped utf-16 surrogate pair",
+        ),
         (squad_json(qa(), IMPOSSIBLE), "a.json is SQuAD 2.0, but the training file is SQuAD 1.1"),
     ],
 )
@@ -295,9 +364,13 @@ def test_bad_files_are_refused_with_their_location(tmp_path, content, message):
 def test_files_that_do_not_go_together_are_refused(tmp_path):
     first = write(tmp_path / "train-v1.1.json", squad_json(qa()))
     second = write(tmp_path / "train-v2.0.json", squad_json(qa(), IMPOSSIBLE, version="v2.0"))
-    with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but .*train-v2.0.json is 2.0; give one of"):
+    with pytest.raises(
+        UserError, match=r"train-v1.1.json is SQuAD 1.1, but .*train-v2.0.json is 2.0; give one of"
+    ):
         read_squad([first, second], FinetuneConfig())
-    with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but the training file is SQuAD 2.0"):
+    with pytest.raises(
+        UserError, match=r"train-v1.1.json is SQuAD 1.1, but the training file is SQuAD 2.0"
+    ):
         list(Squad(version="2.0").read(first, labelled=True))
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xe9"}')
     with pytest.raises(UserError, match=r"latin\.json is not in the official format of SQuAD"):
@@ -322,7 +395,11 @@ def test_whole_articles_are_held_out_or_passages_if_there_are_few(tmp_path):
         return {"version": "1.1", "data": paragraphs}
 
     for num_articles, num_dev in [(10, 10), (3, 4)]:
-        data = read_data("squad", write(tmp_path / f"{num_articles}.json", content(num_articles)), FinetuneConfig())
+        data = read_data(
+            "squad",
+            write(tmp_path / f"{num_articles}.json", content(num_articles)),
+            FinetuneConfig(),
+        )
         dev = {each.passage for each in data.dev[""]}
         assert data.held_out
         assert len(data.dev[""]) == num_dev
@@ -396,7 +473,9 @@ def test_every_token_counts_in_one_window_and_labels_decode_to_the_answer(tokeni
             assert len(row.input_ids) <= 40
             assert row.segment_b_start == window.row_start == 14
             assert row.input_ids[13] == row.input_ids[-1] == 3
-            owners[window.first_token : window.first_token + len(window.offsets_P2)] += window.counts_P
+            owners[window.first_token : window.first_token + len(window.offsets_P2)] += (
+                window.counts_P
+            )
             if first:
                 start, end = window.offsets_P2[first - 14, 0], window.offsets_P2[last - 14, 1]
                 assert text[start:end] == "b c d"
@@ -434,7 +513,9 @@ def test_answers_keep_their_characters_whatever_the_tokenizer_does(tokenizer, pa
 
 def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys):
     good = question("the film was good", "film")
-    shifted = good._replace(where="a.json, question 2", answers=(GoldAnswer("film", 5), GoldAnswer("book", -3)))
+    shifted = good._replace(
+        where="a.json, question 2", answers=(GoldAnswer("film", 5), GoldAnswer("book", -3))
+    )
     second_stands = good._replace(answers=(GoldAnswer("film", 5), GoldAnswer("good", 13)))
     blank = good._replace(passage="the \u0301 film", answers=(GoldAnswer("\u0301", 4),))
     task = Squad(version="1.1")
@@ -445,13 +526,17 @@ def test_lost_answers_are_counted_and_named_and_not_trained_on(tokenizer, capsys
         "5); they are not used for training.\n"
     )
     assert task.encode([good._replace(answers=None)], tokenizer)[0].target is None
-    assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[0].target.tolist() == [0, 0]  # type: ignore
+    assert Squad(version="2.0").encode([good._replace(answers=())], tokenizer)[
+        0
+    ].target.tolist() == [0, 0]  # type: ignore
     assert not capsys.readouterr().err
 
 
 def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     for name in ("train", "dev"):
-        write(tmp_path / "data" / f"{name}.json", squad_json(qa(), qa(2, start=5), qa(3, "good", 13)))
+        write(
+            tmp_path / "data" / f"{name}.json", squad_json(qa(), qa(2, start=5), qa(3, "good", 13))
+        )
     config = quick(epochs=1, learning_rates=(1e-3,), batch_size=1)
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert (summary["train_examples"], summary["dev_examples"]) == (3, 3)
@@ -462,16 +547,25 @@ def test_training_leaves_lost_answers_out(checkpoint, tmp_path, capsys):
     for name in ("train", "dev"):
         write(tmp_path / "data" / f"{name}.json", squad_json(qa(2, start=5)))
     with pytest.raises(
-        UserError, match=r"No answer is where answer_start says \(the first: .*train\.json, question 2, 'film'"
+        UserError,
+        match=r"No answer is where answer_start says \(the first: .*train\.json, question 2, 'film'",
     ):
         finetune("squad", tmp_path / "data", checkpoint, tmp_path / "again", config)
 
 
 def test_a_question_that_fills_the_row_is_refused(tokenizer):
     example = question("the film was good", "film", text="very " * 50)
-    with pytest.raises(UserError, match=r"a.json, question 1 has 50 tokens, which leaves no room .* rows of 40; raise"):
+    with pytest.raises(
+        UserError,
+        match=r"a.json, question 1 has 50 tokens, which leaves no room .* rows of 40; raise",
+    ):
         Squad(version="1.1", max_length=40).encode([example], tokenizer)
-    assert Squad(version="1.1", max_length=40, max_question_length=36).encode([example], tokenizer)[0].length == 40
+    assert (
+        Squad(version="1.1", max_length=40, max_question_length=36)
+        .encode([example], tokenizer)[0]
+        .length
+        == 40
+    )
 
 
 # Spans
@@ -493,7 +587,9 @@ def test_the_best_spans_are_those_of_a_plain_search(length, max_tokens, seed):
     starts, ends = rng.normal(size=(2, length))
     counts = rng.random(length) < 0.7
     found = best_spans(starts, ends, counts, max_tokens).tolist()
-    assert found == [[first, last] for _, first, last in plain_best_spans(starts, ends, counts, max_tokens)]
+    assert found == [
+        [first, last] for _, first, last in plain_best_spans(starts, ends, counts, max_tokens)
+    ]
 
 
 def window(first: int, counts: list[int], row_start: int = 2) -> PassageWindow:
@@ -511,7 +607,13 @@ def test_a_token_is_an_answers_start_only_in_the_window_with_most_context():
     second = window(1, [0, 1, 1]), logits_of((1, 1), (9, 9), (9, 9), (1, 2), (0, 0), (9, 9))
     prediction = predict_answer([first, second], "p q r s", 3)
     best = prediction.spans[0]
-    assert (best.text, best.start, best.score, best.start_logit, best.end_logit) == ("q r", 2, 9.0, 1.0, 8.0)
+    assert (best.text, best.start, best.score, best.start_logit, best.end_logit) == (
+        "q r",
+        2,
+        9.0,
+        1.0,
+        8.0,
+    )
     # The same text once, the lowest score of having no answer.
     assert len({span.text for span in prediction.spans}) == len(prediction.spans)
     assert prediction.null_logits == (1.0, 1.0)
@@ -521,7 +623,10 @@ def test_a_token_is_an_answers_start_only_in_the_window_with_most_context():
 def test_the_same_text_at_two_positions_counts_once():
     rows = [(0, 0), (0, 0), (5, 5), (0, 0), (6, 6), (0, 0)]
     prediction = predict_answer([(window(0, [1, 1, 1]), logits_of(*rows))], "p q p", 1)
-    assert [(span.text, span.start, span.score) for span in prediction.spans] == [("p", 4, 12.0), ("q", 2, 0.0)]
+    assert [(span.text, span.start, span.score) for span in prediction.spans] == [
+        ("p", 4, 12.0),
+        ("q", 2, 0.0),
+    ]
 
 
 def test_an_empty_passage_has_no_answer(tokenizer):
@@ -537,8 +642,13 @@ def test_an_empty_passage_has_no_answer(tokenizer):
 
 def two_questions() -> tuple[list[Feature], list[Question], list[np.ndarray]]:
     examples = [question("p q", "q")._replace(id="x"), question("p q")._replace(id="y")]
-    features = [Feature((TokenRow(np.arange(5), 2),), None, index, window(0, [1, 1])) for index in (0, 1)]
-    outputs = [logits_of((1, 1), (9, 9), (0, 0), (2, 2), (9, 9)), logits_of((1, 1), (9, 9), (0, 0), (1.5, 1.5), (9, 9))]
+    features = [
+        Feature((TokenRow(np.arange(5), 2),), None, index, window(0, [1, 1])) for index in (0, 1)
+    ]
+    outputs = [
+        logits_of((1, 1), (9, 9), (0, 0), (2, 2), (9, 9)),
+        logits_of((1, 1), (9, 9), (0, 0), (1.5, 1.5), (9, 9)),
+    ]
     return features, examples, outputs
 
 
@@ -587,7 +697,10 @@ def test_answers_and_the_official_files():
     assert json.loads(files["nbest_predictions.json"])["x"] == first["n_best"]
     version_1 = Squad(version="1.1")
     answers = version_1.answers(outputs, features, examples)
-    assert version_1.official(answers, examples, "test").keys() == {"predictions.json", "nbest_predictions.json"}
+    assert version_1.official(answers, examples, "test").keys() == {
+        "predictions.json",
+        "nbest_predictions.json",
+    }
     assert [answer["answer"] for answer in answers] == ["q", "q"]
     assert "null_odds" not in answers[0]
 
@@ -605,7 +718,11 @@ def test_baselines_are_the_most_frequent_answer_and_none():
 
 def test_logits_loss_and_gradients_equal_transformers():
     config = ModelConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
     )
     ours = BertForQuestionAnswering(config).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
@@ -630,14 +747,22 @@ def test_logits_loss_and_gradients_equal_transformers():
 
 def test_padding_takes_no_part_in_the_loss():
     config = ModelConfig(
-        vocab_size=60, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
     )
     model = BertForQuestionAnswering(config).eval()
     initialise(model, config, torch.Generator().manual_seed(2))
     short, long = (
-        Feature((TokenRow(np.arange(1, length, dtype=np.int32), 3),), np.array([3, 4]), 0) for length in (7, 30)
+        Feature((TokenRow(np.arange(1, length, dtype=np.int32), 3),), np.array([3, 4]), 0)
+        for length in (7, 30)
     )
-    losses = [model.loss(model(batch), batch).item() for batch in map(make_batch, ([short], [long], [short, long]))]
+    losses = [
+        model.loss(model(batch), batch).item()
+        for batch in map(make_batch, ([short], [long], [short, long]))
+    ]
     assert losses[2] == pytest.approx((losses[0] + losses[1]) / 2, abs=1e-6)
 
 
@@ -690,7 +815,10 @@ def test_transformers_gives_the_same_logits_and_the_answers_are_in_the_passage(t
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(output).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(output)
     assert type(model).__name__ == "BertForQuestionAnswering"
-    passages = {each.id: each for each in read_questions(data / f"test-v{version}.json", labelled=False).questions}
+    passages = {
+        each.id: each
+        for each in read_questions(data / f"test-v{version}.json", labelled=False).questions
+    }
     assert predict(output, data / f"test-v{version}.json", tmp_path / "out.jsonl", "cpu") == 20
     num_compared = 0
     for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines():
@@ -704,11 +832,14 @@ def test_transformers_gives_the_same_logits_and_the_answers_are_in_the_passage(t
         with torch.inference_mode():
             logits = model(**encoded)
         starts, ends = logits.start_logits[0], logits.end_logits[0]
-        # The best pair of the whole passage is the first that is no empty answer; a separator ends the row.
+        # The best pair of the whole passage is the first that is no empty answer; a separator ends
+        # the row.
         sums = (starts[:, None] + ends[None, :])[6:-1, 6:-1]
         allowed = torch.ones_like(sums).triu().tril(29).bool()
         best = next(each for each in answer["n_best"] if each["text"])
-        assert best["start_logit"] + best["end_logit"] == pytest.approx(sums[allowed].max().item(), abs=1e-4)
+        assert best["start_logit"] + best["end_logit"] == pytest.approx(
+            sums[allowed].max().item(), abs=1e-4
+        )
         if version == "2.0":
             odds = (starts[0] + ends[0]).item() - best["start_logit"] - best["end_logit"]
             assert answer["null_odds"] == pytest.approx(odds, abs=1e-4)
@@ -723,7 +854,9 @@ def test_plain_text_and_bad_lines(trained, tmp_path):
     (answer,) = json.loads((tmp_path / "out.json").read_text())
     assert (answer["id"], answer["answer"]) == (f"{tmp_path / 'a.txt'}, line 1", "b")
     write(tmp_path / "a.txt", "no tab\n")
-    with pytest.raises(UserError, match="line 1: write a question and a passage, separated by one tab"):
+    with pytest.raises(
+        UserError, match="line 1: write a question and a passage, separated by one tab"
+    ):
         predict(output, tmp_path / "a.txt", tmp_path / "out.json", "cpu")
 
 
@@ -742,7 +875,10 @@ def test_slices_of_the_official_files_end_to_end(source, checkpoint, tmp_path):
     content = json.loads(source.read_text(encoding="utf-8"))
     for name, article in [("train", 0), ("dev", 1)]:
         part = content["data"][article]
-        write(tmp_path / "data" / f"{name}.json", {**content, "data": [{**part, "paragraphs": part["paragraphs"][:2]}]})
+        write(
+            tmp_path / "data" / f"{name}.json",
+            {**content, "data": [{**part, "paragraphs": part["paragraphs"][:2]}]},
+        )
     config = quick(epochs=0.1, max_length=64, learning_rates=(1e-3,))
     summary = finetune("squad", tmp_path / "data", checkpoint, tmp_path / "run", config)
     dev = tmp_path / "data" / "dev.json"

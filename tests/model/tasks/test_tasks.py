@@ -17,7 +17,11 @@ from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
-from clozeworks.model.tasks.classification import BertForSequenceClassification, TextExample, read_classify
+from clozeworks.model.tasks.classification import (
+    BertForSequenceClassification,
+    TextExample,
+    read_classify,
+)
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.names import TASK_OPTIONS
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
@@ -61,8 +65,12 @@ def test_sst2_and_mrpc_as_they_are(tmp_path):
         TextExample("unflinchingly bleak and desperate ", None, 0),
     ]
     assert read("mrpc", write(tmp_path / "dev.tsv", MRPC)) == [
-        TextExample("He said the pie business doesn 't fit .", '" The pie business does not fit .', 1),
-        TextExample("Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0),
+        TextExample(
+            "He said the pie business doesn 't fit .", '" The pie business does not fit .', 1
+        ),
+        TextExample(
+            "Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0
+        ),
     ]
 
 
@@ -70,16 +78,21 @@ def test_cola_has_a_line_of_names_only_in_its_test_file(tmp_path):
     train = write(tmp_path / "train.tsv", "gj04\t0\t*\tThey drank the pub.\n")
     assert read("cola", train) == [TextExample("They drank the pub.", None, 0)]
     test = write(tmp_path / "test.tsv", "index\tsentence\n0\tBill whistled past the house.\n")
-    assert read("cola", test, labelled=False) == [TextExample("Bill whistled past the house.", None, None)]
+    assert read("cola", test, labelled=False) == [
+        TextExample("Bill whistled past the house.", None, None)
+    ]
 
 
 def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_files(tmp_path):
-    official = write(tmp_path / "a.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tnot_entailment\n")
+    official = write(
+        tmp_path / "a.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tnot_entailment\n"
+    )
     row = {"question": "Who?", "sentence": "He.", "label": 1, "idx": 0}
     lines = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
     assert read("qnli", official) == read("qnli", lines) == read("qnli", tmp_path / "a.parquet")
-    # The order of the classes is the hub's, so that its numbers mean the same in a model's config.json.
+    # The order of the classes is the hub's, so that its numbers mean the same in a model's
+    # config.json.
     assert GLUE["mnli"].labels == ("entailment", "neutral", "contradiction")
 
 
@@ -90,27 +103,47 @@ def test_every_line_of_the_official_files_is_an_example(name, folder):
     sizes = {"cola": (8551, 1043, 1063), "sst2": (67349, 872, 1821), "mrpc": (3667, 408, 1725),
              "stsb": (5749, 1500, 1379), "rte": (2490, 277, 3000), "wnli": (635, 71, 146)}  # fmt: skip
     splits = find_splits(GLUE_DATA / folder)
-    train, dev, test = (read(name, splits[split][0], split != "test") for split in ("train", "dev", "test"))
+    train, dev, test = (
+        read(name, splits[split][0], split != "test") for split in ("train", "dev", "test")
+    )
     assert (len(train), len(dev), len(test)) == sizes[name]
     num_labels = len(GLUE[name].labels)
     assert {example.target for example in train} == set(range(num_labels)) or name == "stsb"
-    assert all(0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev)
-    assert all(example.text_pair if GLUE[name].text_pair else example.text_pair is None for example in train)
+    assert all(
+        0 <= (example.target or 0) <= (num_labels - 1 if num_labels else 5) for example in dev
+    )
+    assert all(
+        example.text_pair if GLUE[name].text_pair else example.text_pair is None
+        for example in train
+    )
 
 
 def test_csv_has_quotes_and_tsv_has_none(tmp_path):
-    csv = write(tmp_path / "a.csv", '\ufeffsentence,label\r\n"two\nlines, ""quoted""",1\r\n\r\nplain,0\r\n')
+    csv = write(
+        tmp_path / "a.csv", '\ufeffsentence,label\r\n"two\nlines, ""quoted""",1\r\n\r\nplain,0\r\n'
+    )
     assert [row.values["sentence"] for row in read_rows(csv)] == ['two\nlines, "quoted"', "plain"]
     assert [row.where for row in read_rows(csv)] == [f"{csv}, line 3", f"{csv}, line 5"]
     tsv = write(tmp_path / "a.tsv", 'sentence\tlabel\n"open\t1\nline\u2028separator\x85\t0\n')
-    assert [row.values["sentence"] for row in read_rows(tsv)] == ['"open', "line\u2028separator\x85"]
+    assert [row.values["sentence"] for row in read_rows(tsv)] == [
+        '"open',
+        "line\u2028separator\x85",
+    ]
 
 
 @pytest.mark.parametrize(
     "file, content, message",
     [
-        ("a.tsv", "sentence\tlabel\nfine\t1\nshort\n", "a.tsv, line 3: the number of columns is 1, not 2 (se"),
-        ("a.tsv", "sentence\tlabel\nfine\t1\textra\n", "a.tsv, line 2: the number of columns is 3, not 2"),
+        (
+            "a.tsv",
+            "sentence\tlabel\nfine\t1\nshort\n",
+            "a.tsv, line 3: the number of columns is 1, not 2 (se",
+        ),
+        (
+            "a.tsv",
+            "sentence\tlabel\nfine\t1\textra\n",
+            "a.tsv, line 2: the number of columns is 3, not 2",
+        ),
         (
             "a.tsv",
             "sentence\tlabel\nfine\tmaybe\n",
@@ -118,16 +151,44 @@ def test_csv_has_quotes_and_tsv_has_none(tmp_path):
         ),
         ("a.tsv", "sentence\tlabel\nfine\t-1\n", "line 2: the label '-1'"),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label in label is empty"),
-        ("a.tsv", "sentence\tlabel\tlabel\nfine\t1\t0\n", "a.tsv, line 1 has two columns named 'label'"),
-        ("a.csv", "sentence,sentence,label\nfine,bad,1\n", "a.csv, line 1 has two columns named 'sentence'"),
-        ("a.jsonl", '{"sentence": "fine", "label": [1]}\n', "line 1: the label in label is [1], neither text nor"),
-        ("a.tsv", "text\tlabel\nfine\t1\n", "a.tsv, line 2: there is no column sentence, only text, label"),
+        (
+            "a.tsv",
+            "sentence\tlabel\tlabel\nfine\t1\t0\n",
+            "a.tsv, line 1 has two columns named 'label'",
+        ),
+        (
+            "a.csv",
+            "sentence,sentence,label\nfine,bad,1\n",
+            "a.csv, line 1 has two columns named 'sentence'",
+        ),
+        (
+            "a.jsonl",
+            '{"sentence": "fine", "label": [1]}\n',
+            "line 1: the label in label is [1], neither text nor",
+        ),
+        (
+            "a.tsv",
+            "text\tlabel\nfine\t1\n",
+            "a.tsv, line 2: there is no column sentence, only text, label",
+        ),
         ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv, line 2 is not UTF-8"),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
-        ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": \n', "a.jsonl, line 2 is not valid JSON"),
-        ("a.jsonl", '{"sentence": 3, "label": 1}\n', "line 1: the column sentence holds 3, not text"),
+        (
+            "a.jsonl",
+            '{"sentence": "fine", "label": 1}\n{"sentence": \n',
+            "a.jsonl, line 2 is not valid JSON",
+        ),
+        (
+            "a.jsonl",
+            '{"sentence": 3, "label": 1}\n',
+            "line 1: the column sentence holds 3, not text",
+        ),
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
-        ("a.jsonl", '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n', "line 2: the label 'True'"),
+        (
+            "a.jsonl",
+            '{"sentence": "fine", "label": 1}\n{"sentence": "b", "label": true}\n',
+            "line 2: the label 'True'",
+        ),
         ("a.jsonl", '{"sentence": "a", "label": null}\n', "line 1: the label in label is empty"),
         ("a.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "line 1 is not valid JSON"),
         ("a.jsonl", '{"sentence": "a", "label": "\\ud83d"}\n', "line 1 is not valid JSON"),
@@ -155,7 +216,11 @@ def test_damage_inside_a_parquet_file_is_reported(tmp_path):
 
 def test_long_values_do_not_fill_the_screen(tmp_path):
     long = "a" * 10_000
-    tables = [f"sentence\tlabel\nfine\t{long}\n", f"{long}\tlabel\nfine\t1\n", f"sentence\t{long}\nfine\n"]
+    tables = [
+        f"sentence\tlabel\nfine\t{long}\n",
+        f"{long}\tlabel\nfine\t1\n",
+        f"sentence\t{long}\nfine\n",
+    ]
     for content in tables:
         with pytest.raises(UserError, match=r"a\.tsv, line 2.*…") as error:
             read("sst2", write(tmp_path / "a.tsv", content))
@@ -168,7 +233,9 @@ def test_a_folder_instead_of_a_file(tmp_path):
 
 
 def test_texts_of_one_kind_cannot_be_held_out():
-    with pytest.raises(UserError, match=r"All examples in a\.csv share one text, so none can be held out"):
+    with pytest.raises(
+        UserError, match=r"All examples in a\.csv share one text, so none can be held out"
+    ):
         hold_out(["a", "a"], str, "a.csv")
 
 
@@ -181,24 +248,35 @@ def test_a_damaged_task_is_reported(tmp_path, content):
 
 
 def test_a_few_short_lines_of_qqp_are_left_out_and_reported(tmp_path, capsys):
-    lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000))]
+    lines = [
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+        *(f"{i}\t1\t2\ta\tb\t{i % 2}" for i in range(2000)),
+    ]
     lines[7] = "6\t1\t2\tonly one"
     path = write(tmp_path / "train.tsv", "\n".join(lines) + "\n")
-    assert [example.target for example in read("qqp", path)] == [i % 2 for i in range(2000) if i != 6]
+    assert [example.target for example in read("qqp", path)] == [
+        i % 2 for i in range(2000) if i != 6
+    ]
     printed = capsys.readouterr().err
     found = f"Columns are missing in 1 of 2,001 lines of {path} (the first: {path}, line 8)"
     assert printed == f"{found}; these lines are left out.\n"
     with pytest.raises(UserError, match="line 8: the number of columns is 4, not 6"):
         read("qqp", path, labelled=False)
     write(path, "\n".join([*lines[:20], *lines[7:8] * 3]))
-    with pytest.raises(UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; fix"):
+    with pytest.raises(
+        UserError, match=r"missing in 4 of 23 lines of .* line 8\), more than 0\.1%; fix"
+    ):
         read("qqp", path)
 
 
 def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
     monkeypatch.setattr(classification, "WORD_BASELINE_EXAMPLES", 9)
     task = GLUE["sst2"]
-    train = [TextExample(f"it was {('bad', 'good')[label]}", None, label) for label in (0, 1) for _ in range(9)]
+    train = [
+        TextExample(f"it was {('bad', 'good')[label]}", None, label)
+        for label in (0, 1)
+        for _ in range(9)
+    ]
     assert task.word_baseline(train, train) == {"accuracy": 1.0}
 
 
@@ -209,7 +287,15 @@ def test_scores_must_be_finite_numbers(tmp_path):
 
 
 def test_the_names_of_files_give_the_splits(tmp_path):
-    for name in ("train.tsv", "dev.tsv", "dev_ids.tsv", "test.tsv", "msr_paraphrase_train.csv", "notes.md", "x.tsv"):
+    for name in (
+        "train.tsv",
+        "dev.tsv",
+        "dev_ids.tsv",
+        "test.tsv",
+        "msr_paraphrase_train.csv",
+        "notes.md",
+        "x.tsv",
+    ):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
     assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
@@ -220,8 +306,19 @@ def test_the_names_of_files_give_the_splits(tmp_path):
 
 
 def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
-    names = ["wnut17train.csv", "validation-00000-of-00002.parquet", "validation-00001-of-00002.parquet"]
-    for name in (*names, "trainset.csv", "evaluation.tsv", "values.tsv", "latest.tsv", "constraints.tsv"):
+    names = [
+        "wnut17train.csv",
+        "validation-00000-of-00002.parquet",
+        "validation-00001-of-00002.parquet",
+    ]
+    for name in (
+        *names,
+        "trainset.csv",
+        "evaluation.tsv",
+        "values.tsv",
+        "latest.tsv",
+        "constraints.tsv",
+    ):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
     assert [path.name for path in splits["train"]] == names[:1]
@@ -231,25 +328,39 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     write(tmp_path / "sets" / "devset.csv", "")
     assert find_splits(tmp_path / "sets").keys() == {"train", "dev"}
     write(tmp_path / "train-dev.tsv", "")
-    with pytest.raises(UserError, match=r"train-dev.tsv names more than one of train, dev and test"):
+    with pytest.raises(
+        UserError, match=r"train-dev.tsv names more than one of train, dev and test"
+    ):
         find_splits(tmp_path)
     (tmp_path / "train-dev.tsv").unlink()
     write(tmp_path / "wnut17train.tsv", "")
-    with pytest.raises(UserError, match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename"):
+    with pytest.raises(
+        UserError,
+        match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename",
+    ):
         find_splits(tmp_path)
 
 
 def test_the_digest_of_the_data_says_which_files_are_for_training(tmp_path):
     for folder, names in (("one", ("train-1", "train-2")), ("two", ("train", "dev"))):
         for number, name in enumerate(names):
-            write(tmp_path / folder / f"{name}.tsv", f"sentence\tlabel\ngood {number}\t1\nbad {number}\t0\n")
+            write(
+                tmp_path / folder / f"{name}.tsv",
+                f"sentence\tlabel\ngood {number}\t1\nbad {number}\t0\n",
+            )
     one, two = (read_data("sst2", tmp_path / folder, FinetuneConfig()) for folder in ("one", "two"))
     assert (one.held_out, two.held_out) == (True, False)
     assert one.digest() != two.digest()
 
 
 def test_mnli_has_two_dev_sets(tmp_path):
-    for name in ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv", "test_matched.tsv", "test_mismatched.tsv"):
+    for name in (
+        "train.tsv",
+        "dev_matched.tsv",
+        "dev_mismatched.tsv",
+        "test_matched.tsv",
+        "test_mismatched.tsv",
+    ):
         write(tmp_path / name, "")
     found = dev_sets(find_splits(tmp_path))
     assert {prefix: [path.name for path in paths] for prefix, paths in found.items()} == {
@@ -267,7 +378,11 @@ def test_folders_without_a_split_are_refused(tmp_path):
         find_splits(tmp_path / "none")
 
 
-@given(st.lists(st.integers(0, 300), min_size=2, max_size=200).filter(lambda numbers: len(set(numbers)) > 1))
+@given(
+    st.lists(st.integers(0, 300), min_size=2, max_size=200).filter(
+        lambda numbers: len(set(numbers)) > 1
+    )
+)
 def test_held_out_examples_share_no_text_with_the_others(numbers):
     train, dev = hold_out(numbers, str, "a.csv")
     assert sorted(train + dev) == sorted(numbers)
@@ -292,7 +407,12 @@ def test_pairs_are_cut_as_in_the_release(length_a, length_b, limit):
 
 def test_rows_equal_those_of_transformers(checkpoint):
     ours, theirs = TextTokenizer(checkpoint), transformers.AutoTokenizer.from_pretrained(checkpoint)
-    for text, pair in [("The film was good.", None), ("", None), ("very DULL, unknownword", "a book! b"), ("", "a")]:
+    for text, pair in [
+        ("The film was good.", None),
+        ("", None),
+        ("very DULL, unknownword", "a book! b"),
+        ("", "a"),
+    ]:
         tokens_b = None if pair is None else ours.token_ids([pair])[0]
         ids, segment_b_start, _ = ours.row(ours.token_ids([text])[0], tokens_b, 40)
         expected = theirs(text, pair)
@@ -307,7 +427,11 @@ def test_special_tokens_in_a_text_are_text(checkpoint):
     tokenizer = TextTokenizer(checkpoint)
     ids = tokenizer.token_ids(["was [MASK] [SEP] good"])[0]
     assert not {2, 3, 4} & set(ids)
-    assert ids == [id for part in ("was [", "mask", "] [", "sep", "] good") for id in tokenizer.token_ids([part])[0]]
+    assert ids == [
+        id
+        for part in ("was [", "mask", "] [", "sep", "] good")
+        for id in tokenizer.token_ids([part])[0]
+    ]
 
 
 def test_a_vocabulary_alone_makes_the_same_tokenizer(checkpoint, tmp_path):
@@ -317,11 +441,15 @@ def test_a_vocabulary_alone_makes_the_same_tokenizer(checkpoint, tmp_path):
     files = tokenizer_files(tmp_path)
     assert files.keys() == {"vocab.txt", "tokenizer.json"}
     write(tmp_path / "tokenizer.json", files["tokenizer.json"].decode())
-    assert transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).encode("[MASK]")
+    assert transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json")
+    ).encode("[MASK]")
 
 
 def test_a_checkpoint_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"has no vocabulary: it contains neither tokenizer\.json nor vocab\.txt"):
+    with pytest.raises(
+        UserError, match=r"has no vocabulary: it contains neither tokenizer\.json nor vocab\.txt"
+    ):
         TextTokenizer(tmp_path)
     write(tmp_path / "vocab.txt", "a\nb\n[UNK]\n")
     with pytest.raises(UserError, match=r"vocab\.txt lacks .*\[CLS\]"):
@@ -368,10 +496,19 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
             "text,label\nx,yes\ny,no\nz,2\n",
             "line 4: the label '2' in label follows 'yes'; give labels that are all words or all numbers",
         ),
-        ("text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n", "line 6: the label '1.0' in label is the same number as '1'; w"),
-        ("text, label\nx,1\n", "a.csv has the columns text, ' label'; choose with --text and --label"),
+        (
+            "text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n",
+            "line 6: the label '1.0' in label is the same number as '1'; w",
+        ),
+        (
+            "text, label\nx,1\n",
+            "a.csv has the columns text, ' label'; choose with --text and --label",
+        ),
         ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; training needs"),
-        ("text,label\nx,p\ny,q\nz,r\n", "a.csv: label holds 3 labels in 3 rows; is it the column of the label?"),
+        (
+            "text,label\nx,p\ny,q\nz,r\n",
+            "a.csv: label holds 3 labels in 3 rows; is it the column of the label?",
+        ),
     ],
 )
 def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
@@ -404,32 +541,50 @@ def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[F
 @pytest.mark.parametrize("num_classes", [1, 2, 5])
 def test_logits_loss_and_gradients_equal_transformers(num_classes):
     config = ModelConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
     )
     ours = BertForSequenceClassification(config, num_classes).eval()
     initialise(ours, config, torch.Generator().manual_seed(2))
-    shape: dict[str, Any] = {**config.to_hf(), "num_labels": num_classes, "attn_implementation": "eager"}
+    shape: dict[str, Any] = {
+        **config.to_hf(),
+        "num_labels": num_classes,
+        "attn_implementation": "eager",
+    }
     peer_config = transformers.BertConfig(**shape)
     theirs = transformers.BertForSequenceClassification(peer_config).eval()
     theirs.load_state_dict(ours.state_dict())
     batch = make_batch(features_of([3, 20, 11, 7], 60, num_classes))
-    expected = theirs(batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target)
+    expected = theirs(
+        batch.input_ids_BL, batch.attention_mask_BL, batch.token_type_ids_BL, labels=batch.target
+    )
     logits = ours(batch)
     torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
     check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
 def test_answers_are_probabilities(tmp_path):
-    logits = [np.array([0.0, np.log(3)], dtype=np.float32), np.array([1000.0, 0.0], dtype=np.float32)]
+    logits = [
+        np.array([0.0, np.log(3)], dtype=np.float32),
+        np.array([1000.0, 0.0], dtype=np.float32),
+    ]
     first, second = GLUE["sst2"].answers(logits, [], [])
     assert first["label"] == "positive"
-    assert first["probabilities"] == {"negative": pytest.approx(0.25), "positive": pytest.approx(0.75)}
+    assert first["probabilities"] == {
+        "negative": pytest.approx(0.25),
+        "positive": pytest.approx(0.75),
+    }
     assert second["probabilities"]["negative"] == 1
     assert GLUE["stsb"].answers([np.array([2.5], dtype=np.float32)], [], []) == [{"score": 2.5}]
 
 
 def answers_of(task: Any) -> list[dict[str, Any]]:
-    return [{"label": name} for name in task.labels] or [{"score": score} for score in (-0.5, 2.71828, 5.2)]
+    return [{"label": name} for name in task.labels] or [
+        {"score": score} for score in (-0.5, 2.71828, 5.2)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -449,14 +604,21 @@ def answers_of(task: Any) -> list[dict[str, Any]]:
 def test_files_for_the_glue_server(name, file, predictions):
     # Names and labels as gluebenchmark.com/faq and jiant's glue_submission_formatter.py have them.
     lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in enumerate(predictions))]
-    assert GLUE[name].official(answers_of(GLUE[name]), [], "test") == {file: ("\n".join(lines) + "\n").encode()}
+    assert GLUE[name].official(answers_of(GLUE[name]), [], "test") == {
+        file: ("\n".join(lines) + "\n").encode()
+    }
     assert GLUE[name].official(answers_of(GLUE[name]), [], "dev") == {}
 
 
 def test_mnli_has_two_files_for_the_server(tmp_path):
     answers = answers_of(GLUE["mnli"])
     assert list(GLUE["mnli"].official(answers, [], "test_mismatched")) == ["MNLI-mm.tsv"]
-    assert classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(answers, [], "test") == {}
+    assert (
+        classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(
+            answers, [], "test"
+        )
+        == {}
+    )
 
 
 @pytest.fixture
@@ -479,8 +641,12 @@ def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
     files = find_splits(hub_folder)
     for split in ("train", "dev"):
         assert read("sst2", splits[split][0]) == read("sst2", files[split][0])
-    assert read("sst2", splits["test"][0], labelled=False)[2] == TextExample("text 2 of test", None, None)
-    with pytest.raises(UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is not one of"):
+    assert read("sst2", splits["test"][0], labelled=False)[2] == TextExample(
+        "text 2 of test", None, None
+    )
+    with pytest.raises(
+        UserError, match=r"hf:.*, split test, row 1: the label '-1' in label is not one of"
+    ):
         read("sst2", splits["test"][0])
     with pytest.raises(UserError, match=r"split train, row 1: there is no column sentence1"):
         read("rte", splits["train"][0])
@@ -501,7 +667,9 @@ def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
 def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
     single = single_file(Path(f"hf:{hub_folder}:validation"))
     assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}
-    assert [example.text for example in read("sst2", single)] == [f"text {i} of validation" for i in range(4)]
+    assert [example.text for example in read("sst2", single)] == [
+        f"text {i} of validation" for i in range(4)
+    ]
     assert single_file(Path(f"hf:{hub_folder}")) is None
     with pytest.raises(UserError, match="has no split 'nonsense'; it has train, validation, test"):
         single_file(Path(f"hf:{hub_folder}:nonsense"))

@@ -27,7 +27,9 @@ def test_a_model_is_compiled_where_it_can_be(compilers, triton, expected, monkey
         assert compiles(None, where) is (found == "compiled")
         assert compiles(False, where) is False
         if found == "cannot":
-            with pytest.raises(UserError, match=r"^--compile needs .*; install g(cc|\+\+), or leave the option out"):
+            with pytest.raises(
+                UserError, match=r"^--compile needs .*; install g(cc|\+\+), or leave the option out"
+            ):
                 compiles(True, where)
         else:
             assert compiles(True, where)

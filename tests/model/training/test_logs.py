@@ -30,10 +30,17 @@ def test_an_update_that_overflowed_is_no_damage(tmp_path):
 
 
 def test_columns_may_be_added_and_dropped(tmp_path):
-    for columns in (("step", "split", "loss"), ("step", "split", "loss", "accuracy"), ("step", "split", "loss")):
+    for columns in (
+        ("step", "split", "loss"),
+        ("step", "split", "loss", "accuracy"),
+        ("step", "split", "loss"),
+    ):
         with RunLog(tmp_path, 1, columns) as log:
             log.metrics(1, "train", {"loss": 0.5, "accuracy": 0.25})
-    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["step,split,loss", *["1,train,0.5"] * 3]
+    assert (tmp_path / "metrics.csv").read_text().splitlines() == [
+        "step,split,loss",
+        *["1,train,0.5"] * 3,
+    ]
 
 
 class FakeWandb:
@@ -61,7 +68,9 @@ class FakeWandb:
 def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch):
     fake, found = FakeWandb(), importlib.util.find_spec
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else found(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "wandb" else found(name)
+    )
     assert open_wandb(tmp_path, None, {}) is None
     with pytest.raises(UserError, match="pip install wandb"):
         open_wandb(tmp_path, True, {})
@@ -74,5 +83,9 @@ def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch):
         with RunLog(tmp_path, 1, wandb=open_wandb(tmp_path, asked, {"steps": 3})) as log:
             log.metrics(1, "train", {"mlm_loss": 0.5})
     first, second = fake.started
-    assert first == second and (first["project"], first["resume"], first["config"]) == ("mine", "allow", {"steps": 3})
+    assert first == second and (first["project"], first["resume"], first["config"]) == (
+        "mine",
+        "allow",
+        {"steps": 3},
+    )
     assert fake.logged == [(1, {"train/mlm_loss": 0.5})] * 2 and fake.finished == 2

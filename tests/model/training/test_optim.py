@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from clozeworks.model.training.optim import default_warmup, learning_rate, make_optimizer, set_learning_rate
+from clozeworks.model.training.optim import (
+    default_warmup,
+    learning_rate,
+    make_optimizer,
+    set_learning_rate,
+)
 from torch import nn
 
 
@@ -38,7 +43,9 @@ def test_equals_the_adam_of_google_research():
         set_learning_rate(optimizer, rate)
         optimizer.step()
     for name, parameter in model.named_parameters():
-        np.testing.assert_allclose(parameter.detach().numpy(), weights[name], atol=2e-5, err_msg=name)
+        np.testing.assert_allclose(
+            parameter.detach().numpy(), weights[name], atol=2e-5, err_msg=name
+        )
 
 
 def test_biases_of_an_lstm_do_not_decay():
@@ -50,7 +57,9 @@ def test_biases_of_an_lstm_do_not_decay():
 
 def test_bias_correction_is_that_of_pytorch():
     ours, theirs = make_model(), make_model()
-    peer = torch.optim.AdamW(theirs.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0)
+    peer = torch.optim.AdamW(
+        theirs.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0
+    )
     optimizer = make_optimizer(ours, weight_decay=0.0, bias_correction=True)
     set_learning_rate(optimizer, 0.1)
     for _ in range(5):
@@ -81,6 +90,8 @@ def test_state_resumes_exactly():
 
 def test_learning_rate_rises_and_falls_along_lines_from_step_0():
     assert [learning_rate(step, 1.0, 4, 10) for step in range(4)] == [0, 0.25, 0.5, 0.75]
-    assert [learning_rate(step, 1.0, 4, 10) for step in (4, 5, 9, 10)] == pytest.approx([0.6, 0.5, 0.1, 0])
+    assert [learning_rate(step, 1.0, 4, 10) for step in (4, 5, 9, 10)] == pytest.approx(
+        [0.6, 0.5, 0.1, 0]
+    )
     assert learning_rate(0, 2.0, 0, 10) == 2.0
     assert [default_warmup(steps) for steps in (1_000_000, 300, 5)] == [10_000, 30, 0]

@@ -1,4 +1,6 @@
-"""The update that both loops share: micro-batches and ranks change nothing, dropout is a function of its seed."""
+"""The update that both loops share: micro-batches and ranks change nothing, dropout is a function
+of its seed.
+"""
 
 import threading
 from collections.abc import Callable
@@ -51,7 +53,9 @@ class ThreadRanks(Ranks):
         return values
 
     def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
-        """Add them up at once: the threads start their sums in the same order, or meet at different tensors."""
+        """Add them up at once: the threads start their sums in the same order, or meet at different
+        tensors.
+        """
         STARTED.append((self.rank, values.numel()))
         self.sum(values)
         return lambda: None
@@ -105,7 +109,9 @@ def one_update(work: Work, ranks: Ranks, **options: Any) -> Update:
     return update
 
 
-def on_two_ranks(instances: str, make: Callable[[str, Ranks, int], Work]) -> list[tuple[Work, Update]]:
+def on_two_ranks(
+    instances: str, make: Callable[[str, Ranks, int], Work]
+) -> list[tuple[Work, Update]]:
     done: dict[int, tuple[Work, Update]] = {}
 
     def run(rank: int) -> None:
@@ -123,7 +129,8 @@ def on_two_ranks(instances: str, make: Callable[[str, Ranks, int], Work]) -> lis
 
 @pytest.mark.parametrize("make", [pretraining, finetuning])
 def test_neither_micro_batches_nor_ranks_change_an_update(instances, make):
-    # Targets are spread unevenly over rows, so a mean of the micro-batches' means would be another loss.
+    # Targets are spread unevenly over rows, so a mean of the micro-batches' means would be another
+    # loss.
     alone = Ranks(0, 1, CPU)
     whole = make(instances, alone, 100)
     expected = one_update(whole, alone)
@@ -148,7 +155,9 @@ def test_the_loss_is_the_mean_over_all_targets():
     assert sum(part.share for part in work.batches) == pytest.approx(1)
     batch = make_batch(features)
     assert batch.target is not None
-    total = nn.functional.cross_entropy(work.model(batch).flatten(0, 1), batch.target.flatten(), reduction="sum")
+    total = nn.functional.cross_entropy(
+        work.model(batch).flatten(0, 1), batch.target.flatten(), reduction="sum"
+    )
     mean = total.item() / num_targets(features)
     assert one_update(work, ranks).sums == pytest.approx([mean], abs=1e-6)
 
@@ -198,7 +207,9 @@ def test_an_update_without_a_finite_loss_says_so():
 
 
 class Waits(TorchDispatchMode):
-    """Collects the operators that read a tensor's values on the host, for which a GPU's whole queue would be waited."""
+    """Collects the operators that read a tensor's values on the host, for which a GPU's whole queue
+    would be waited.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,9 +218,20 @@ class Waits(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and note it if it waits."""
         name = func.overloadpacket.__name__
-        indices = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
-        by_mask = any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in indices)
-        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "is_nonzero"):
+        indices = (
+            args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
+        )
+        by_mask = any(
+            isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in indices
+        )
+        if by_mask or name in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "equal",
+            "unique",
+            "is_nonzero",
+        ):
             self.found.append(name)
         return func(*args, **kwargs or {})
 
@@ -234,8 +256,13 @@ def test_an_update_never_waits_for_a_gpu(instances, make):
     ranks = Ranks(0, 1, torch.device("cuda"))
     work = make(instances, ranks, 3)
     work.model.cuda()
-    batches = [batch.pin() if hasattr(batch, "pin") else batch.map(torch.Tensor.pin_memory) for batch in work.batches]
-    updater = Updater(work.model, make_optimizer(work.model), ranks, dtype=torch.bfloat16, dropout_seed=(0,))
+    batches = [
+        batch.pin() if hasattr(batch, "pin") else batch.map(torch.Tensor.pin_memory)
+        for batch in work.batches
+    ]
+    updater = Updater(
+        work.model, make_optimizer(work.model), ranks, dtype=torch.bfloat16, dropout_seed=(0,)
+    )
     updater.update(0, batches, work.loss, 1e-3)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -261,10 +288,14 @@ def test_in_fp16_an_update_that_overflows_is_skipped_and_the_scale_halved():
     layer, updater, loss = linear_updater(torch.float16)
     batches = [Value(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))]
     before = layer.weight.clone()
-    updater.update(0, [Value(torch.full((1, 4), 300.0))], loss, 0.1)  # 2**16 times its gradient is infinite in fp16
+    updater.update(
+        0, [Value(torch.full((1, 4), 300.0))], loss, 0.1
+    )  # 2**16 times its gradient is infinite in fp16
     assert torch.equal(layer.weight, before)
     (skipped,) = updater.drain()
-    assert skipped.is_finite and not np.isfinite(skipped.gradient_norm) and skipped.loss_scale == 2**15
+    assert (
+        skipped.is_finite and not np.isfinite(skipped.gradient_norm) and skipped.loss_scale == 2**15
+    )
     for step in range(1, 9):
         updater.update(step, batches, loss, 0.1)
     norms = [update.gradient_norm for update in updater.drain()]
@@ -290,7 +321,9 @@ def test_gradients_are_sent_while_the_backward_pass_runs(instances, monkeypatch)
     monkeypatch.setattr(module_of_ranks, "BUCKET_BYTES", 20_000)
     sent_early: list[int] = []
     finish: Any = GradientSum.finish
-    monkeypatch.setattr(GradientSum, "finish", lambda self: sent_early.append(len(self._sent)) or finish(self))
+    monkeypatch.setattr(
+        GradientSum, "finish", lambda self: sent_early.append(len(self._sent)) or finish(self)
+    )
     alone = Ranks(0, 1, CPU)
     whole = pretraining(instances, alone, 100)
     updates(whole, alone, 3)
@@ -310,7 +343,8 @@ def test_gradients_are_sent_while_the_backward_pass_runs(instances, monkeypatch)
     for work in done.values():
         for weight, other in zip(whole.model.parameters(), work.model.parameters(), strict=True):
             torch.testing.assert_close(weight, other, rtol=0, atol=1e-5)
-    # In the first update it is not known yet which gradients there are; later all are sent before the pass ends.
+    # In the first update it is not known yet which gradients there are; later all are sent before
+    # the pass ends.
     num_buckets = max(sent_early)
     assert num_buckets > 3 and sorted(sent_early) == [0] * 3 + [0] * 2 + [num_buckets] * 4
     sizes = [[size for rank, size in STARTED if rank == own] for own in range(2)]

@@ -4,7 +4,12 @@ import re
 
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution.counters import CounterRecord, Counters, count_words, sum_counters
+from clozeworks.pipeline.execution.counters import (
+    CounterRecord,
+    Counters,
+    count_words,
+    sum_counters,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +21,11 @@ def test_words_are_what_ascii_blanks_separate_in_short_and_long_texts(text: str)
 
 
 def test_too_much_bad_input_fails_the_stage():
-    record: CounterRecord = {"counts": {"read": 8}, "bad": {"torn": 2}, "examples": {"torn": ["dump: page 3"]}}
+    record: CounterRecord = {
+        "counts": {"read": 8},
+        "bad": {"torn": 2},
+        "examples": {"torn": ["dump: page 3"]},
+    }
     assert sum_counters([record], 0.2, "read").bad["torn"] == 2
     with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise --max-bad"):
         sum_counters([record], 0.1, "read")

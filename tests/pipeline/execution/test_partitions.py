@@ -9,7 +9,7 @@ from clozeworks.pipeline.execution.partitions import (
     read_partitions,
     write_partitions,
 )
-from clozeworks.pipeline.execution.stage import StageDirectory
+from clozeworks.pipeline.storage.stage import StageDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +42,11 @@ def test_rows_come_back_from_their_partitions_in_order(tmp_path, part_rows: int)
             part = pa.Table.from_pylist(rows[start : start + part_rows], SCHEMA)
             writer.write(part, range_of(part["hash"].to_numpy(), 8))
         writer.write(SCHEMA.empty_table(), np.empty(0, np.int64))
-    found = [row for batch in read_partitions(str(tmp_path / "file"), [2, 5], 8) for row in batch.to_pylist()]
+    found = [
+        row
+        for batch in read_partitions(str(tmp_path / "file"), [2, 5], 8)
+        for row in batch.to_pylist()
+    ]
     expected = [row for row in rows if range_of(np.array([row["hash"]], np.uint64), 8)[0] in (2, 5)]
     assert sorted(found, key=str) == sorted(expected, key=str)
     in_partition = [row for row in found if range_of(np.array([row["hash"]], np.uint64), 8)[0] == 2]

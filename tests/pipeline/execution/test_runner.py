@@ -1,4 +1,6 @@
-"""Units of work: records, resume, errors of workers, a killed worker; on processes of ours and of Beam."""
+"""Units of work: records, resume, errors of workers, a killed worker; on processes of ours and of
+Beam.
+"""
 
 import errno
 import os
@@ -24,18 +26,22 @@ from clozeworks.pipeline.execution.phases import (
     write_plan,
 )
 from clozeworks.pipeline.execution.runner import _last_line, run_phases
-from clozeworks.pipeline.execution.stage import StageDirectory
+from clozeworks.pipeline.storage.stage import StageDirectory
 from unit_records import Done
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)
 UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
 
 
-def phase_of(work: Callable[[StageDirectory, int], Done], name: str = "squares") -> Phase[int, Done]:
+def phase_of(
+    work: Callable[[StageDirectory, int], Done], name: str = "squares"
+) -> Phase[int, Done]:
     return Phase(name, None, work, int, Done)
 
 
-def run_one(directory: StageDirectory, work: Callable[[StageDirectory, int], Done], options: RunOptions) -> list[Done]:
+def run_one(
+    directory: StageDirectory, work: Callable[[StageDirectory, int], Done], options: RunOptions
+) -> list[Done]:
     """Run one phase and return its records."""
     run_phases(directory, UNITS, [phase_of(work)], options)
     return read_records(directory, "squares", Done)
@@ -47,7 +53,9 @@ def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(autouse=True)
-def logs_of_broken_runs_do_not_stay(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory):
+def logs_of_broken_runs_do_not_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
 
 
@@ -71,7 +79,9 @@ def die(directory: StageDirectory, number: int) -> Done:
 
 
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
-def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options: tuple[str, ...]):
+def test_every_unit_is_done_and_records_come_in_order(
+    tmp_path: Path, beam_options: tuple[str, ...]
+):
     directory = StageDirectory(str(tmp_path), "f")
     options = RunOptions(workers=2, beam_options=beam_options)
     records = run_one(directory, square, options)
@@ -103,7 +113,10 @@ def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
 
 @pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
 def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
-    directory, options = StageDirectory(str(tmp_path), "f"), RunOptions(workers=2, beam_options=beam_options)
+    directory, options = (
+        StageDirectory(str(tmp_path), "f"),
+        RunOptions(workers=2, beam_options=beam_options),
+    )
     with pytest.raises(UserError, match=r"^three is no good$"):
         run_one(directory, fail_on_three, options)
     assert not read_errors(directory)
@@ -150,18 +163,28 @@ def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
     script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
     workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
     process.send_signal(number)
     out, _ = process.communicate(timeout=20)
-    assert (out, process.returncode) == (("interrupted\n", 130) if number == signal.SIGTERM else ("", -9))
+    assert (out, process.returncode) == (
+        ("interrupted\n", 130) if number == signal.SIGTERM else ("", -9)
+    )
     wait_until(lambda: not any(map(is_running, workers)))
 
 
-@pytest.mark.parametrize("beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"])
-def test_an_interrupt_from_a_terminal_ends_the_whole_group(tmp_path: Path, beam_options: tuple[str, ...]):
-    script = "import signal, sys, test_runner; signal.signal(signal.SIGINT, signal.default_int_handler);"
+@pytest.mark.parametrize(
+    "beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"]
+)
+def test_an_interrupt_from_a_terminal_ends_the_whole_group(
+    tmp_path: Path, beam_options: tuple[str, ...]
+):
+    script = (
+        "import signal, sys, test_runner; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    )
     script += "test_runner.run_until_interrupted(*sys.argv[1:])"
     command = [sys.executable, "-c", script, str(tmp_path), *beam_options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -200,9 +223,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_an_error_is_reported_by_its_cause_alone():
-    through_beam = (
-        "Traceback …\n  File x, line 3\nRuntimeError: OSError: [Errno 5] Broken disk. [while running 'Build']"
-    )
+    through_beam = "Traceback …\n  File x, line 3\nRuntimeError: OSError: [Errno 5] Broken disk. [while running 'Build']"
     assert _last_line(RuntimeError(through_beam)) == "[Errno 5] Broken disk"
     assert _last_line(ValueError("lengths differ: 3 and 4")) == "lengths differ: 3 and 4"
     assert _last_line(ValueError()) == "ValueError"
@@ -221,7 +242,9 @@ def test_an_option_that_beam_does_not_know_is_refused():
         pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
     with pytest.raises(UserError, match="--runner needs the name"):
         pipeline_options(RunOptions(beam_options=("--runner",)))
-    options = pipeline_options(RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3))
+    options = pipeline_options(
+        RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3)
+    )
     assert options.get_all_options()["direct_running_mode"] == "multi_threading"
     assert options.get_all_options()["direct_num_workers"] == 3
 
@@ -231,7 +254,9 @@ def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
     from clozeworks.pipeline.execution.beam import pipeline_options
 
     named, default = (
-        pipeline_options(RunOptions(beam_options=(*given, "--direct_embed_docker_python"), workers=3))
+        pipeline_options(
+            RunOptions(beam_options=(*given, "--direct_embed_docker_python"), workers=3)
+        )
         for given in (flags, ())
     )
     assert named.get_all_options() == default.get_all_options()
@@ -254,7 +279,9 @@ def nap(directory: StageDirectory, number: int) -> Done:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT interrupts, also where a shell has started the tests in the background, with SIGINT ignored."""
+    """SIGINT interrupts, also where a shell has started the tests in the background, with SIGINT
+    ignored.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -265,7 +292,11 @@ IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
 
 @pytest.mark.parametrize(
     "options",
-    [RunOptions(workers=1), RunOptions(workers=2), RunOptions(workers=1, beam_options=IN_THIS_PROCESS)],
+    [
+        RunOptions(workers=1),
+        RunOptions(workers=2),
+        RunOptions(workers=1, beam_options=IN_THIS_PROCESS),
+    ],
     ids=["here", "our processes", "Beam"],
 )
 @pytest.mark.usefixtures("interruptible")
@@ -303,7 +334,11 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
 
     monkeypatch.setattr(os, "fsync", sync_unless_full)
     with pytest.raises(RunError, match=r"Cannot write to .*No space left"):
-        run_one(StageDirectory(str(tmp_path), "f"), fill_disk, RunOptions(workers=1, beam_options=beam_options))
+        run_one(
+            StageDirectory(str(tmp_path), "f"),
+            fill_disk,
+            RunOptions(workers=1, beam_options=beam_options),
+        )
 
 
 def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
@@ -313,7 +348,11 @@ def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
 
     for beam_options in ((), IN_THIS_PROCESS):
         with pytest.raises(UserError, match="Cannot write to"):
-            run_one(StageDirectory(str(tmp_path), "f"), block, RunOptions(workers=1, beam_options=beam_options))
+            run_one(
+                StageDirectory(str(tmp_path), "f"),
+                block,
+                RunOptions(workers=1, beam_options=beam_options),
+            )
 
 
 def leave_path(directory: StageDirectory, number: int) -> Done:
@@ -323,5 +362,7 @@ def leave_path(directory: StageDirectory, number: int) -> Done:
 
 def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    run_one(StageDirectory("out", "f"), leave_path, RunOptions(workers=1, beam_options=IN_THIS_PROCESS))
+    run_one(
+        StageDirectory("out", "f"), leave_path, RunOptions(workers=1, beam_options=IN_THIS_PROCESS)
+    )
     assert (tmp_path / "out" / "path").read_text() == str(tmp_path / "out")

@@ -27,7 +27,9 @@ def test_every_item_is_done_in_as_many_processes_as_asked(tmp_path: Path):
     with started(2) as processes:
         do_all([(str(tmp_path), name) for name in names], leave_pid, processes)
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert {int(path.read_text()) for path in tmp_path.iterdir()} <= {process.pid for process in processes}
+    assert {int(path.read_text()) for path in tmp_path.iterdir()} <= {
+        process.pid for process in processes
+    }
     assert all(process.returncode is not None for process in processes)
 
 
@@ -77,7 +79,10 @@ def end_by(item: int) -> None:
     ],
 )
 def test_a_death_is_reported_by_its_cause(item: int, message: str):
-    with started(2) as processes, pytest.raises(DeadWorkerError, match=f"^A worker process {message};"):
+    with (
+        started(2) as processes,
+        pytest.raises(DeadWorkerError, match=f"^A worker process {message};"),
+    ):
         do_all([item], end_by, processes)
 
 
@@ -93,7 +98,9 @@ def test_workers_are_gone_when_the_work_is_interrupted():
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_what_lies_in_the_working_folder_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_lies_in_the_working_folder_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "pickle.py").write_text("raise ImportError('of another pickle')")
     monkeypatch.chdir(tmp_path)
     with started(1) as processes:

@@ -1,4 +1,6 @@
-"""Nothing is lost uncounted: of real inputs of each kind, words in are words out and words left out by reason."""
+"""Nothing is lost uncounted: of real inputs of each kind, words in are words out and words left out
+by reason.
+"""
 
 import bz2
 import html
@@ -10,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.documents.scatter import select_lines
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.ingest.scatter import select_lines
-from clozeworks.pipeline.sources.documents import read_documents
+from clozeworks.pipeline.sources.reading import read_documents
 from shared_data import DATA, needs_shared_data
 
 CORPUS = Path(__file__).parents[3] / "examples" / "quickstart" / "corpus"
@@ -35,20 +37,30 @@ def num_words_of(text: str) -> int:
 
 
 def num_left_out(counters: Counters) -> int:
-    return sum(count for name, count in counters.counts.items() if name.startswith("words_left_out_as_"))
+    return sum(
+        count for name, count in counters.counts.items() if name.startswith("words_left_out_as_")
+    )
 
 
 def articles() -> list[tuple[str, str]]:
-    """Return titles and texts as an extractor leaves them: headings, lists and holes among the prose."""
+    """Return titles and texts as an extractor leaves them: headings, lists and holes among the
+    prose.
+    """
     dump = bz2.decompress((CORPUS / "enwiki-excerpt.xml.bz2").read_bytes()).decode()
     pages = re.findall(r"<title>(.*?)</title>.*?<text[^>]*>(.*?)</text>", dump, re.DOTALL)
     texts = [re.sub(r"\{\{[^{}]*\}\}|&[a-z]+;|<[^>]*>|[][']{2,}", "", text) for _, text in pages]
-    return [(title, f"{title}\n\n{text}") for (title, _), text in zip(pages, texts, strict=True) if len(text) > 2000]
+    return [
+        (title, f"{title}\n\n{text}")
+        for (title, _), text in zip(pages, texts, strict=True)
+        if len(text) > 2000
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (CORPUS / "books").glob("*.txt")))
 def test_words_of_books(name: str) -> None:
-    assert account(CORPUS / "books" / name)[0] == len((CORPUS / "books" / name).read_bytes().split())
+    assert account(CORPUS / "books" / name)[0] == len(
+        (CORPUS / "books" / name).read_bytes().split()
+    )
 
 
 @pytest.mark.parametrize("url", ["", URL])
@@ -92,45 +104,70 @@ def test_words_of_wikiextractors_output(name: str) -> None:
 
 DUMPS = [
     CORPUS / "enwiki-excerpt.xml.bz2",
-    pytest.param(DATA / "wikipedia" / "ltgwiki-pages-articles-multistream.xml.bz2", marks=needs_shared_data),
+    pytest.param(
+        DATA / "wikipedia" / "ltgwiki-pages-articles-multistream.xml.bz2", marks=needs_shared_data
+    ),
     pytest.param(DATA / "wikipedia" / "bgwiki-utf16-excerpt.xml.bz2", marks=needs_shared_data),
 ]
 
 
 def pages_of(path: Path) -> list[bytes]:
     content = bz2.decompress(path.read_bytes())
-    content = content.decode("utf-16").encode() if content.startswith((b"\xff\xfe", b"\xfe\xff")) else content
+    content = (
+        content.decode("utf-16").encode()
+        if content.startswith((b"\xff\xfe", b"\xfe\xff"))
+        else content
+    )
     return re.findall(rb"<page>.*?</page>", content, re.DOTALL)
 
 
 @pytest.mark.parametrize("path", DUMPS)
 def test_words_of_a_dump(path: Path) -> None:
-    """Those of its markup too, whether or not a page is an article; down to the sentences of the documents."""
+    """Those of its markup too, whether or not a page is an article; down to the sentences of the
+    documents.
+    """
     counters, config = Counters(), IngestConfig()
     documents = list(read_documents(str(path), counters=counters))
-    num_kept = num_words_of(" ".join(paragraph for document in documents for paragraph in document.paragraphs))
+    num_kept = num_words_of(
+        " ".join(paragraph for document in documents for paragraph in document.paragraphs)
+    )
     pages = pages_of(path)
     assert num_kept + num_left_out(counters) == sum(len(page.split()) for page in pages)
     counts = counters.counts
     kinds = ("redirects", "other_namespaces", "disambiguation_pages", "other_models", "empty_pages")
-    assert len(documents) + sum(counts[kind] for kind in kinds) == counts["pages"] == len(pages) > len(documents)
+    assert (
+        len(documents) + sum(counts[kind] for kind in kinds)
+        == counts["pages"]
+        == len(pages)
+        > len(documents)
+    )
 
-    sentences = [line for document in documents for line in select_lines(document, config, counters)]
+    sentences = [
+        line for document in documents for line in select_lines(document, config, counters)
+    ]
     num_kept = num_words_of(" ".join(sentence for found in sentences for sentence in found))
     # "word.Next" is a word of the source, and one of each of two sentences.
-    assert num_kept + num_left_out(counters) == pytest.approx(sum(len(page.split()) for page in pages), rel=1e-4)
+    assert num_kept + num_left_out(counters) == pytest.approx(
+        sum(len(page.split()) for page in pages), rel=1e-4
+    )
 
 
 def test_reasons_of_a_dump() -> None:
-    """Notes and tables against the words that regular expressions find of them; little is left out as markup."""
+    """Notes and tables against the words that regular expressions find of them; little is left out
+    as markup.
+    """
     path = CORPUS / "enwiki-excerpt.xml.bz2"
     counters = Counters()
     titles = {document.title for document in read_documents(str(path), counters=counters)}
     counts = counters.counts
-    assert min(counts[name] for name in ("lines_left_out", "tables_left_out", "labels_left_out")) > 5
+    assert (
+        min(counts[name] for name in ("lines_left_out", "tables_left_out", "labels_left_out")) > 5
+    )
     pages = [html.unescape(page.decode()) for page in pages_of(path)]
     articles = [page for page in pages if re.findall("<title>(.*)</title>", page)[0] in titles]
-    notes = " ".join(" ".join(re.findall(r"(?s)<ref(?:\s[^<>]*)?(?<!/)>.*?</ref>", page)) for page in articles)
+    notes = " ".join(
+        " ".join(re.findall(r"(?s)<ref(?:\s[^<>]*)?(?<!/)>.*?</ref>", page)) for page in articles
+    )
     assert counts["words_left_out_as_notes"] == pytest.approx(num_words_of(notes), rel=0.03)
     headings = " ".join(" ".join(re.findall(r"(?m)^==.*==\s*$", page)) for page in articles)
     assert counts["words_left_out_as_headings"] == pytest.approx(num_words_of(headings), rel=0.03)

@@ -21,7 +21,10 @@ from hypothesis import strategies as st
 from reading import ONE_RANGE, Source
 from shared_data import DATA, needs_shared_data
 
-TEXTS = {f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n" for number in range(5)}
+TEXTS = {
+    f"shelf/Book {number}.txt": f"This is book {number}, by someone.\n\nIt goes on.\n"
+    for number in range(5)
+}
 Files = Mapping[str, bytes | str]
 
 
@@ -101,7 +104,10 @@ def test_all_methods_of_zip(method: int) -> None:
 @pytest.mark.parametrize("range_bytes", [100, 1000, 3000])
 def test_the_ranges_give_each_member_once(suffix: str, range_bytes: int) -> None:
     rng = random.Random(0)
-    texts = {f"{'long ' * 30}/{n}.txt": f"It is {n}, " + rng.randbytes(n * 20).hex() + "." for n in range(30)}
+    texts = {
+        f"{'long ' * 30}/{n}.txt": f"It is {n}, " + rng.randbytes(n * 20).hex() + "."
+        for n in range(30)
+    }
     content = pack(suffix, {**texts})
     source = Source("archive", content, f"a{suffix}")
     ranges = source.plan(range_bytes)
@@ -137,7 +143,9 @@ def test_compressed_and_other_members(suffix: str) -> None:
 
 
 def test_names_in_other_encodings_and_with_backslashes() -> None:
-    content = tar({"caf?.txt": "It is a café."}, format=tarfile.GNU_FORMAT).replace(b"caf?", b"caf\xe9")
+    content = tar({"caf?.txt": "It is a café."}, format=tarfile.GNU_FORMAT).replace(
+        b"caf?", b"caf\xe9"
+    )
     header = bytearray(content[:512])
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
@@ -146,7 +154,9 @@ def test_names_in_other_encodings_and_with_backslashes() -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/etc/evil.txt", "C:\\evil.txt", "a/.."])
+@pytest.mark.parametrize(
+    "name", ["../evil.txt", "a/../../evil.txt", "/etc/evil.txt", "C:\\evil.txt", "a/.."]
+)
 def test_members_that_point_elsewhere(suffix: str, name: str) -> None:
     counters = Counters()
     found = read(pack(suffix, {name: "Evil is here.", **TEXTS}), f"x{suffix}", counters)
@@ -160,7 +170,11 @@ def test_members_that_point_elsewhere(suffix: str, name: str) -> None:
 def test_links_and_devices_in_a_tar() -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
-        for name, kind in {"sym.txt": tarfile.SYMTYPE, "hard.txt": tarfile.LNKTYPE, "dev.txt": tarfile.CHRTYPE}.items():
+        for name, kind in {
+            "sym.txt": tarfile.SYMTYPE,
+            "hard.txt": tarfile.LNKTYPE,
+            "dev.txt": tarfile.CHRTYPE,
+        }.items():
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
@@ -190,7 +204,9 @@ def test_an_encrypted_and_a_damaged_member_cost_only_themselves() -> None:
     central = content.index(b"PK\1\2")
     content[central + 8] |= 1
     counters = Counters()
-    assert ids(read(bytes(content), "a.zip", counters)) == [f"a/shelf/Book {number}" for number in (2, 3, 4)]
+    assert ids(read(bytes(content), "a.zip", counters)) == [
+        f"a/shelf/Book {number}" for number in (2, 3, 4)
+    ]
     assert dict(counters.bad) == {"encrypted_member": 1, "damaged_member": 1, "no_text": 1}
     assert counters.examples["encrypted_member"] == ["a.zip: shelf/Book 0.txt"]
     assert counters.examples["damaged_member"][0].startswith("a.zip: shelf/Book 1.txt: Bad CRC-32")
@@ -216,11 +232,15 @@ def test_a_tar_that_is_cut_off_gives_what_is_before(cut: int) -> None:
     assert dict(counters.bad) == {"not_an_archive" if cut < 512 else "damaged_archive": 1}
 
 
-@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix not in (".tar", ".zip")])
+@pytest.mark.parametrize(
+    "suffix", [suffix for suffix in SUFFIXES if suffix not in (".tar", ".zip")]
+)
 def test_a_compressed_tar_that_is_cut_off_gives_what_is_before(suffix: str) -> None:
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(180_000)]
-    files: Files = {f"{n}.txt": " ".join(words[n * 18_000 : (n + 1) * 18_000]) + "." for n in range(10)}
+    files: Files = {
+        f"{n}.txt": " ".join(words[n * 18_000 : (n + 1) * 18_000]) + "." for n in range(10)
+    }
     content = pack(suffix, files)
     counters = Counters()
     found = read(content[: len(content) * 3 // 4], f"a{suffix}", counters)
@@ -234,7 +254,10 @@ def test_a_damaged_header_costs_what_comes_after_it() -> None:
     content[2048 + 5] ^= 1
     for range_bytes in (ONE_RANGE, 500, 1500, 2500):
         counters = Counters()
-        assert ids(read(bytes(content), "a.tar", counters, range_bytes)) == ["a/shelf/Book 0", "a/shelf/Book 1"]
+        assert ids(read(bytes(content), "a.tar", counters, range_bytes)) == [
+            "a/shelf/Book 0",
+            "a/shelf/Book 1",
+        ]
         assert counters.examples == {
             "damaged_archive": ["a.tar, after shelf/Book 1.txt: no header and no end mark follow"]
         }
@@ -242,12 +265,18 @@ def test_a_damaged_header_costs_what_comes_after_it() -> None:
 
 def test_what_follows_the_end_mark_is_counted() -> None:
     counters = Counters()
-    assert ids(read(tar({"a.txt": "It is a."}) + tar({"b.txt": "It is b."}), "a.tar", counters)) == ["a/a"]
-    assert counters.examples == {"damaged_archive": ["a.tar, after a.txt: data follow the end mark"]}
+    assert ids(
+        read(tar({"a.txt": "It is a."}) + tar({"b.txt": "It is b."}), "a.tar", counters)
+    ) == ["a/a"]
+    assert counters.examples == {
+        "damaged_archive": ["a.tar, after a.txt: data follow the end mark"]
+    }
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000])
+@pytest.mark.parametrize(
+    "content", [b"", b"This is only text, not what its name says.\n" * 40, b"\xff" * 3000]
+)
 def test_a_file_that_is_not_an_archive_is_counted(suffix: str, content: bytes) -> None:
     for range_bytes in (ONE_RANGE, 100):
         counters = Counters()
@@ -284,7 +313,9 @@ def test_a_compressed_member_that_expands_beyond_measure(suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_archive_that_expands_beyond_measure(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_expands_beyond_measure(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archives, "ARCHIVE_ALLOWANCE", 9_000_000)
     bomb = gzip.compress(b"It expands.\n" + b" " * 2_000_000)
     files: Files = {f"{n}.txt.gz": bomb for n in range(100)}
@@ -301,7 +332,11 @@ def test_hostile_headers_end_soon() -> None:
         info.size, info.type = size, kind
         return info.tobuf(tarfile.GNU_FORMAT)
 
-    for first in (header("a.txt", -1024), header("huge", 1 << 80), header("x", -(ONE_RANGE), tarfile.GNUTYPE_LONGNAME)):
+    for first in (
+        header("a.txt", -1024),
+        header("huge", 1 << 80),
+        header("x", -(ONE_RANGE), tarfile.GNUTYPE_LONGNAME),
+    ):
         for compressor in (bytes, gzip.compress):
             counters = Counters()
             read(
@@ -330,7 +365,9 @@ def test_memory_does_not_grow_with_the_archive() -> None:
     assert peak(40) < 1.2 * peak(8)
 
 
-@given(st.binary(max_size=2000), st.sampled_from(SUFFIXES), st.integers(0, 6000), st.integers(0, 255))
+@given(
+    st.binary(max_size=2000), st.sampled_from(SUFFIXES), st.integers(0, 6000), st.integers(0, 255)
+)
 def test_any_damage_is_read_or_counted(junk: bytes, suffix: str, offset: int, bits: int) -> None:
     read(junk, f"a{suffix}")
     content = bytearray(pack(suffix, {**TEXTS}))

@@ -101,7 +101,10 @@ PROSE = [
 
 
 def read(
-    content: bytes | str, counters: Counters | None = None, name: str = "shelf/book.txt", documents: Any = "auto"
+    content: bytes | str,
+    counters: Counters | None = None,
+    name: str = "shelf/book.txt",
+    documents: Any = "auto",
 ) -> list[RawDocument]:
     raw = content if isinstance(content, bytes) else content.encode()
     return list(Source("text", raw, name).read(counters, config=IngestConfig(documents=documents)))
@@ -122,14 +125,20 @@ def test_a_gutenberg_book_is_its_prose(newline: str) -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["***START OF THE PROJECT GUTENBERG EBOOK THE BEAR***", "*END*THE SMALL PRINT! FOR ETEXTS*Ver.04.29.93*END*"],
+    [
+        "***START OF THE PROJECT GUTENBERG EBOOK THE BEAR***",
+        "*END*THE SMALL PRINT! FOR ETEXTS*Ver.04.29.93*END*",
+    ],
 )
 def test_older_marks_around_a_book(start: str) -> None:
     text = BOOK.replace("*** START OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***", start)
     text = text.replace("*** END OF THIS PROJECT GUTENBERG EBOOK THE BEAR ***\n", "")
     assert read(text)[0].paragraphs == PROSE
     assert (
-        read(text.replace("End of Project Gutenberg's", "End of the Project Gutenberg Etext of"))[0].paragraphs == PROSE
+        read(text.replace("End of Project Gutenberg's", "End of the Project Gutenberg Etext of"))[
+            0
+        ].paragraphs
+        == PROSE
     )
 
 
@@ -148,7 +157,16 @@ def test_a_text_about_gutenberg_is_not_a_gutenberg_file() -> None:
 def test_headings_and_rulers_are_left_out_and_counted() -> None:
     counters = Counters()
     text = "\n\n".join(
-        ["CHAPTER IV.", "Chapter the First", "XII", "Down the River", "* * *", "He came.", '"HELP!"', "12"]
+        [
+            "CHAPTER IV.",
+            "Chapter the First",
+            "XII",
+            "Down the River",
+            "* * *",
+            "He came.",
+            '"HELP!"',
+            "12",
+        ]
     )
     assert read(text, counters)[0].paragraphs == ["He came.", '"HELP!"']
     assert counters.counts["headings_left_out"] == 5
@@ -171,19 +189,32 @@ def test_the_last_line_of_a_paragraph_is_not_a_heading(last: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["그는 1990년에 NASA에서 일했다. 그 뒤에 돌아왔다.", "他在NASA工作了十年。", "वह NASA में काम करता था।"]
+    "text",
+    [
+        "그는 1990년에 NASA에서 일했다. 그 뒤에 돌아왔다.",
+        "他在NASA工作了十年。",
+        "वह NASA में काम करता था।",
+    ],
 )
 def test_an_acronym_is_no_heading_in_a_script_without_capitals(text: str) -> None:
     assert read(f"{text}\n\nTHE END OF NASA\n\n{text}\n")[0].paragraphs == [text, text]
 
 
 def test_a_paragraph_a_line_stays_so() -> None:
-    paragraphs = [f"Paragraph {number}. " + "It goes on for a while, as paragraphs do. " * 5 for number in range(9)]
-    assert read("\n".join(paragraphs))[0].paragraphs == [paragraph.strip() for paragraph in paragraphs]
+    paragraphs = [
+        f"Paragraph {number}. " + "It goes on for a while, as paragraphs do. " * 5
+        for number in range(9)
+    ]
+    assert read("\n".join(paragraphs))[0].paragraphs == [
+        paragraph.strip() for paragraph in paragraphs
+    ]
 
 
 def test_one_sentence_a_line_and_a_blank_line_between_documents() -> None:
-    blocks = [[f"This is sentence {number} of document {block}." for number in range(4)] for block in range(3)]
+    blocks = [
+        [f"This is sentence {number} of document {block}." for number in range(4)]
+        for block in range(3)
+    ]
     text = "\n\n\n".join("\n".join(block) for block in blocks)
     documents = read(text)
     assert [(document.id, document.paragraphs) for document in documents] == [
@@ -212,9 +243,9 @@ def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
 
 def test_other_encodings() -> None:
     counters = Counters()
-    assert read("“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), counters)[
-        0
-    ].paragraphs == [
+    assert read(
+        "“Café” was open – at last.".encode("cp1252") + "\n\n“Café”, it said.".encode(), counters
+    )[0].paragraphs == [
         "“Café” was open – at last.",
         "“Café”, it said.",
     ]
@@ -224,7 +255,12 @@ def test_other_encodings() -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "no_text"), (b"\n\n \n", "no_text"), (b"CHAPTER I\n", "no_text"), (b"PK\x03\x04\x00\x00", "not_text")],
+    [
+        (b"", "no_text"),
+        (b"\n\n \n", "no_text"),
+        (b"CHAPTER I\n", "no_text"),
+        (b"PK\x03\x04\x00\x00", "not_text"),
+    ],
 )
 def test_a_file_that_is_not_text_is_counted(content: bytes, reason: str) -> None:
     counters = Counters()
@@ -241,7 +277,11 @@ def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> 
     sizes = [sum(map(len, document.paragraphs)) for document in documents]
     assert all(500 <= size <= 1000 for size in sizes)
     assert sum(size < 560 for size in sizes) >= len(sizes) - 1
-    assert [document.id for document in documents][:3] == ["shelf/book", "shelf/book#1", "shelf/book#2"]
+    assert [document.id for document in documents][:3] == [
+        "shelf/book",
+        "shelf/book#1",
+        "shelf/book#2",
+    ]
 
 
 @pytest.mark.parametrize("documents", ["auto", "file", "blank-line"])
@@ -267,7 +307,10 @@ def test_a_book_of_one_sentence_a_line_is_one_document() -> None:
 
 
 def test_books_of_one_sentence_a_line_with_blank_lines_between_them() -> None:
-    shelf = [[f"It was the {number}th time in book {book}." for number in range(4000)] for book in range(3)]
+    shelf = [
+        [f"It was the {number}th time in book {book}." for number in range(4000)]
+        for book in range(3)
+    ]
     text = "\n\n".join("\n".join(book) for book in shelf)
     assert [document.paragraphs for document in read(text)] == shelf
 
@@ -291,7 +334,9 @@ def test_compressed_books(suffix: str) -> None:
 
 def test_a_compressed_text_that_expands_beyond_measure() -> None:
     counters = Counters()
-    (document,) = read(gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), counters, name="bomb.txt.gz")
+    (document,) = read(
+        gzip.compress(b"It is here.\n\n" + b" " * 40_000_000), counters, name="bomb.txt.gz"
+    )
     assert document.paragraphs == ["It is here."]
     assert counters.bad == {"compression_bomb": 1}
     assert counters.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
@@ -321,7 +366,11 @@ def test_advertisements_behind_the_end_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "heading", ["A. L. Burt's Catalogue of Books for\nYoung People", "=The Wolf.= 12mo, cloth, price 75 cents."]
+    "heading",
+    [
+        "A. L. Burt's Catalogue of Books for\nYoung People",
+        "=The Wolf.= 12mo, cloth, price 75 cents.",
+    ],
 )
 def test_a_publishers_list_without_the_end_before_it_is_left_out(heading: str) -> None:
     book = f"=The Bear.= By A. WRITER. 12mo, cloth,\nillustrated, price $1.00.\n\n{PRAISE}\n\n"
@@ -332,19 +381,23 @@ def test_a_publishers_list_without_the_end_before_it_is_left_out(heading: str) -
     # A list in a story, and a heading without prices.
     story = shop + f"\n{PRAISE}\n" * 700 + "\nCHAPTER II."
     assert len(read(BOOK.replace("CHAPTER II.", story))[0].paragraphs) > 700
-    assert PRAISE in read(BOOK.replace("THE END\n", f"Published by A. Smith in London.\n\n{PRAISE}\n"))[0].paragraphs
+    assert (
+        PRAISE
+        in read(BOOK.replace("THE END\n", f"Published by A. Smith in London.\n\n{PRAISE}\n"))[
+            0
+        ].paragraphs
+    )
 
 
 PRAISE = '"It is unique among tales intended for children, alike for pleasant instruction and gentle pathos."'
 
 
 @pytest.mark.parametrize(
-    "heading", ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"]
+    "heading",
+    ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"],
 )
 def test_a_cast_of_characters_is_left_out(heading: str) -> None:
-    persons = (
-        f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
-    )
+    persons = f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
     assert read(BOOK.replace("CHAPTER II.", persons))[0].paragraphs == PROSE
 
 
@@ -360,7 +413,10 @@ def test_a_cast_of_characters_is_left_out(heading: str) -> None:
         ("north of El-Wijh [Footnote 3: Ahmed's observation", "north of El-Wijh"),
         ("[Footnote 1: The letter was lost.]", "The letter was lost."),
         ("Nigra [Greek: melichroos] est", "Nigra melichroos est"),
-        ("the _Carême de l'Assomption_,[C] and consequently[D]", "the Carême de l'Assomption, and consequently"),
+        (
+            "the _Carême de l'Assomption_,[C] and consequently[D]",
+            "the Carême de l'Assomption, and consequently",
+        ),
         ("[A] We must read it.", " We must read it."),
         ("It was [a] great day, and [I] went on.", "It was [a] great day, and [I] went on."),
         ("[A] great day came for h[i]m.", "[A] great day came for h[i]m."),
@@ -396,33 +452,56 @@ CHAPTER I
 def test_a_title_page_with_an_imprint_and_long_contents_is_left_out() -> None:
     prose = BOOK[BOOK.index("There was once") : BOOK.index("[Illus")]
     marked = "*** START OF THE PROJECT GUTENBERG EBOOK THE BEAR ***\n\n" + FRONT + prose
-    for printed in ("Edinburgh:\nPrinted by J. Ballantyne & Co.", "LONDON:--Printed by G. BARCLAY, Castle St."):
+    for printed in (
+        "Edinburgh:\nPrinted by J. Ballantyne & Co.",
+        "LONDON:--Printed by G. BARCLAY, Castle St.",
+    ):
         (document,) = read(marked + "\n\n" + printed + "\n")
         assert document.paragraphs == PROSE[:1]
 
 
 def test_the_body_does_not_change_title_and_language() -> None:
-    text = BOOK.replace("He went\naway.\n", "He read:\n\nTitle: Sir Thomas\n\nLanguage: French\n\nHe went\naway.\n")
+    text = BOOK.replace(
+        "He went\naway.\n", "He read:\n\nTitle: Sir Thomas\n\nLanguage: French\n\nHe went\naway.\n"
+    )
     (document,) = read(text)
     assert (document.title, document.language) == ("The Bear A Story for the Young", "en")
-    assert read(text.replace("*** START OF", "Far from the start of"))[0].title == "The Bear A Story for the Young"
+    assert (
+        read(text.replace("*** START OF", "Far from the start of"))[0].title
+        == "The Bear A Story for the Young"
+    )
 
 
 def test_contents_end_at_prose_in_a_narrow_book() -> None:
     line = "the wind went on over the grey and empty fields, her"
     paragraphs = "\n\n".join([f"{line}\n{line}\n{line}\nand went away."] * 9)
-    assert len(read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\nThe Wind\n\n{paragraphs}\n")[0].paragraphs) == 9
+    assert (
+        len(
+            read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\nThe Wind\n\n{paragraphs}\n")[
+                0
+            ].paragraphs
+        )
+        == 9
+    )
     long = f"{' '.join([line] * 4)}."
     assert (
-        len(read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\n1 The Wind\n\n{long}\n\n{long}\n")[0].paragraphs) == 2
+        len(
+            read(f"{BOOK.partition('Produced by')[0]}CONTENTS\n\n1 The Wind\n\n{long}\n\n{long}\n")[
+                0
+            ].paragraphs
+        )
+        == 2
     )
 
 
 def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
     said = [
-        f"It was so in the year {year}, as they said." + " They paid $ 500." * (year % 10 == 0) for year in range(3000)
+        f"It was so in the year {year}, as they said." + " They paid $ 500." * (year % 10 == 0)
+        for year in range(3000)
     ]
-    text = BOOK.replace("THE END\n", "\n\n".join(["So say the publications of the Treasury.", *said]))
+    text = BOOK.replace(
+        "THE END\n", "\n\n".join(["So say the publications of the Treasury.", *said])
+    )
     assert len(read(text)[0].paragraphs) > 1700
 
 
@@ -437,8 +516,14 @@ def test_a_long_text_with_prices_is_not_a_publishers_list() -> None:
 )
 def test_imprints_are_not_prose(text: str) -> None:
     counters = Counters()
-    (document,) = read(f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n", counters)
-    assert document.paragraphs == [PROSE[0], "The copyright was hers, and all rights reserved to her."]
+    (document,) = read(
+        f"{PROSE[0]}\n\n{text}\n\nThe copyright was hers, and all rights reserved to her.\n",
+        counters,
+    )
+    assert document.paragraphs == [
+        PROSE[0],
+        "The copyright was hers, and all rights reserved to her.",
+    ]
     assert counters.counts["headings_left_out"] == 1
 
 
@@ -466,9 +551,20 @@ def test_any_bytes_are_read_or_counted(content: bytes, documents: str) -> None:
     assert len({document.id for document in found}) == len(found)
 
 
-@given(st.lists(st.sampled_from(["", "CHAPTER II", "The bear went home.", "and then", "[Illustration", "_x_", "IV"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["", "CHAPTER II", "The bear went home.", "and then", "[Illustration", "_x_", "IV"]
+        )
+    )
+)
 def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
-    words = [word for document in read("\n".join(lines)) for text in document.paragraphs for word in text.split()]
+    words = [
+        word
+        for document in read("\n".join(lines))
+        for text in document.paragraphs
+        for word in text.split()
+    ]
     source = iter(" ".join(lines).replace("_x_", "x").split())
     assert all(word.strip("_") in source for word in words)
 
@@ -490,7 +586,11 @@ def test_no_line_is_found_twice_and_the_order_stays(lines: list[str]) -> None:
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = "Project Gutenberg's Book, by A. Writer\n\n" + unit * (400_000 // len(unit)) + "\nIt is the end.\n"
+    text = (
+        "Project Gutenberg's Book, by A. Writer\n\n"
+        + unit * (400_000 // len(unit))
+        + "\nIt is the end.\n"
+    )
     assert {document.source for document in read(text)} <= {"gutenberg"}
 
 
@@ -502,7 +602,10 @@ def test_marks_of_plain_text() -> None:
 
 
 def test_header_fields() -> None:
-    assert read_header("Title: Faust\r\nLanguage: German\r\n") == {"title": "Faust", "language": "de"}
+    assert read_header("Title: Faust\r\nLanguage: German\r\n") == {
+        "title": "Faust",
+        "language": "de",
+    }
     assert read_header("Language: Klingon") == {"language": ""}
     assert read_header("no header") == {}
 
@@ -518,19 +621,41 @@ def test_the_books_of_the_quickstart_are_prose() -> None:
     assert len(files) > 10
     for file in files:
         (document,) = read(file.read_bytes(), name=file.name)
-        assert document.source == ("gutenberg" if "Project Gutenberg" in file.read_text("utf-8-sig")[:200] else "text")
+        assert document.source == (
+            "gutenberg" if "Project Gutenberg" in file.read_text("utf-8-sig")[:200] else "text"
+        )
         assert 15_000 < sum(map(len, document.paragraphs)) < 120_000
-        assert not [text for text in document.paragraphs if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)]
+        assert not [
+            text
+            for text in document.paragraphs
+            if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)
+        ]
 
 
 @needs_shared_data
 @pytest.mark.parametrize(
     ("name", "first", "last"),
     [
-        ("Austen - Pride and Prejudice.txt", "It is a truth universally acknowledged", "With the Gardiners, they were"),
-        ("Chekhov - The Witch, and Other Stories.txt", "IT was approaching nightfall.", "“Good Christian folk,” Sasha"),
-        ("Chesterton - Creatures That Once Were Men.txt", "It is certainly a curious fact", "And all around seemed to"),
-        ("Emshwiller - The Unlearned.txt", "The Chief Officer of Scientific", "Silvers shook his head"),
+        (
+            "Austen - Pride and Prejudice.txt",
+            "It is a truth universally acknowledged",
+            "With the Gardiners, they were",
+        ),
+        (
+            "Chekhov - The Witch, and Other Stories.txt",
+            "IT was approaching nightfall.",
+            "“Good Christian folk,” Sasha",
+        ),
+        (
+            "Chesterton - Creatures That Once Were Men.txt",
+            "It is certainly a curious fact",
+            "And all around seemed to",
+        ),
+        (
+            "Emshwiller - The Unlearned.txt",
+            "The Chief Officer of Scientific",
+            "Silvers shook his head",
+        ),
         ("Poe - The Works of Edgar Allan Poe — Volume 2.txt", "At Paris, just after dark", ""),
     ],
 )
@@ -539,7 +664,11 @@ def test_real_gutenberg_books(name: str, first: str, last: str) -> None:
     assert document.source == "gutenberg"
     assert document.paragraphs[0].startswith(first)
     assert document.paragraphs[-1].startswith(last)
-    assert not [paragraph for paragraph in document.paragraphs if "Gutenberg" in paragraph and "tm" in paragraph]
+    assert not [
+        paragraph
+        for paragraph in document.paragraphs
+        if "Gutenberg" in paragraph and "tm" in paragraph
+    ]
 
 
 @needs_shared_data
@@ -569,7 +698,9 @@ def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
         for shift in range(3):
             counters = Counters()
             text = "y" * shift + word * (2 * size // len(word.encode())) + "."
-            paragraphs = [paragraph for document in read(text, counters) for paragraph in document.paragraphs]
+            paragraphs = [
+                paragraph for document in read(text, counters) for paragraph in document.paragraphs
+            ]
             assert "".join(paragraphs).replace(" ", "") == text.replace(" ", "")
             assert not counters.counts["text_lines_read_as_windows_1252"]
             assert 1 <= counters.counts["long_lines_cut"] <= 4
@@ -598,11 +729,20 @@ def test_every_word_of_a_book_is_kept_or_counted() -> None:
     shop = "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid, $2.\n"
     counters = Counters()
     text = BOOK.replace("THE END\n", shop)
-    kept = sum(len(paragraph.split()) for document in read(text, counters) for paragraph in document.paragraphs)
-    left_out = {name.removeprefix("words_left_out_as_"): count for name, count in counters.counts.items()}
+    kept = sum(
+        len(paragraph.split())
+        for document in read(text, counters)
+        for paragraph in document.paragraphs
+    )
+    left_out = {
+        name.removeprefix("words_left_out_as_"): count for name, count in counters.counts.items()
+    }
     del left_out["headings_left_out"]
     assert kept + sum(left_out.values()) == len(text.split())
-    assert all(left_out[kind] > 2 for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements"))
+    assert all(
+        left_out[kind] > 2
+        for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements")
+    )
 
 
 def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
@@ -610,7 +750,11 @@ def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
     text = BOOK.replace("He went\naway.\n", line * 30_000) * 2
     counters = Counters()
     documents = read(text, counters)
-    kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
+    kept = sum(
+        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
+    )
     assert kept > 2 * 30_000 * len(line.split())
-    left_out = sum(count for name, count in counters.counts.items() if name.startswith("words_left_out_as_"))
+    left_out = sum(
+        count for name, count in counters.counts.items() if name.startswith("words_left_out_as_")
+    )
     assert kept + left_out == len(text.split())

@@ -1,4 +1,6 @@
-"""CSV and TSV: quotes, line breaks and delimiters in fields, bad rows that cost only themselves, ranges of TSV."""
+"""CSV and TSV: quotes, line breaks and delimiters in fields, bad rows that cost only themselves,
+ranges of TSV.
+"""
 
 import csv
 import gzip
@@ -10,8 +12,8 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.delimited import csv_rows
-from clozeworks.pipeline.sources.documents import read_documents
 from clozeworks.pipeline.sources.lines import LONGEST_LINE_BYTES
+from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,7 +116,9 @@ def test_a_bad_row_is_counted_and_costs_only_itself(bad, reason):
 def test_a_row_without_end_is_cut_off_and_memory_stays_bounded():
     line = "x" * (1 << 20)
     rows = csv_rows(
-        enumerate(["a,b", f'1,"{line}', *[line] * (LONGEST_LINE_BYTES >> 20), "2,3"]), "a.csv", counters := Counters()
+        enumerate(["a,b", f'1,"{line}', *[line] * (LONGEST_LINE_BYTES >> 20), "2,3"]),
+        "a.csv",
+        counters := Counters(),
     )
     assert next(rows).fields == ["a", "b"]
     assert [row.fields for row in rows][-1] == ["2", "3"]
@@ -168,7 +172,11 @@ def test_rows_up_to_an_empty_one_make_a_document_if_asked_for(format):
         (f'"{PROSE}"\n', "text", "which names the columns, is Almonds are a rich source"),
         ("\n", "text", "which names the columns, is empty"),
         ("text,text\na,b\n", "text", "part.csv has several columns 'text'"),
-        ("id,text,id\n1,a,2\n", "text", "part.csv has several columns 'id': rename or remove all but one."),
+        (
+            "id,text,id\n1,a,2\n",
+            "text",
+            "part.csv has several columns 'id': rename or remove all but one.",
+        ),
     ],
 )
 def test_a_file_without_the_text_column_is_refused(content, column, message):

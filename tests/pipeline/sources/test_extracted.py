@@ -13,7 +13,11 @@ PROSE = "Almonds are a rich source of oil, as several studies have shown."
 def test_the_title_above_an_article_is_left_out():
     counters = Counters()
     assert article_paragraphs(["Almond", PROSE, "History."], "Almond", counters) == [PROSE]
-    assert counters.counts == {"lines_left_out": 1, "words_left_out_as_lines": 1, "words_left_out_as_titles": 1}
+    assert counters.counts == {
+        "lines_left_out": 1,
+        "words_left_out_as_lines": 1,
+        "words_left_out_as_titles": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -29,9 +33,17 @@ def test_the_title_above_an_article_is_left_out():
         ("상하이는 중국에서 가장 큰 도시이다 (2018년).", True),
         ("자세한 내용은 영어 위키백과의 문서를 참고하라.", True),
         ("Applications of anthroposophy include:", False),
-        ("| align=right | 12 || 13 || and so on, until the row of this table is long enough to be kept." * 2, False),
+        (
+            "| align=right | 12 || 13 || and so on, until the row of this table is long enough to be kept."
+            * 2,
+            False,
+        ),
         ('He said: "I have never seen anything like it in my life."', True),
-        ("A line of more than a hundred and twenty bytes that does not end as a sentence does, " * 2, True),
+        (
+            "A line of more than a hundred and twenty bytes that does not end as a sentence does, "
+            * 2,
+            True,
+        ),
     ],
 )
 def test_prose_lines(line: str, prose: bool) -> None:
@@ -61,8 +73,14 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("잡지 &lt;사상계&gt;에", "잡지 <사상계>에"),
         ("Actinopterygii , or the ray-finned fishes", "Actinopterygii, or the ray-finned fishes"),
         ("모토타다(, 덴분 17년 ~ 1600년)는", "모토타다(덴분 17년 ~ 1600년)는"),
-        ("배정자(, 田山貞子(다야마 사다코), 1870년)는", "배정자(田山貞子(다야마 사다코), 1870년)는"),
-        ('Abalone ( or ; via Spanish "abulón", from (a) is', 'Abalone (via Spanish "abulón", from (a) is'),
+        (
+            "배정자(, 田山貞子(다야마 사다코), 1870년)는",
+            "배정자(田山貞子(다야마 사다코), 1870년)는",
+        ),
+        (
+            'Abalone ( or ; via Spanish "abulón", from (a) is',
+            'Abalone (via Spanish "abulón", from (a) is',
+        ),
         ("니콘 D2X()는 사진기이다", "니콘 D2X는 사진기이다"),
         ("'코스모스'()등이", "'코스모스'등이"),
         ('《닥터 후》("") 이후', "《닥터 후》 이후"),
@@ -70,9 +88,15 @@ def test_prose_lines(line: str, prose: bool) -> None:
         ("as of 2009[ [update]], of 23.91 km2", "as of 2009, of 23.91 km2"),
         # What the authors wrote stays.
         ("앨범 <Ocean Avenue>의 인기", "앨범 <Ocean Avenue>의 인기"),
-        ("the man he looked for, and from whom, it was.", "the man he looked for, and from whom, it was."),
+        (
+            "the man he looked for, and from whom, it was.",
+            "the man he looked for, and from whom, it was.",
+        ),
         ("see page 1500. The area was large.", "see page 1500. The area was large."),
-        ("about south London, approximately north-east, and", "about south London, approximately north-east, and"),
+        (
+            "about south London, approximately north-east, and",
+            "about south London, approximately north-east, and",
+        ),
         ("printf()는 함수이다", "printf()는 함수이다"),
         ("the call PEEK() returns", "the call PEEK() returns"),
         ("(or, in some versions, Peleus) hid", "(or, in some versions, Peleus) hid"),
@@ -119,11 +143,14 @@ def test_a_gap_marks_missing_words(line: str):
 
 @given(st.text(alphabet="ab ()（);,；.&'\"\n–"))
 def test_closing_holes_removes_no_words(line: str):
-    assert [char for char in repair_line(line) if char.isalnum()] == [char for char in line if char.isalnum()]
+    assert [char for char in repair_line(line) if char.isalnum()] == [
+        char for char in line if char.isalnum()
+    ]
 
 
 @pytest.mark.parametrize(
-    "part", ["(", "( ", "[[a|", "(a, ", " ,", ":1", "( or ", "formula_", " ,)", '""', "<ref ", "a of"]
+    "part",
+    ["(", "( ", "[[a|", "(a, ", " ,", ":1", "( or ", "formula_", " ,)", '""', "<ref ", "a of"],
 )
 def test_a_hostile_line_takes_linear_time(part: str):
     # Quadratic time would be minutes.

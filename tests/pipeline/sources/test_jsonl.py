@@ -19,14 +19,20 @@ from reading import Source
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 
 
-def read(path: Path, counters: Counters, range_bytes: int = 1 << 20, **options: Any) -> list[RawDocument]:
-    """Read ranges of a file that are not planned by `plan_json_lines`, which refuses what some of these tests read."""
+def read(
+    path: Path, counters: Counters, range_bytes: int = 1 << 20, **options: Any
+) -> list[RawDocument]:
+    """Read ranges of a file that are not planned by `plan_json_lines`, which refuses what some of
+    these tests read.
+    """
     config = IngestConfig(**options)
     ranges = Input(str(path), path.name, "jsonl", path.stat().st_size).cut_evenly(range_bytes)
     return [document for part in ranges for document in _read_range(path, part, config, counters)]
 
 
-def _read_range(path: Path, part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+def _read_range(
+    path: Path, part: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
     with path.open("rb") as file:
         yield from read_json_lines(file, part, config, counters)
 
@@ -41,9 +47,16 @@ def test_rows_become_documents(tmp_path: Path):
     wiki = {"id": "12", "url": "https://ko.wikipedia.org/wiki/A", "title": "A", "text": PROSE}
     path = written(tmp_path, wiki, {"text": PROSE}, b"", {"text": PROSE, "id": 3, "title": "B"})
     counters = Counters()
-    found = [(document.source, document.id, document.title, document.language) for document in read(path, counters)]
+    found = [
+        (document.source, document.id, document.title, document.language)
+        for document in read(path, counters)
+    ]
     second = len(json.dumps(wiki)) + 1
-    assert found == [("kowiki", "12", "A", "ko"), ("jsonl", f"part#{second}", "", ""), ("jsonl", "part/3", "B", "")]
+    assert found == [
+        ("kowiki", "12", "A", "ko"),
+        ("jsonl", f"part#{second}", "", ""),
+        ("jsonl", "part/3", "B", ""),
+    ]
     assert not counters.bad
 
 
@@ -71,7 +84,9 @@ def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path
     counters = Counters()
     documents = read(path, counters)
     assert [document.paragraphs for document in documents] == [[PROSE]] * (len(bad) + 1)
-    assert counters.bad == {reason: [r for _, r in bad].count(reason) for reason in {r for _, r in bad}}
+    assert counters.bad == {
+        reason: [r for _, r in bad].count(reason) for reason in {r for _, r in bad}
+    }
     assert counters.examples["not_json"][0] == f"part.jsonl, byte {len(json.dumps(good)) + 1}"
 
 
@@ -105,9 +120,14 @@ def check(path: Path, text_column: str = "text") -> None:
 
 def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path):
     path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
-    with pytest.raises(UserError, match=r"part.jsonl has no column 'text', only content, meta, n: give --text-column"):
+    with pytest.raises(
+        UserError,
+        match=r"part.jsonl has no column 'text', only content, meta, n: give --text-column",
+    ):
         check(path)
-    with pytest.raises(UserError, match=r"part.jsonl: column 'meta' holds objects, not text: give another"):
+    with pytest.raises(
+        UserError, match=r"part.jsonl: column 'meta' holds objects, not text: give another"
+    ):
         check(path, "meta")
     with pytest.raises(UserError, match="holds numbers, not text"):
         check(path, "n")
@@ -128,7 +148,9 @@ def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path)
 )
 def test_a_file_that_is_not_json_lines_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "part.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match=r"part.jsonl is not JSON Lines: its first lines hold no object"):
+    with pytest.raises(
+        UserError, match=r"part.jsonl is not JSON Lines: its first lines hold no object"
+    ):
         check(tmp_path / "part.jsonl")
 
 
@@ -143,7 +165,9 @@ def test_a_file_that_is_not_json_lines_is_refused(tmp_path: Path, content: bytes
         [b'{"text": "' + b"x" * 100_000 + b'"}'],
     ],
 )
-def test_a_file_is_not_refused_if_its_first_lines_may_be_bad_input(tmp_path: Path, lines: list[Any]):
+def test_a_file_is_not_refused_if_its_first_lines_may_be_bad_input(
+    tmp_path: Path, lines: list[Any]
+):
     check(written(tmp_path, *lines))
 
 

@@ -25,23 +25,37 @@ COMPRESS = {
 }
 
 
-def lines_of(content: bytes, name: str, counters: Counters, range_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
+def lines_of(
+    content: bytes, name: str, counters: Counters, range_bytes: int = 1 << 20
+) -> list[tuple[int, bytes]]:
     entry = Input(name, name, "jsonl", len(content))
     ranges = plan_lines(entry, lambda path: io.BytesIO(content), range_bytes, IngestConfig())
     streams = [decompressed(io.BytesIO(content), name, counters) for _ in ranges]
-    return [line for stream, part in zip(streams, ranges, strict=True) for line in read_lines(stream, part, counters)]
+    return [
+        line
+        for stream, part in zip(streams, ranges, strict=True)
+        for line in read_lines(stream, part, counters)
+    ]
 
 
-@given(st.binary(max_size=60).map(lambda raw: raw.replace(b"\r", b"\n\n").replace(b"a", b"\n")), st.integers(1, 70))
+@given(
+    st.binary(max_size=60).map(lambda raw: raw.replace(b"\r", b"\n\n").replace(b"a", b"\n")),
+    st.integers(1, 70),
+)
 def test_ranges_give_every_line_once(content: bytes, range_bytes: int):
     found = lines_of(content, "x.jsonl", Counters(), range_bytes)
-    expected = content.removesuffix(b"\n").removeprefix(b"\xef\xbb\xbf").split(b"\n") if content else []
+    expected = (
+        content.removesuffix(b"\n").removeprefix(b"\xef\xbb\xbf").split(b"\n") if content else []
+    )
     assert [line for _, line in found] == expected
     assert all(content[offset:].startswith(line) for offset, line in found if offset)
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_not_part_of_lines():
-    assert lines_of(b"\xef\xbb\xbfone\r\ntwo\r\n", "a.jsonl", Counters()) == [(0, b"one"), (8, b"two")]
+    assert lines_of(b"\xef\xbb\xbfone\r\ntwo\r\n", "a.jsonl", Counters()) == [
+        (0, b"one"),
+        (8, b"two"),
+    ]
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -59,7 +73,10 @@ def test_a_cut_off_file_is_read_up_to_the_cut(suffix: str):
     content = b"".join(b"%d %s\n" % (i, rng.randbytes(30).hex().encode()) for i in range(30_000))
     compressed = COMPRESS[suffix](content)
     counters = Counters()
-    found = [line for _, line in lines_of(compressed[: len(compressed) // 2], f"a.jsonl.{suffix}", counters)]
+    found = [
+        line
+        for _, line in lines_of(compressed[: len(compressed) // 2], f"a.jsonl.{suffix}", counters)
+    ]
     assert 0.8 * 15_000 < len(found) < 1.2 * 15_000
     assert found[:-1] == content.split(b"\n")[: len(found) - 1]
     assert counters.bad == {"corrupt_file": 1}
@@ -75,11 +92,18 @@ def test_a_file_that_is_not_what_its_name_says(suffix: str):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_oversized_line_costs_only_itself(suffix: str):
-    block = random.Random(0).randbytes(512).hex().encode()  # which shrinks to a hundredth: not a bomb
+    block = (
+        random.Random(0).randbytes(512).hex().encode()
+    )  # which shrinks to a hundredth: not a bomb
     content = b"one\n" + block * (2 * LONGEST_LINE_BYTES // len(block) + 1) + b"\ntwo\n"
     name = f"a.jsonl{suffix}"
     counters = Counters()
-    found = lines_of(gzip.compress(content, 1) if suffix else content, name, counters, range_bytes=LONGEST_LINE_BYTES)
+    found = lines_of(
+        gzip.compress(content, 1) if suffix else content,
+        name,
+        counters,
+        range_bytes=LONGEST_LINE_BYTES,
+    )
     assert found == [(0, b"one"), (len(content) - 4, b"two")]
     assert counters.to_record()["examples"] == {"oversized_line": [f"{name}, byte 4"]}
 

@@ -11,21 +11,37 @@ PROSE = "Almonds are a rich source of oil, as several studies have shown."
 TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl")
 
 
-def read(row: dict[str, Any], counters: Counters | None = None, table: Table = TABLE) -> RawDocument | None:
+def read(
+    row: dict[str, Any], counters: Counters | None = None, table: Table = TABLE
+) -> RawDocument | None:
     return row_document(row, 17, table, counters or Counters())
 
 
 def test_a_page_of_a_wiki_has_the_ids_of_its_dump():
-    row = {"id": "12", "url": "https://simple.wikipedia.org/wiki/Almond", "title": "Almond", "text": f"Almond\n{PROSE}"}
-    assert read(row) == RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE])
+    row = {
+        "id": "12",
+        "url": "https://simple.wikipedia.org/wiki/Almond",
+        "title": "Almond",
+        "text": f"Almond\n{PROSE}",
+    }
+    assert read(row) == RawDocument(
+        id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE]
+    )
 
 
 def test_ids_of_other_tables_are_those_of_one_file():
-    found = [read(row) for row in ({"text": PROSE}, {"text": PROSE, "id": 17}, {"text": PROSE, "id": None})]
-    assert [document.id for document in found if document] == ["c4/part-0#17", "c4/part-0/17", "c4/part-0#17"]
-    assert {(document.source, document.title, document.language) for document in found if document} == {
-        ("jsonl", "", "")
-    }
+    found = [
+        read(row)
+        for row in ({"text": PROSE}, {"text": PROSE, "id": 17}, {"text": PROSE, "id": None})
+    ]
+    assert [document.id for document in found if document] == [
+        "c4/part-0#17",
+        "c4/part-0/17",
+        "c4/part-0#17",
+    ]
+    assert {
+        (document.source, document.title, document.language) for document in found if document
+    } == {("jsonl", "", "")}
 
 
 def test_only_the_text_of_wikis_loses_its_short_lines():
@@ -47,10 +63,15 @@ def test_windows_ends_of_lines_are_no_part_of_paragraphs():
 
 
 def test_hard_wrapped_text_is_read_as_a_book():
-    words = "CHAPTER I\r\n\r\n" + "It was a bright cold day in April, and the clocks were striking\r\n" * 30
+    words = (
+        "CHAPTER I\r\n\r\n"
+        + "It was a bright cold day in April, and the clocks were striking\r\n" * 30
+    )
     document = read({"text": f"{words}thirteen.\r\n\r\nNobody heard\r\nthem."})
     assert document and len(document.paragraphs) == 2
-    assert document.paragraphs[0].startswith("It was a bright cold day in April, and the clocks were striking It was")
+    assert document.paragraphs[0].startswith(
+        "It was a bright cold day in April, and the clocks were striking It was"
+    )
     assert document.paragraphs[1] == "Nobody heard them."
     verse = [f"A line of verse, the number {'very ' * (i % 9)}{i}." for i in range(40)]
     document = read({"text": "\n".join(verse)})
@@ -59,7 +80,13 @@ def test_hard_wrapped_text_is_read_as_a_book():
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(None, "no_text"), ("", "no_text"), (7, "text_is_not_a_string"), (["a"], "text_is_not_a_string"), ([], "no_text")],
+    [
+        (None, "no_text"),
+        ("", "no_text"),
+        (7, "text_is_not_a_string"),
+        (["a"], "text_is_not_a_string"),
+        ([], "no_text"),
+    ],
 )
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
     counters = Counters()

@@ -3,7 +3,13 @@ from itertools import product
 
 import pytest
 from clozeworks.pipeline.sources.sentence_rules import JOINS, Join
-from clozeworks.pipeline.sources.sentences import LONGEST_CALL, compose, language_code, normalise, split_sentences
+from clozeworks.pipeline.sources.sentences import (
+    LONGEST_CALL,
+    compose,
+    language_code,
+    normalise,
+    split_sentences,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_patterns import PATTERNS, count_mis_splits
@@ -14,17 +20,23 @@ LANGUAGES = ["en", "ko", "ja", "zh", "de", "simple", "xx", "", "zh-min-nan", "EN
 
 
 def kept(text: str) -> str:
-    """What must survive, by Unicode's own classes: all but whitespace, controls, surrogates and invisible marks."""
+    """What must survive, by Unicode's own classes: all but whitespace, controls, surrogates and
+    invisible marks.
+    """
     invisible = "\u00ad\u180e\u200b\u200e\u200f\ufeff"
     return "".join(
         char
         for char in text
-        if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cs") and char not in invisible
+        if not char.isspace()
+        and unicodedata.category(char) not in ("Cc", "Cs")
+        and char not in invisible
     )
 
 
 @given(st.lists(st.text(MARKS, max_size=60), max_size=4), st.sampled_from(LANGUAGES))
-def test_no_character_is_lost_and_every_sentence_is_normalised(paragraphs: list[str], language: str) -> None:
+def test_no_character_is_lost_and_every_sentence_is_normalised(
+    paragraphs: list[str], language: str
+) -> None:
     sentences = split_sentences(paragraphs, language)
     assert kept("".join(sentences)) == kept("".join(paragraphs))
     for sentence in sentences:
@@ -60,7 +72,10 @@ def test_each_rule_joins_its_example(rule: Join) -> None:
 @pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
 def test_no_rule_is_there_for_what_sentencex_does(rule: Join) -> None:
     languages = ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split()
-    pieces = [[piece.strip() for piece in segment(language, rule.example.replace("|", ""))] for language in languages]
+    pieces = [
+        [piece.strip() for piece in segment(language, rule.example.replace("|", ""))]
+        for language in languages
+    ]
     assert [piece.strip() for piece in rule.example.split("|")] in pieces
 
 
@@ -80,7 +95,11 @@ def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
 
 
 def test_text_without_capitals_is_cut_where_sentencex_cuts_it() -> None:
-    assert split_sentences(["he left . she stayed . who knows ?"], "en") == ["he left .", "she stayed .", "who knows ?"]
+    assert split_sentences(["he left . she stayed . who knows ?"], "en") == [
+        "he left .",
+        "she stayed .",
+        "who knows ?",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +143,9 @@ def test_a_long_sentence_is_kept_and_unclosed_quotes_take_linear_time() -> None:
 
 
 def test_a_paragraph_of_many_calls_is_cut_only_between_sentences() -> None:
-    sentences = [f"This is sentence number {number} of a very long paragraph." for number in range(2000)]
+    sentences = [
+        f"This is sentence number {number} of a very long paragraph." for number in range(2000)
+    ]
     assert split_sentences([" ".join(sentences)], "en") == sentences
 
 
@@ -134,7 +155,9 @@ def test_at_most_three_of_a_thousand_ends_are_wrong_in_any_language(language: st
         count_mis_splits(lambda text, code: split_sentences([text], code), language, pattern)
         for pattern in PATTERNS[language]
     ]
-    assert 1000 * sum(wrong for _, wrong, _ in counts) <= 3 * sum(number for number, _, _ in counts), counts
+    assert 1000 * sum(wrong for _, wrong, _ in counts) <= 3 * sum(
+        number for number, _, _ in counts
+    ), counts
 
 
 @pytest.mark.parametrize(
@@ -155,19 +178,51 @@ def test_sentences_that_end_like_abbreviations(language: str, sentences: list[st
 @pytest.mark.parametrize(
     ("language", "sentences"),
     [
-        ("en", ['"Well, I went there myself last night.', "It rained on me all the way.", 'I saw nobody," said he.']),
+        (
+            "en",
+            [
+                '"Well, I went there myself last night.',
+                "It rained on me all the way.",
+                'I saw nobody," said he.',
+            ],
+        ),
         ("en", ["He said, “I came here alone. I saw it.”"]),  # short: may be a title
-        ("en", ['The song "What Is Love? Baby, Do Not Hurt Me Any More, Because I Love You So" was a hit.']),
-        ("en", ["'I do not know what you mean by that, my dear.", "You never told me so before,' said she."]),
-        ("fr", ["«Je suis venu ici tout seul hier soir, mon ami.", "Vous ne le saviez donc pas encore?»"]),
-        ("ru", ["«Я пришёл сюда вчера вечером один, мой друг.", "А. С. Пушкин об этом писал друзьям.»"]),
+        (
+            "en",
+            [
+                'The song "What Is Love? Baby, Do Not Hurt Me Any More, Because I Love You So" was a hit.'
+            ],
+        ),
+        (
+            "en",
+            [
+                "'I do not know what you mean by that, my dear.",
+                "You never told me so before,' said she.",
+            ],
+        ),
+        (
+            "fr",
+            [
+                "«Je suis venu ici tout seul hier soir, mon ami.",
+                "Vous ne le saviez donc pas encore?»",
+            ],
+        ),
+        (
+            "ru",
+            [
+                "«Я пришёл сюда вчера вечером один, мой друг.",
+                "А. С. Пушкин об этом писал друзьям.»",
+            ],
+        ),
     ],
 )
 def test_long_quotations_are_cut(language: str, sentences: list[str]) -> None:
     assert split_sentences([" ".join(sentences)], language) == sentences
 
 
-@pytest.mark.parametrize("text", ["그는 한국어를 썼다.", "Ё́жик в тума́не.", "À l'été, Noël.", "Τι έγινε;", "ড়াকা শহর।"])
+@pytest.mark.parametrize(
+    "text", ["그는 한국어를 썼다.", "Ё́жик в тума́не.", "À l'été, Noël.", "Τι έγινε;", "ড়াকা শহর।"]
+)
 def test_decomposed_text_is_composed(text: str) -> None:
     decomposed = unicodedata.normalize("NFD", text)
     assert split_sentences([decomposed], "ko") == [unicodedata.normalize("NFC", text)]
@@ -176,14 +231,19 @@ def test_decomposed_text_is_composed(text: str) -> None:
 def test_a_run_of_combining_marks_is_cut_off() -> None:
     # At once if the time is linear in the length; otherwise it takes minutes.
     text = compose("e" + "\u0301\u0316" * 150_000 + " ende " + "\U0001d165" * 300_000)
-    assert text == unicodedata.normalize("NFC", "e" + "\u0301\u0316" * 15 + " ende " + "\U0001d165" * 30)
+    assert text == unicodedata.normalize(
+        "NFC", "e" + "\u0301\u0316" * 15 + " ende " + "\U0001d165" * 30
+    )
     for num_marks, start in product((29, 30, 31), range(10)):
         marks = compose("x" * start + "\u0316" * num_marks)
         assert marks == "x" * start + "\u0316" * min(num_marks, 30)
 
 
 def test_language_codes_of_projects() -> None:
-    codes = [language_code(code) for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")]
+    codes = [
+        language_code(code)
+        for code in ("en", "EN-gb", "zh_min_nan", "be-x-old", "simple", "auto", "", "ltg")
+    ]
     assert codes == ["en", "en", "zh", "be", "en", "en", "en", "ltg"]
     codes = ["yue", "lzh", "nan-Latn", "wuu", "gan", "hak", "gsw", "sgs", "vro", "rup"]
     assert [language_code(code) for code in codes] == [*["zh"] * 6, "de", "lt", "et", "ro"]

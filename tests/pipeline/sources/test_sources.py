@@ -1,4 +1,6 @@
-"""Sources: which files a command names, in which format each is, and how they are cut into units of work."""
+"""Sources: which files a command names, in which format each is, and how they are cut into units of
+work.
+"""
 
 import bz2
 import gzip
@@ -80,8 +82,14 @@ def test_formats_are_known_by_name_or_by_the_first_bytes(tmp_path: Path):
 def test_format_says_what_names_do_not(tmp_path: Path):
     write(tmp_path / "all" / "a.md", TEXT)
     write(tmp_path / "all" / "b.tar", TEXT)
-    assert formats(tmp_path / "all", IngestConfig(format="text")) == ({"a.md": "text", "b.tar": "archive"}, 0)
-    assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {"a.md": "jsonl", "b.tar": "jsonl"}
+    assert formats(tmp_path / "all", IngestConfig(format="text")) == (
+        {"a.md": "text", "b.tar": "archive"},
+        0,
+    )
+    assert formats(tmp_path / "all", IngestConfig(format="jsonl"))[0] == {
+        "a.md": "jsonl",
+        "b.tar": "jsonl",
+    }
 
 
 def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[str], Counters]:
@@ -89,7 +97,9 @@ def read_all(sources: list[str], config: IngestConfig = AUTO) -> tuple[Counter[s
     inputs, _ = find_inputs(sources, "/nowhere/out", config)
     counters = Counters()
     parts = [part for unit in plan_units(inputs, config) for part in unit.ranges]
-    return Counter(document.source for part in parts for document in read_range(part, config, counters)), counters
+    return Counter(
+        document.source for part in parts for document in read_range(part, config, counters)
+    ), counters
 
 
 def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path):
@@ -106,7 +116,10 @@ def test_all_forms_are_mixed_in_one_command_each_with_its_source(tmp_path: Path)
     found, counters = read_all([f"{tmp_path}/{name}" for name in names])
     assert found == {"enwiki": 2, "kowiki": 1, "text": 2, "jsonl": 3, "parquet": 1, "saved": 2}
     assert not counters.bad
-    assert read_all([f"hf:{tmp_path}/saved"])[0] == read_all([f"{tmp_path}/saved"], IngestConfig(format="hf"))[0]
+    assert (
+        read_all([f"hf:{tmp_path}/saved"])[0]
+        == read_all([f"{tmp_path}/saved"], IngestConfig(format="hf"))[0]
+    )
 
 
 def test_empty_files_are_counted(tmp_path: Path):
@@ -125,9 +138,15 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/a.txt", "all/a.txt"], "all/a.txt is listed twice among the sources"),
         (["all", "all/a.txt"], "all/a.txt is listed twice among the sources"),
         (["all/*.txt", "all"], "is listed twice among the sources"),
-        (["all/a.txt", "link.txt"], "all/a.txt and link.txt are the same file, listed twice among the sources"),
+        (
+            ["all/a.txt", "link.txt"],
+            "all/a.txt and link.txt are the same file, listed twice among the sources",
+        ),
         (["saved", "hf:saved"], "saved:train is listed twice among the sources"),
-        (["all/a.txt", "other/a.txt"], "have the same name, a.txt: give the folder that contains both"),
+        (
+            ["all/a.txt", "other/a.txt"],
+            "have the same name, a.txt: give the folder that contains both",
+        ),
         (["empty"], "The folder empty is empty."),
         (["nothing.txt"], "nothing.txt does not exist"),
         (["all/nothing*"], "nothing\\* matches no file"),
@@ -139,15 +158,28 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["out/a.txt"], "^--output out holds files of the source out/a.txt: "),
     ],
 )
-def test_mistakes_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], message: str):
+def test_mistakes_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], message: str
+):
     monkeypatch.chdir(tmp_path)
-    for name in ("all/a.txt", "all/b.txt", "other/a.txt", "all/README", "out/a.txt", "pictures/a.jpg"):
+    for name in (
+        "all/a.txt",
+        "all/b.txt",
+        "other/a.txt",
+        "all/README",
+        "out/a.txt",
+        "pictures/a.jpg",
+    ):
         write(tmp_path / name, TEXT)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
     datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk("saved")
     with pytest.raises(UserError, match=message):
-        find_inputs(sources, "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out", AUTO)
+        find_inputs(
+            sources,
+            "all/out" if sources[0] in ("all", "hf:all") and len(sources) == 1 else "out",
+            AUTO,
+        )
 
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path):
@@ -183,7 +215,9 @@ def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_
             plan_units(inputs, IngestConfig(text_column="body"))
 
 
-def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_not_read_in_a_folder_is_counted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder = tmp_path / "all"
     for name in ("a.txt", "sub/b.txt", ".hidden.txt", ".git/c.txt", "locked/d.txt", "picture.jpg"):
         write(folder / name, TEXT)
@@ -204,7 +238,12 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeyp
     inputs, left_out = find_inputs([str(folder)], None, AUTO)
     assert [entry.name for entry in inputs] == ["all/a.txt", "all/file-link.txt", "all/sub/b.txt"]
     assert left_out.to_record() == {
-        "counts": {"files_of_unknown_format": 1, "hidden_files": 2, "linked_folders": 2, "special_files": 1},
+        "counts": {
+            "files_of_unknown_format": 1,
+            "hidden_files": 2,
+            "linked_folders": 2,
+            "special_files": 1,
+        },
         "bad": {"broken_link": 1, "unreadable_folder": 1},
         "examples": {
             "broken_link": ["all/broken.txt"],

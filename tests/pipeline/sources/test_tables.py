@@ -10,7 +10,7 @@ from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources import tables
-from clozeworks.pipeline.sources.documents import read_documents
+from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.sources.records import RawDocument
 from clozeworks.pipeline.sources.tables import read_table
 from reading import Source
@@ -26,7 +26,9 @@ def written(folder: Path, columns: dict[str, Any], row_group_size: int = 1000) -
 
 
 def read(path: Path, counters: Counters, **options: Any) -> Iterator[RawDocument]:
-    return Source("parquet", path, "data/part.parquet").read(counters, config=IngestConfig(**options))
+    return Source("parquet", path, "data/part.parquet").read(
+        counters, config=IngestConfig(**options)
+    )
 
 
 def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
@@ -35,21 +37,43 @@ def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": ["12"], "url": [url], "title": ["Almond"], "text": [text]})
     counters = Counters()
     assert list(read(path, counters)) == [
-        RawDocument(id="12", source="simplewiki", title="Almond", language="simple", paragraphs=[PROSE, PROSE])
+        RawDocument(
+            id="12",
+            source="simplewiki",
+            title="Almond",
+            language="simple",
+            paragraphs=[PROSE, PROSE],
+        )
     ]
     assert counters.counts == {"lines_left_out": 2, "words_left_out_as_lines": 3}
     assert not counters.bad
 
 
-def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ["the half-ling book one .", "`` what ? ''", None, "he said .", "", "she went .", "they came ."]
+def test_rows_of_one_sentence_are_documents_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        "the half-ling book one .",
+        "`` what ? ''",
+        None,
+        "he said .",
+        "",
+        "she went .",
+        "they came .",
+    ]
     path = written(tmp_path, {"text": rows})
     counters = Counters()
     found = [(document.id, document.paragraphs) for document in read(path, counters)]
-    assert found == [("data/part#0", rows[:2]), ("data/part#3", rows[3:4]), ("data/part#5", rows[5:])]
+    assert found == [
+        ("data/part#0", rows[:2]),
+        ("data/part#3", rows[3:4]),
+        ("data/part#5", rows[5:]),
+    ]
     assert not counters.bad
     monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 20)
-    assert [document.id for document in read(path, Counters())] == [f"data/part#{row}" for row in (0, 1, 3, 5)]
+    assert [document.id for document in read(path, Counters())] == [
+        f"data/part#{row}" for row in (0, 1, 3, 5)
+    ]
     assert sum(len(document.paragraphs) for document in read(path, Counters())) == 5
 
 
@@ -57,8 +81,12 @@ def test_rows_of_one_sentence_are_documents_together(tmp_path: Path, monkeypatch
     ("columns", "documents", "expected"),
     [(1, "auto", 1), (1, "line", 3), (1, "blank-line", 1), (2, "auto", 3), (2, "blank-line", 1)],
 )
-def test_what_a_document_is_in_a_table(tmp_path: Path, columns: int, documents: Any, expected: int) -> None:
-    path = written(tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns]))
+def test_what_a_document_is_in_a_table(
+    tmp_path: Path, columns: int, documents: Any, expected: int
+) -> None:
+    path = written(
+        tmp_path, dict(list({"text": [PROSE] * 3, "label": [1, 2, 3]}.items())[:columns])
+    )
     assert len(list(read(path, Counters(), documents=documents))) == expected
 
 
@@ -66,33 +94,49 @@ def test_a_table_of_texts_alone_has_row_numbers_as_ids(tmp_path: Path) -> None:
     path = written(tmp_path, {"body": [f"{PROSE}\n{PROSE}"] * 5}, row_group_size=2)
     documents = list(read(path, Counters(), text_column="body"))
     assert [document.id for document in documents] == [f"data/part#{row}" for row in range(5)]
-    assert {(document.source, document.title, document.language) for document in documents} == {("parquet", "", "")}
+    assert {(document.source, document.title, document.language) for document in documents} == {
+        ("parquet", "", "")
+    }
 
 
 def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": ["7"], "text": [PROSE]})
-    stems = {"a.parquet": "a", "A.PARQUET": "A", "a.gz.parquet": "a.gz", "a.Parquet.gz": "a.Parquet.gz"}
+    stems = {
+        "a.parquet": "a",
+        "A.PARQUET": "A",
+        "a.gz.parquet": "a.gz",
+        "a.Parquet.gz": "a.Parquet.gz",
+    }
     for name, stem in stems.items():
         assert [document.id for document in Source("parquet", path, name).read()] == [f"{stem}/7"]
 
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     wiki = ["https://en.wikipedia.org/wiki/A"] * 3 + [None]
-    path = written(tmp_path, {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]})
+    path = written(
+        tmp_path,
+        {"id": [1, 2, 3, None], "url": wiki, "text": [None, "", "Short list\nof names", PROSE]},
+    )
     counters = Counters()
     assert [document.id for document in read(path, counters)] == ["data/part#3"]
     assert counters.bad == {"no_text": 2}
-    assert counters.examples == {"no_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]}
+    assert counters.examples == {
+        "no_text": ["data/part.parquet, row 0", "data/part.parquet, row 1"]
+    }
     assert counters.counts["rows_without_prose"] == 1
 
 
 def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10)
+    path = written(
+        tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10
+    )
     monkeypatch.setattr("clozeworks.pipeline.sources.tables.RANGE_BYTES", 2000)
     ranges = Source("parquet", path, "part").plan()
     assert len(ranges) > 1
     assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]
-    assert [document.id for document in read(path, Counters())] == [f"data/part#{row}" for row in range(100)]
+    assert [document.id for document in read(path, Counters())] == [
+        f"data/part#{row}" for row in range(100)
+    ]
 
 
 def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -105,7 +149,9 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     assert [document.id for document in read(path, counters)] == [
         f"data/part#{row}" for row in range(30) if not 10 <= row < 20
     ]
-    assert counters.examples["unreadable_row_group"][0].startswith("data/part.parquet, row group 1: ")
+    assert counters.examples["unreadable_row_group"][0].startswith(
+        "data/part.parquet, row group 1: "
+    )
 
 
 def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
@@ -131,9 +177,17 @@ def test_real_korean_articles() -> None:
     path = DATA / "wikipedia" / "kowiki-hf.parquet"
     documents = [document for document, _ in zip(read(path, counters), range(300), strict=False)]
     assert all(document.source == "kowiki" and document.language == "ko" for document in documents)
-    source = pq.ParquetFile(path).read_row_group(0, columns=["text"]).column("text").slice(0, 301).to_pylist()
+    source = (
+        pq.ParquetFile(path)
+        .read_row_group(0, columns=["text"])
+        .column("text")
+        .slice(0, 301)
+        .to_pylist()
+    )
     words = sum(len(text.split()) for text in source)
-    kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
+    kept = sum(
+        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
+    )
     assert 0.95 < kept / words <= 1
 
 
@@ -147,14 +201,20 @@ def test_whole_file_as_one_range(tmp_path: Path) -> None:
 def test_a_damaged_footer_costs_only_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]})
     content = path.read_bytes()
-    for damaged in (content[:-20], content[:-8] + b"\xff" * 4 + b"PAR1", content[:-60] + b"\xff" * 52 + content[-8:]):
+    for damaged in (
+        content[:-20],
+        content[:-8] + b"\xff" * 4 + b"PAR1",
+        content[:-60] + b"\xff" * 52 + content[-8:],
+    ):
         path.write_bytes(damaged)
         counters = Counters()
         assert list(read_documents(str(path), counters=counters)) == []
         assert counters.bad == {"damaged_parquet_file": 1}
 
 
-def test_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_is_too_long_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_ROW_BYTES", 200)
     path = written(tmp_path, {"text": [PROSE, PROSE * 4, None, PROSE], "label": [1, 2, 3, 4]})
     counters = Counters()

@@ -1,4 +1,6 @@
-"""WikiExtractor's output: articles in both of its forms, whole whatever the ranges, bad ones counted."""
+"""WikiExtractor's output: articles in both of its forms, whole whatever the ranges, bad ones
+counted.
+"""
 
 import bz2
 import json
@@ -19,7 +21,9 @@ def read(path: Path, counters: Counters, range_bytes: int = 1 << 24) -> list[Raw
     return list(Source("wikiextractor", path, f"AA/{path.name}").read(counters, range_bytes))
 
 
-def article(number: int, title: str = "Almond", url: str = "https://en.wikipedia.org/wiki?curid=1") -> str:
+def article(
+    number: int, title: str = "Almond", url: str = "https://en.wikipedia.org/wiki?curid=1"
+) -> str:
     return f'<doc id="{number}" url="{url}" title="{title}">\n{title}\n\n{PROSE}\nHistory.\n{PROSE}\n\n</doc>\n'
 
 
@@ -29,7 +33,9 @@ def written(folder: Path, content: str | bytes) -> Path:
 
 
 def expected(number: int, title: str = "Almond") -> RawDocument:
-    return RawDocument(id=str(number), source="enwiki", title=title, language="en", paragraphs=[PROSE, PROSE])
+    return RawDocument(
+        id=str(number), source="enwiki", title=title, language="en", paragraphs=[PROSE, PROSE]
+    )
 
 
 def test_articles_become_documents(tmp_path: Path):
@@ -44,7 +50,11 @@ def test_articles_become_documents(tmp_path: Path):
 def test_compressed_files_and_json_give_the_same_documents(tmp_path: Path):
     content = "".join(article(i) for i in range(3))
     (tmp_path / "wiki_00.bz2").write_bytes(bz2.compress(content.encode()))
-    fields = {"url": "https://en.wikipedia.org/wiki?curid=1", "title": "Almond", "text": f"{PROSE}\nHistory.\n{PROSE}"}
+    fields = {
+        "url": "https://en.wikipedia.org/wiki?curid=1",
+        "title": "Almond",
+        "text": f"{PROSE}\nHistory.\n{PROSE}",
+    }
     rows = "".join(json.dumps({"id": str(i), "revid": "5", **fields}) + "\n" for i in range(3))
     (tmp_path / "wiki_01").write_text(rows)
     assert (
@@ -55,8 +65,14 @@ def test_compressed_files_and_json_give_the_same_documents(tmp_path: Path):
 
 
 def test_articles_of_an_unknown_wiki_have_the_ids_of_their_file(tmp_path: Path):
-    (document,) = read(written(tmp_path, article(7, url="http://wiki.example.org/?curid=7")), Counters())
-    assert (document.source, document.id, document.paragraphs) == ("wikiextractor", "AA/wiki_00/7", [PROSE, PROSE])
+    (document,) = read(
+        written(tmp_path, article(7, url="http://wiki.example.org/?curid=7")), Counters()
+    )
+    assert (document.source, document.id, document.paragraphs) == (
+        "wikiextractor",
+        "AA/wiki_00/7",
+        [PROSE, PROSE],
+    )
 
 
 @pytest.mark.parametrize("range_bytes", [1, 60, 333, 1000])
@@ -70,7 +86,10 @@ def test_every_range_gives_the_same_articles(tmp_path: Path, range_bytes: int):
 def test_bad_articles_are_counted_and_cost_only_themselves(tmp_path: Path):
     unclosed = article(1).removesuffix("</doc>\n")
     header = '<doc title="x">\n' + PROSE + "\n</doc>\n"
-    path = written(tmp_path, f"stray\nlines\n{unclosed}{article(2)}{header}stray\n{article(3)}{article(4)[:-30]}")
+    path = written(
+        tmp_path,
+        f"stray\nlines\n{unclosed}{article(2)}{header}stray\n{article(3)}{article(4)[:-30]}",
+    )
     counters = Counters()
     found = read(path, counters)
     assert [document.id for document in found] == ["1", "2", "3", "4"]
@@ -90,7 +109,9 @@ def test_invalid_utf8_is_kept_with_replacement(tmp_path: Path):
 
 def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
     line = b"x" * (LONGEST_ARTICLE_BYTES // 4) + b"\n"
-    path = written(tmp_path, article(1).removesuffix("</doc>\n").encode() + line * 6 + article(2).encode())
+    path = written(
+        tmp_path, article(1).removesuffix("</doc>\n").encode() + line * 6 + article(2).encode()
+    )
     counters = Counters()
     assert read(path, counters) == [expected(2)]
     assert counters.bad == {"oversized_article": 1}
@@ -106,5 +127,7 @@ def test_real_articles():
     assert not counters.bad
     assert len(documents) + counters.counts["rows_without_prose"] == len(ids)
     assert {document.source for document in documents} == {"enwiki"}
-    kept = sum(len(paragraph.split()) for document in documents for paragraph in document.paragraphs)
+    kept = sum(
+        len(paragraph.split()) for document in documents for paragraph in document.paragraphs
+    )
     assert 0.9 < kept / len(raw.split()) <= 1

@@ -34,7 +34,9 @@ HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="
 FOOT = "</mediawiki>\n"
 
 
-def page(number: int, text: str = "", *, title: str = "", ns: int | None = 0, extra: str = "") -> str:
+def page(
+    number: int, text: str = "", *, title: str = "", ns: int | None = 0, extra: str = ""
+) -> str:
     namespace = "" if ns is None else f"<ns>{ns}</ns>"
     return (
         f"  <page>\n    <title>{escape(title or f'Page {number}')}</title>{namespace}<id>{number}</id>{extra}\n"
@@ -51,7 +53,9 @@ def read(
     content: bytes, name: str = "dump.xml", num_ranges: int = 1, counters: Counters | None = None
 ) -> tuple[list[RawDocument], Counters]:
     counters = counters or Counters()
-    return list(Source("wikipedia", content, name).read(counters, -(-len(content) // num_ranges))), counters
+    return list(
+        Source("wikipedia", content, name).read(counters, -(-len(content) // num_ranges))
+    ), counters
 
 
 def ids(documents: list[RawDocument]) -> list[int]:
@@ -73,18 +77,30 @@ def test_plan_covers_the_file_without_overlap() -> None:
 
 
 def test_reads_an_article() -> None:
-    documents, counters = read((HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode())
+    documents, counters = read(
+        (HEAD + page(12, "'''Ada''' & [[Bob]].", title="A & B") + FOOT).encode()
+    )
     assert documents == [
-        RawDocument(id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."])
+        RawDocument(
+            id="12", source="testwiki", title="A & B", language="en", paragraphs=["Ada & Bob."]
+        )
     ]
     assert +counters.counts == {"pages": 1, "words_left_out_as_markup": 6}
 
 
 @pytest.mark.parametrize("num_ranges", [1, 2, 3, 7, 40, 400])
-@pytest.mark.parametrize("compression", ["plain", "multistream", "page tags across streams", "gz", "xz"])
-def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "compression", ["plain", "multistream", "page tags across streams", "gz", "xz"]
+)
+def test_any_split_gives_every_page_once(
+    num_ranges: int, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dump_pages, "READ_BYTES", 64)
-    texts = [HEAD, *("".join(page(3 * part + index) for index in range(3)) for part in range(12)), FOOT]
+    texts = [
+        HEAD,
+        *("".join(page(3 * part + index) for index in range(3)) for part in range(12)),
+        FOOT,
+    ]
     whole = "".join(texts)
     content, name = {
         "plain": (whole.encode(), "dump.xml"),
@@ -104,7 +120,10 @@ def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monk
 
 
 @settings(max_examples=60)
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.lists(st.integers(0, 5000), max_size=6))
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=30),
+    st.lists(st.integers(0, 5000), max_size=6),
+)
 def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: list[int]) -> None:
     whole = HEAD + "".join(page(number) for number in range(8)) + FOOT
     texts, begin = [], 0
@@ -115,7 +134,9 @@ def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: lis
     bounds = sorted({0, *(min(cut, len(content)) for cut in cuts), len(content)})
     found: list[int] = []
     for start, stop in pairwise(bounds):
-        part = InputRange(path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop)
+        part = InputRange(
+            path="d.xml.bz2", name="d.xml.bz2", format="wikipedia", start=start, stop=stop
+        )
         found += ids(list(read_dump(io.BytesIO(content), part, IngestConfig(), Counters())))
     assert found == list(range(8))
 
@@ -123,7 +144,9 @@ def test_random_streams_and_cuts_lose_no_page(stream_sizes: list[int], cuts: lis
 def test_a_single_stream_is_read_by_its_first_range() -> None:
     rng = random.Random(0)
     noise = "".join(chr(rng.randrange(97, 123)) for _ in range(20_000))
-    content = multistream([HEAD + "".join(page(number, f"Text {noise}") for number in range(5)) + FOOT])
+    content = multistream(
+        [HEAD + "".join(page(number, f"Text {noise}") for number in range(5)) + FOOT]
+    )
     documents, counters = read(content, "dump.xml.bz2", 4)
     assert ids(documents) == list(range(5))
     assert counters.counts["single_stream_files"] == 1
@@ -209,9 +232,15 @@ def test_old_schema_takes_namespace_and_database_from_the_head() -> None:
         '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" xml:lang="zh-min-nan"><siteinfo>'
         '<namespaces><namespace key="0" /><namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
     )
-    pages = page(1, ns=None) + page(2, ns=None, title="Thó-lūn & x:Page") + page(3, ns=None, title="Re: Title")
+    pages = (
+        page(1, ns=None)
+        + page(2, ns=None, title="Thó-lūn & x:Page")
+        + page(3, ns=None, title="Re: Title")
+    )
     documents, counters = read((head + pages + FOOT).encode())
-    assert [(document.source, document.language) for document in documents] == [("zh_min_nanwiki", "zh-min-nan")] * 2
+    assert [(document.source, document.language) for document in documents] == [
+        ("zh_min_nanwiki", "zh-min-nan")
+    ] * 2
     assert ids(documents) == [1, 3] and counters.counts["other_namespaces"] == 1
 
 
@@ -222,7 +251,9 @@ def test_a_damaged_head_has_defaults() -> None:
 
 def test_a_corrupt_stream_costs_only_itself() -> None:
     streams = [multistream([HEAD])] + [multistream([page(number)]) for number in range(6)]
-    streams[3] = streams[3][:40] + bytes(value ^ 0xFF for value in streams[3][40:80]) + streams[3][80:]
+    streams[3] = (
+        streams[3][:40] + bytes(value ^ 0xFF for value in streams[3][40:80]) + streams[3][80:]
+    )
     for num_ranges in (1, 2, 5):
         documents, counters = read(b"".join(streams), "dump.xml.bz2", num_ranges)
         assert ids(documents) == [0, 1, 3, 4, 5]
@@ -241,7 +272,13 @@ def test_a_file_that_ends_early() -> None:
 
 
 def test_a_broken_page_costs_only_itself() -> None:
-    pages = [page(1), page(2).replace("</title>", ""), page(3)[:60], page(4), page(5, "Bad ?? bytes.")]
+    pages = [
+        page(1),
+        page(2).replace("</title>", ""),
+        page(3)[:60],
+        page(4),
+        page(5, "Bad ?? bytes."),
+    ]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
     assert ids(documents) == [1, 4, 5]
     assert documents[-1].paragraphs == ["Bad \ufffd\ufffd bytes."]
@@ -256,7 +293,9 @@ def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("num_ranges", range(1, 12))
-def test_a_page_that_is_never_closed_gives_no_page_twice(num_ranges: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_never_closed_gives_no_page_twice(
+    num_ranges: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
     monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
     whole = HEAD + page(1) + "<page>" + "x" * 6000 + page(2) + page(3) + FOOT
@@ -278,7 +317,9 @@ def test_a_page_that_is_never_closed_gives_no_page_twice(num_ranges: int, monkey
     ],
 )
 def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
-    declared = "" if encoding.startswith("utf") else f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    declared = (
+        "" if encoding.startswith("utf") else f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    )
     whole = declared + HEAD + page(1, text) + page(2) + FOOT
     content = whole.encode(encoding, "xmlcharrefreplace")
     for num_ranges in (1, 3):
@@ -289,12 +330,20 @@ def test_encodings_that_the_file_states(encoding: str, text: str) -> None:
 def test_a_page_of_one_long_line_is_read() -> None:
     # It takes about a second; if anything were quadratic, hours.
     text = "Some words stand here. " * 450_000
-    documents, counters = read((HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3)
-    assert ids(documents) == [1, 2, 3] and documents[1].paragraphs == [text.strip()] and not counters.bad
+    documents, counters = read(
+        (HEAD + page(1) + page(2, text) + page(3) + FOOT).encode(), num_ranges=3
+    )
+    assert (
+        ids(documents) == [1, 2, 3]
+        and documents[1].paragraphs == [text.strip()]
+        and not counters.bad
+    )
 
 
 @pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
-def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_expands_beyond_reason_takes_little_memory(
+    compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 1 << 22)
     compressor = {
         "bz2": bz2.BZ2Compressor(),
@@ -314,14 +363,23 @@ def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkey
 
 
 def test_pages_without_text_are_not_bad_input() -> None:
-    pages = [page(1), "<page></page>", "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>"]
-    pages += ["<page><title>B</title><ns>0</ns><id>3</id></page>", page(4).replace("</id>", "</id>\n", 1)]
+    pages = [
+        page(1),
+        "<page></page>",
+        "<page><title>A</title><ns>0</ns><id>2</id><revision><text /></revision></page>",
+    ]
+    pages += [
+        "<page><title>B</title><ns>0</ns><id>3</id></page>",
+        page(4).replace("</id>", "</id>\n", 1),
+    ]
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1, 4]
     assert (counters.counts["pages"], counters.counts["empty_pages"]) == (5, 3) and not counters.bad
 
 
-@pytest.mark.parametrize("content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"])
+@pytest.mark.parametrize(
+    "content", [b" ", b"\0" * 3000, b"BZh9", b"</page><page>", b"\xff\xfe<", b"{}"]
+)
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".xz"])
 def test_a_file_that_is_not_a_dump_has_no_documents(content: bytes, suffix: str) -> None:
     documents, counters = read(content, f"dump.xml{suffix}", 2)
@@ -329,8 +387,12 @@ def test_a_file_that_is_not_a_dump_has_no_documents(content: bytes, suffix: str)
 
 
 @settings(max_examples=150)
-@given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4))
-def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int]], num_ranges: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4)
+)
+def test_no_damage_raises_or_makes_a_page_of_another(
+    damage: list[tuple[int, int]], num_ranges: int
+) -> None:
     for suffix, whole in [
         ("", (HEAD + "".join(map(page, range(9))) + FOOT).encode()),
         (".bz2", multistream([HEAD, *map(page, range(9)), FOOT])),
@@ -344,19 +406,33 @@ def test_no_damage_raises_or_makes_a_page_of_another(damage: list[tuple[int, int
             assert ids(documents) == list(range(9))
 
 
-def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_dumps_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "dumps"
     source.mkdir()
     prose = "This is the text of page {}, of which there is enough to be kept as a document. " * 4
     pages = {number: page(number, prose.replace("{}", str(number))) for number in range(50)}
     corrupt = bytearray(multistream([pages[0]]))
     corrupt[40:60] = bytes(20)
-    (source / "xwiki-1.xml.bz2").write_bytes(multistream([HEAD]) + corrupt + multistream([pages[1], pages[2]]))
+    (source / "xwiki-1.xml.bz2").write_bytes(
+        multistream([HEAD]) + corrupt + multistream([pages[1], pages[2]])
+    )
     (source / "xwiki-2.xml.bz2").write_bytes(multistream([HEAD + pages[10] + pages[11] + FOOT]))
     (source / "xwiki-3.xml.gz").write_bytes(gzip.compress((HEAD + pages[20] + FOOT).encode()))
     (source / "xwiki-4.xml").write_bytes((HEAD + pages[30] + pages[31][:-30]).encode())
-    (source / "xwiki-5.xml").write_bytes((HEAD + pages[40]).encode().replace(b"enough", b"\xe9nough"))
-    main(["ingest", f"{source}/xwiki-*", f"--output={tmp_path / 'out'}", "--workers=1", "--max-bad=0.5"])
+    (source / "xwiki-5.xml").write_bytes(
+        (HEAD + pages[40]).encode().replace(b"enough", b"\xe9nough")
+    )
+    main(
+        [
+            "ingest",
+            f"{source}/xwiki-*",
+            f"--output={tmp_path / 'out'}",
+            "--workers=1",
+            "--max-bad=0.5",
+        ]
+    )
     captured = capsys.readouterr()
     warnings = captured.err.splitlines()
     assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
@@ -383,7 +459,9 @@ class Failing(io.BytesIO):
 @pytest.mark.parametrize("suffix", ["gz", "xz", "bz2"])
 def test_a_failing_disk_is_not_damage_of_the_dump(suffix: str) -> None:
     noise = "".join(random.Random(0).choices("abcdefghij", k=400_000))
-    content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress((HEAD + page(1, noise) + FOOT).encode())
+    content = {"gz": gzip, "xz": lzma, "bz2": bz2}[suffix].compress(
+        (HEAD + page(1, noise) + FOOT).encode()
+    )
     part = InputRange(path="x", name=f"x.xml.{suffix}", format="wikipedia")
     counters = Counters()
     with pytest.raises(OSError, match="Input/output"):
@@ -399,7 +477,11 @@ def read_file(name: str, num_ranges: int) -> tuple[list[RawDocument], Counters]:
 def test_a_real_wiki_is_the_same_in_any_split() -> None:
     name = "ltgwiki-pages-articles-multistream.xml.bz2"
     whole, counters = read_file(name, 1)
-    assert counters.counts["pages"] == 2004 and counters.counts["other_namespaces"] == 2004 - 1050 and not counters.bad
+    assert (
+        counters.counts["pages"] == 2004
+        and counters.counts["other_namespaces"] == 2004 - 1050
+        and not counters.bad
+    )
     assert whole == read_file(name, 2)[0] == read_file(name, 7)[0]
 
 

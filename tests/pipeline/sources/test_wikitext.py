@@ -5,7 +5,11 @@ from itertools import chain
 import pytest
 from clozeworks.pipeline.sources.wikitext.names import NAMES
 from clozeworks.pipeline.sources.wikitext.passages import GAP, wikitext_to_paragraphs
-from clozeworks.pipeline.sources.wikitext.templates import parse_arguments, render_template, template_name
+from clozeworks.pipeline.sources.wikitext.templates import (
+    parse_arguments,
+    render_template,
+    template_name,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +17,11 @@ from hypothesis import strategies as st
 def clean(markup: str, language: str = "en") -> str:
     """Return the paragraphs, one a line; the last may be short of a sentence."""
     sentence = "This makes it a passage."
-    return "\n".join(wikitext_to_paragraphs(f"{markup} {sentence}", language)).replace(sentence, "").strip()
+    return (
+        "\n".join(wikitext_to_paragraphs(f"{markup} {sentence}", language))
+        .replace(sentence, "")
+        .strip()
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,7 +33,10 @@ def clean(markup: str, language: str = "en") -> str:
         ("'''Omero''' scrisse l'''Odissea''.", "Omero scrisse l'Odissea."),
         ("'''Bold''' and '''unclosed", "Bold and unclosed"),
         ("A [[town]] in [[France|the south]] and [[mill]]s.", "A town in the south and mills."),
-        ("See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].", f"See {GAP}, History, ville."),
+        (
+            "See [[:Category:Towns]], [[#History]], [[:fr:Ville|ville]].",
+            f"See {GAP}, History, ville.",
+        ),
         ("The {{uc:[[nato]]}} summit, {{lcfirst:}}", "The NATO summit,"),
         ("[http://x.org The site] and [//y.org] here.", "The site and here."),
         ("One.<ref>{{cite web|a}}</ref> Two<ref name=x /> words.", "One. Two words."),
@@ -43,7 +54,10 @@ def clean(markup: str, language: str = "en") -> str:
         ("One<br/>two.<p>Three.</p>", "One two.\nThree."),
         ("North.<br> It flows.<blockquote> It was.</blockquote>", "North. It flows.\nIt was."),
         ("<p>\t The river.</p>\n</div> It flows.", "The river.\nIt flows."),
-        ('Up.\n\n<span id="x"></span> The river.\n<ref>a</ref> It <b>flows</b> on.', "Up.\nThe river. It flows on."),
+        (
+            'Up.\n\n<span id="x"></span> The river.\n<ref>a</ref> It <b>flows</b> on.',
+            "Up.\nThe river. It flows on.",
+        ),
     ],
 )
 def test_renders_inline_markup(markup: str, text: str) -> None:
@@ -135,10 +149,16 @@ def test_renders_templates_in_words(template: str, text: str) -> None:
 
 def test_numbers_and_dates_follow_the_language() -> None:
     assert clean("Es sind {{formatnum:12345.5}} Orte.", "de") == "Es sind 12.345,5 Orte."
-    assert clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr") == "Il est né le 3 mai 1900 ici."
+    assert (
+        clean("Il est né le {{date de naissance|3|5|1900}} ici.", "fr")
+        == "Il est né le 3 mai 1900 ici."
+    )
     assert clean("Син є {{birth date|1900|5|3}} там.", "uk") == "Син є 3 травня 1900 там."
     assert clean("Сын ёсць {{birth date|1900|5|3}} там.", "be") == f"Сын ёсць {GAP} там."
-    assert clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr") == "Au XIXe siècle, le 1 janvier 1900."
+    assert (
+        clean("Au {{s-|XIX|e}}, le {{date|1|janvier|1900}}.", "fr")
+        == "Au XIXe siècle, le 1 janvier 1900."
+    )
     assert clean("Geburt: {{lang-ru|Москва}} ist.", "de") == "Geburt: Москва ist."
 
 
@@ -188,12 +208,17 @@ def test_templates_of_one_language(language: str, markup: str, text: str) -> Non
 
 def test_names_are_spelled_as_they_are_looked_up() -> None:
     groups = [group.names for language in NAMES.templates.values() for group in language]
-    for name in chain(NAMES.silent_templates, NAMES.pronunciations, NAMES.ships, NAMES.languages, *groups):
+    for name in chain(
+        NAMES.silent_templates, NAMES.pronunciations, NAMES.ships, NAMES.languages, *groups
+    ):
         assert template_name(name) == name
 
 
 def test_parse_arguments_numbers_the_unnamed_ones() -> None:
-    assert parse_arguments(" Some_name |a| b = c |d") == ("some name", {"1": "a", "b": "c", "2": "d"})
+    assert parse_arguments(" Some_name |a| b = c |d") == (
+        "some name",
+        {"1": "a", "b": "c", "2": "d"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,7 +252,9 @@ def test_marks_where_words_are_missing() -> None:
     assert clean("It lies {{unknown|5}} north.") == f"It lies {GAP} north."
     assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
     assert clean("{{Infobox}} The town") == "The town"
-    assert clean("In most of the accents that are spoken in the country today, the sound {{IPA|p}} is voiceless.") == (
+    assert clean(
+        "In most of the accents that are spoken in the country today, the sound {{IPA|p}} is voiceless."
+    ) == (
         f"In most of the accents that are spoken in the country today, the sound {GAP} is voiceless."
     )
     assert GAP not in clean("A character \ufffc in the source & an entity &#xFFFC;.")
@@ -338,7 +365,9 @@ PIECES = [
 )
 def test_never_raises_and_leaves_no_markup(markup: str, language: str) -> None:
     for paragraph in wikitext_to_paragraphs(markup, language):
-        assert not re.search(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?ref\b|[\x00-\x1f]", paragraph, re.IGNORECASE)
+        assert not re.search(
+            r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?ref\b|[\x00-\x1f]", paragraph, re.IGNORECASE
+        )
         assert paragraph == " ".join(paragraph.split())
         assert any(map(str.isalpha, paragraph))
 

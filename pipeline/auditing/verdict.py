@@ -1,0 +1,138 @@
+"""What an audit found: its checks, and the sentence that sums them up for the terminal and the
+report.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from .documents import DocumentsAudit
+
+NUM_NAMED = 3
+
+Verdict = Literal["ok", "bad", "unjudged", "info"]
+"""``unjudged`` is a property of good instances that was not compared with a tolerance; ``info`` has
+none.
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may
+    be from one half.
+
+    `advice` says what to do about it, if that is known.
+    """
+
+    name: str
+    measured: str
+    asked: str
+    verdict: Verdict
+    value: float | None
+    interval: tuple[float, float] | None = None
+    tolerance: float | None = None
+    advice: str = ""
+
+    @property
+    def figure(self) -> str:
+        """What was measured, without intervals and remarks."""
+        return re.split(r" \(|;", self.measured)[0]
+
+    @property
+    def name_and_figure(self) -> str:
+        """For instance ``IsNext 13.63%``."""
+        return f"{self.name} {self.figure}"
+
+    @property
+    def measured_and_advice(self) -> str:
+        """For a table's cell."""
+        return "; ".join(filter(None, (self.measured, self.advice)))
+
+    @property
+    def complaint(self) -> str:
+        """For instance ``IsNext 13.63% (expected 50% ± 0.5%)``, with the advice."""
+        return f"{self.name_and_figure} ({'; '.join(filter(None, (f'expected {self.asked}', self.advice)))})"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All checks, and the histograms behind the report.
+
+    `lengths` counts rows by length in tokens, one list per label; `segment_lengths` does so for
+    segments A and B; `mask_positions` counts masked tokens by position in the row; `top_masked`
+    holds the most frequently masked tokens with their counts. `shares_read` is the share of each
+    source and language in the training tokens of all passes; `documents` are measured if they are
+    at hand.
+    """
+
+    config: dict[str, Any]
+    checks: list[Check]
+    lengths: list[list[int]]
+    segment_lengths: list[list[int]]
+    mask_positions: list[int]
+    top_masked: list[tuple[str, int]]
+    shares_read: dict[tuple[str, str], float]
+    documents: DocumentsAudit | None = None
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that are out of tolerance."""
+        return self._having("bad")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the whole: ``ok`` only if every property was judged and holds."""
+        return "bad" if self.failed else "unjudged" if self._having("unjudged") else "ok"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in a sentence, with the figures of what fails and of what was not judged."""
+        failed, held = self._having("bad"), self._having("ok")
+        unjudged = sorted(self._having("unjudged"), key=_interest)
+        if not failed and not unjudged:
+            return f"All {len(held)} checks hold."
+        holding = f"{len(held)} hold" if failed else f"{len(held)} checks hold"
+        if unjudged:
+            holding += f", {len(unjudged)} not judged: {_listed(check.name_and_figure for check in unjudged)}"
+        if not failed:
+            return f"{holding}."
+        fails = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
+        return f"{fails}: {_listed(check.complaint for check in failed)}; {holding}."
+
+    def _having(self, verdict: Verdict) -> list[Check]:
+        return [check for check in self.checks if check.verdict == verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        shares = [
+            {"source": source, "language": language, "share": share}
+            for (source, language), share in self.shares_read.items()
+        ]
+        verdict = {"ok": not self.failed, "verdict": self.verdict, "sentence": self.sentence}
+        return {**asdict(replace(self, shares_read={})), "shares_read": shares, **verdict}
+
+
+def _interest(check: Check) -> tuple[bool, bool, float]:
+    """Order checks that were not judged: the share of labels first, then what tells the label best,
+    then the others.
+    """
+    value = 0.5 if check.value is None else check.value
+    return (
+        check.name not in ("IsNext", "pairs in order"),
+        not check.name.startswith("AUC"),
+        -abs(value - 0.5),
+    )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    texts = list(texts)
+    more = len(texts) - NUM_NAMED
+    return ", ".join(texts[:NUM_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
+    """Return the checks of several audits side by side; None if an audit does not have the check."""
+    found = [{check.name: check for check in audit.checks} for audit in audits]
+    names = dict.fromkeys(name for by_name in found for name in by_name)
+    return {name: [by_name.get(name) for by_name in found] for name in names}

@@ -1,0 +1,195 @@
+"""How the documents of one run lie in its temporary files, and which range of their hashes makes
+which shard.
+
+A document has a hash, by which it is shuffled, and a validation hash, by which it is held out.
+Temporary files are cut into *partitions*, equal ranges of the hash: first those of the validation
+documents, then those of the others. Shards are cut at finer borders, of *buckets*, so that they
+come out equal. Borders are the upper 32 bits of a hash.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import IngestConfig
+from ..execution.estimates import SHARD_TEXT_BYTES
+from ..execution.partitions import cut_evenly, range_of
+from ..execution.phases import Unit
+
+ALL_HASHES = 1 << 64
+NUM_BUCKETS = 4096
+PARTITION_INPUT_BYTES = 16 << 20
+MIN_PARTITIONS, MAX_PARTITIONS, MAX_KEY_PARTITIONS = 4, 512, 1024
+# Who opens a file reads the index of all its partitions: from here on, more of them would cost more
+# than they save.
+HUGE_INPUT_BYTES, HUGE_PARTITIONS = 32 << 30, 256
+BORDER_BITS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The partitions and buckets of one run."""
+
+    num_buckets: int
+    """Equal ranges of the hash over which text is counted."""
+    num_partitions: int
+    """Of the training documents."""
+    num_validation_partitions: int
+    validation_below: int
+    """Documents with a validation hash below are held out."""
+
+    @property
+    def num_document_partitions(self) -> int:
+        """Partitions in a file of documents."""
+        return self.num_validation_partitions + self.num_partitions
+
+    @property
+    def num_key_partitions(self) -> int:
+        """Partitions in a file of small rows: keys of documents, or bands of their signatures."""
+        return min(4 * self.num_partitions, MAX_KEY_PARTITIONS)
+
+    def bucket_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
+        """Return 0 for each document that is held out, else 1 + its bucket."""
+        return np.where(
+            self._held_out(validation_hashes), 0, 1 + range_of(hashes, self.num_buckets)
+        )
+
+    def partition_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
+        """Return the partition of each document."""
+        held_out = range_of(hashes, self.num_validation_partitions)
+        others = self.num_validation_partitions + range_of(hashes, self.num_partitions)
+        return np.where(self._held_out(validation_hashes), held_out, others)
+
+    def _held_out(self, validation_hashes: np.ndarray) -> np.ndarray:
+        return validation_hashes < np.uint64(self.validation_below)
+
+
+def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
+    """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds
+    several shards.
+    """
+    wanted = max(1 << (input_bytes // PARTITION_INPUT_BYTES).bit_length(), config.shards or 1)
+    most = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
+    num_partitions = min(max(1 << (wanted - 1).bit_length(), MIN_PARTITIONS), most)
+    return Layout(
+        num_buckets=config.shards or NUM_BUCKETS,
+        num_partitions=num_partitions,
+        num_validation_partitions=max(1, round(config.validation_share * num_partitions)),
+        validation_below=int(config.validation_share * ALL_HASHES),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRange:
+    """A unit that reads small rows: their partitions ``start`` up to ``stop``, and the name of its
+    file.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def partitions(self) -> range:
+        """The partitions to read."""
+        return range(self.start, self.stop)
+
+
+def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> list[Unit[KeyRange]]:
+    """Return the units that read all of the small rows of one kind."""
+    num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
+    units: list[Unit[KeyRange]] = []
+    for part in cut_evenly(layout.num_key_partitions, num_units):
+        unit = KeyRange(name=f"{kind}-{len(units):05d}", start=part.start, stop=part.stop)
+        units.append(Unit(unit.name, num_rows * len(part) // layout.num_key_partitions, unit))
+    return units
+
+
+def cut_shards(
+    bucket_bytes: Sequence[int], bucket_documents: Sequence[int], num_partitions: int
+) -> list[int]:
+    """Return the borders of the training shards, from 0 to 2**32: neighbouring buckets of at most
+    `SHARD_TEXT_BYTES`.
+
+    Shards are as equal as the buckets allow, but a document of that size still gets another one
+    beside it, as pairs need two. If there are more shards than partitions, none crosses the border
+    of a partition, so that a partition is read only once, and large buckets are cut into ranges
+    that hold about the same.
+    """
+    sizes = np.asarray(bucket_bytes)
+    starts = _merge(sizes)
+    if len(starts) > num_partitions:
+        pieces = -(-int(sizes.max()) // (SHARD_TEXT_BYTES // 8))
+        sizes = np.repeat(sizes / pieces, pieces)
+        parts = np.split(sizes, num_partitions)
+        starts = [
+            index * len(parts[0]) + start
+            for index, part in enumerate(parts)
+            for start in _merge(part)
+        ]
+    else:
+        documents = np.concatenate([[0], np.cumsum(bucket_documents)])
+        enough = [0]
+        for start in starts[1:]:
+            if (
+                documents[start] - documents[enough[-1]] >= 2
+                and documents[-1] - documents[start] >= 2
+            ):
+                enough.append(start)
+        starts = enough
+    return borders([*starts, len(sizes)], len(sizes))
+
+
+def _merge(sizes: np.ndarray) -> list[int]:
+    """Return the first index of each run of neighbours, the runs as equal as they can be."""
+    room = max(SHARD_TEXT_BYTES - sizes.max(), SHARD_TEXT_BYTES // 2)
+    num_shards = max(1, int(-(-sizes.sum() // room)))
+    target = sizes.sum() / num_shards
+    # The last byte of a bucket decides where it goes; empty buckets at the start join the first
+    # that is not empty.
+    last_bytes = np.maximum(np.cumsum(sizes) - 1, 0)
+    shard_of = np.minimum(last_bytes // max(target, 1), num_shards - 1).astype(int)
+    return [0, *(np.flatnonzero(np.diff(shard_of)) + 1).tolist()]
+
+
+def cut_validation(num_bytes: int) -> list[int]:
+    """Return the borders of the validation shards: equal ranges, each below `SHARD_TEXT_BYTES` if
+    several.
+    """
+    count = 1 if num_bytes <= SHARD_TEXT_BYTES else -(-num_bytes // (SHARD_TEXT_BYTES * 7 // 8))
+    return borders(range(count + 1), count)
+
+
+def borders(starts: Sequence[int], num_ranges: int) -> list[int]:
+    """Return where ranges start, as the upper 32 bits of the first hash in each, of `num_ranges`
+    equal ones.
+    """
+    return [-(-(start << BORDER_BITS) // num_ranges) for start in starts]
+
+
+def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[range]:
+    """Yield runs of shards that begin in one partition, as ranges of their indices; shard i begins
+    at ``edges[i]``.
+    """
+    first = 0
+    for index in range(1, len(edges)):
+        begins = index == len(edges) - 1 or _partition(edges[index], num_partitions) != _partition(
+            edges[first], num_partitions
+        )
+        if begins:
+            yield range(first, index)
+            first = index
+
+
+def _partition(edge: int, num_partitions: int) -> int:
+    return edge * num_partitions >> BORDER_BITS
+
+
+def partitions_between(start: int, stop: int, num_partitions: int) -> range:
+    """Return the partitions that hashes from border `start` up to border `stop` lie in.
+
+    >>> partitions_between(0, 1 << 32, 4), partitions_between(1 << 30, 3 << 29, 4)
+    (range(0, 4), range(1, 2))
+    """
+    return range(_partition(start, num_partitions), _partition(stop - 1, num_partitions) + 1)

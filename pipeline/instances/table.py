@@ -1,0 +1,174 @@
+"""Turn the tokens of a document shard into a table of instances: pairs, special tokens, masks."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..config import BuildConfig
+from ..schemas import instances_schema
+from ..vocabulary.vocabulary import Vocabulary
+from .chunks import Corpus
+from .masking import mask_rows
+from .origins import LabelCounts, count_labels
+from .pairs import Pairs, make_pairs
+
+# Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
+# indices.
+BLOCK_TOKENS = 1 << 20
+# Rows times the longest row: short rows beside one of --max-length 65535 would take gigabytes. So
+# large that usual lengths never reach it, because masks depend on where a block ends.
+BLOCK_CELLS = 1 << 26
+ZSTD_LEVEL = 1
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The rows of one pass over a shard, shuffled; counts for the manifest; a `warning` if labels
+    are unbalanced.
+    """
+
+    table: pa.Table
+    counts: Counter[str]
+    label_counts: LabelCounts
+    warning: str | None
+
+
+def build_instances(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng_pairs: np.random.Generator,
+    rng_masks: np.random.Generator,
+    duplicate: int,
+) -> Instances:
+    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a
+    second document.
+    """
+    pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
+    pairs = pairs.take(rng_pairs.permutation(len(pairs)))
+    schema = instances_schema(len(vocabulary.tokens))
+    blocks = [
+        _build_block(corpus, pairs.take(rows), vocabulary, config, rng_masks, duplicate, schema)
+        for rows in _blocks(pairs)
+    ]
+    table = pa.Table.from_batches(blocks, schema)
+    counts = Counter(
+        rows=len(pairs),
+        not_next_rows=int(pairs.label.sum()),
+        tokens_in=len(corpus.token_ids),
+        tokens_used=int(pairs.a_length.sum() + pairs.b_length.sum()),
+        tokens_cut=pairs.tokens_cut,
+        forced_pairs=pairs.forced,
+        unexchanged_pairs=pairs.unexchanged,
+    )
+    label_counts: LabelCounts = {}
+    if (origins := corpus.origins) is not None and config.pairing != "none":
+        a, b = pairs.document_a, pairs.document_b
+        counts["pairs_across_sources"] = int((origins.source[a] != origins.source[b]).sum())
+        counts["pairs_across_languages"] = int((origins.language[a] != origins.language[b]).sum())
+        label_counts = count_labels(origins, corpus.document_lengths(), pairs.label, a, b)
+    return Instances(table, counts, label_counts, pairs.warning())
+
+
+def _blocks(pairs: Pairs) -> list[np.ndarray]:
+    """Return the row indices in consecutive blocks of about `BLOCK_TOKENS` tokens and at most
+    `BLOCK_CELLS` cells.
+    """
+    lengths = pairs.a_length + pairs.b_length
+    block = np.cumsum(lengths) // BLOCK_TOKENS
+    blocks = []
+    for rows in (
+        np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []
+    ):
+        most_rows = max(1, BLOCK_CELLS // int(lengths[rows].max()))
+        blocks += [rows[start : start + most_rows] for start in range(0, len(rows), most_rows)]
+    return blocks
+
+
+def _build_block(
+    corpus: Corpus,
+    pairs: Pairs,
+    vocabulary: Vocabulary,
+    config: BuildConfig,
+    rng: np.random.Generator,
+    duplicate: int,
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
+    ids = ids.astype(str(schema.field("input_ids").type.value_type), copy=False)
+    positions, originals, mask_offsets = mask_rows(
+        ids, row_offsets, segment_b_start, vocabulary, config, rng
+    )
+    columns = {
+        "input_ids": _lists(row_offsets, ids),
+        "segment_b_start": segment_b_start.astype(np.uint16),
+        "masked_lm_positions": _lists(mask_offsets, positions.astype(np.uint16)),
+        "masked_lm_ids": _lists(mask_offsets, originals),
+        "next_sentence_label": pairs.label,
+        "document_a": pairs.document_a,
+        "document_b": pairs.document_b,
+        "duplicate": np.full(len(pairs), duplicate, np.uint8),
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[name]) for name in schema.names], schema=schema
+    )
+
+
+def lay_out_rows(
+    token_ids: np.ndarray, pairs: Pairs, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, end to
+    end.
+
+    Return the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index
+    in its row of each B's first token (int64 [num_rows]; the row's length if there is no B).
+    """
+    has_b = pairs.b_length > 0
+    # Take a token more before and after A, and one after B: the special tokens go there.
+    starts = np.stack([pairs.a_start - 1, pairs.b_start], axis=1).ravel()
+    lengths = np.stack([pairs.a_length + 2, pairs.b_length + has_b], axis=1).ravel()
+    stops = np.cumsum(lengths)
+    index_type = (
+        np.int32 if len(token_ids) < 2**31 else np.int64
+    )  # half the bytes through the cache
+    index = np.repeat((starts - (stops - lengths)).astype(index_type), lengths)
+    index += np.arange(len(index), dtype=index_type)
+    ids = token_ids.take(index, mode="clip")
+    row_offsets = np.append(0, stops[1::2])
+    segment_b_start = pairs.a_length + 2
+    ids[row_offsets[:-1]] = vocabulary.cls_id
+    ids[row_offsets[:-1] + segment_b_start - 1] = vocabulary.sep_id
+    ids[row_offsets[1:] - 1] = vocabulary.sep_id
+    return ids, row_offsets, segment_b_start
+
+
+def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values))
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """Return the arguments of `pyarrow.parquet.ParquetWriter` that make instances small and fast to
+    write.
+
+    Token ids are close to random: splitting their bytes lets zstd compress the high ones. Positions
+    ascend, so their differences fit in a few bits. Dictionaries would only cost time.
+    """
+    encodings = {
+        "input_ids.list.element": "BYTE_STREAM_SPLIT",
+        "masked_lm_ids.list.element": "BYTE_STREAM_SPLIT",
+        "masked_lm_positions.list.element": "DELTA_BINARY_PACKED",
+        **{
+            field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)
+        },
+    }
+    return {
+        "column_encoding": encodings,
+        "use_dictionary": False,
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "write_statistics": ["duplicate"],
+        "store_schema": True,
+    }

@@ -1,0 +1,44 @@
+"""Files on this machine and in object stores, and the directories that commands write.
+
+The functions on files, below, are used as ``storage.open_input(path)`` and so on.
+"""
+
+from .files import (
+    absolute,
+    download,
+    exists,
+    file_names,
+    file_sizes,
+    find_files,
+    glob_root,
+    has_wildcard,
+    is_missing,
+    is_remote,
+    join,
+    list_files,
+    open_input,
+    read_bytes,
+    remove,
+    upload,
+    write_atomically,
+)
+
+__all__ = [
+    "absolute",
+    "download",
+    "exists",
+    "file_names",
+    "file_sizes",
+    "find_files",
+    "glob_root",
+    "has_wildcard",
+    "is_missing",
+    "is_remote",
+    "join",
+    "list_files",
+    "open_input",
+    "read_bytes",
+    "remove",
+    "upload",
+    "write_atomically",
+]

@@ -1,0 +1,119 @@
+"""Parquet shards: their names, and the one way in which they are written."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .. import storage
+from ..errors import UserError
+from ..manifests import SCHEMA_VERSION, VERSION_KEY, DocumentsManifest, check_schema_version
+from ..schemas import DOCUMENTS
+from .stage import StageDirectory
+
+SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
+TABLE_BYTES = 8 << 20
+BATCH_ROWS = 64
+BUFFER_BYTES = 1 << 20
+
+
+@dataclass
+class Written:
+    """Length and SHA-256 of a file, once it is written."""
+
+    num_bytes: int = 0
+    sha256: str = ""
+
+
+@contextmanager
+def write_parquet(
+    directory: StageDirectory, name: str, schema: pa.Schema, **options: Any
+) -> Iterator[tuple[pq.ParquetWriter, Written]]:
+    """Open a Parquet file for writing; afterwards the second value knows its length and digest.
+
+    `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say
+    otherwise.
+    """
+    written = Written()
+    schema = schema.with_metadata({**(schema.metadata or {}), VERSION_KEY: str(SCHEMA_VERSION)})
+    with directory.write(name) as file:
+        with pq.ParquetWriter(file, schema, **{"compression": "zstd", **options}) as writer:
+            yield writer, written
+        written.num_bytes = file.tell()
+        file.seek(0)
+        written.sha256 = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+
+
+def shard_name(split: str, index: int, count: int) -> str:
+    """Return the name of a shard, for instance ``train-00012-of-00256.parquet``."""
+    return f"{split}-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_paths(directory: str, manifest: DocumentsManifest, split: str) -> list[str]:
+    """Return the paths of the shards of `split` that the manifest of `directory` lists, in order."""
+    return [
+        storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split
+    ]
+
+
+@contextmanager
+def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
+    """Open a shard that a stage wrote; damage that is met while it is open becomes a `UserError`
+    that names it.
+    """
+    try:
+        with (
+            storage.open_input(path) as source,
+            pq.ParquetFile(source, buffer_size=BUFFER_BYTES) as file,
+        ):
+            footer = file.schema_arrow.metadata or {}
+            check_schema_version(int(footer.get(VERSION_KEY, b"1")), path)
+            yield file
+    except (OSError, ValueError, pa.ArrowException) as error:
+        what = {"ingest": "documents", "build": "instances"}[stage]
+        reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
+        raise UserError(
+            f"{path} cannot be read as {what} ({reason}): recreate it with `clozeworks {stage} … --overwrite`."
+        ) from None
+
+
+def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of `schema` in `batches` as one; raise `ValueError` naming a column that
+    does not fit.
+    """
+    table = pa.Table.from_batches(batches)
+    columns: list[pa.Array] = []
+    for field in schema:
+        if (count := table.column_names.count(field.name)) != 1:
+            raise ValueError(f"it has {count or 'no'} column{'s' * (count > 1)} {field.name!r}")
+        try:
+            column = table[field.name].cast(field.type).combine_chunks()
+            column.validate(full=True)  # Parquet's reader does not check UTF-8
+        except (ValueError, pa.ArrowException) as error:
+            raise ValueError(f"column {field.name}: {error}") from None
+        if column.null_count or (pa.types.is_list(field.type) and column.flatten().null_count):
+            raise ValueError(f"column {field.name}: a value is missing")
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_documents(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
+    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time; raise `UserError`
+    if it is broken.
+    """
+    schema = pa.schema([DOCUMENTS.field(name) for name in columns])
+    batches: list[pa.RecordBatch] = []
+    num_bytes = 0
+    with open_shard(path, "ingest") as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
+            batches.append(batch)
+            num_bytes += batch.nbytes
+            if num_bytes >= TABLE_BYTES:
+                yield checked(batches, schema)
+                batches, num_bytes = [], 0
+        if batches:
+            yield checked(batches, schema)

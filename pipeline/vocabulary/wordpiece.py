@@ -1,0 +1,267 @@
+"""Learn a WordPiece vocabulary from word counts: the same on every run and machine.
+
+The algorithm is that of the ``tokenizers`` library: merge the most frequent pair of pieces (BPE;
+Sennrich et al. 2016, arXiv 1508.07909), where a piece that continues a word starts with "##". Ties
+have a fixed order: of pairs with equal counts, the one whose pieces were learned first wins.
+
+All words lie end to end in flat arrays with one position per character: the piece that starts
+there, and the positions of the next and the previous piece of the word. A pair of pieces is stored
+as the positions of its left piece. What a merge takes away from other pairs is not recorded: an
+occurrence that is gone never returns, so a pair's count is an upper bound, and it is recounted only
+when the pair reaches the top of the heap. A merge is thus a few NumPy calls.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import UserError
+from ..manifests import WordPieceReport
+from .tokenize import MAX_WORD_CHARACTERS
+
+MAX_WORDS = 1_000_000
+"""Merges are learned from at most this many words, the most frequent; bounds the time and the
+memory (2 GB).
+"""
+
+MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
+"""The characters kept by default: at least this many, covering at least this share of the text (as
+SentencePiece).
+"""
+
+_GONE = -1
+_JUST_MERGED = -2
+
+
+def special_tokens(num_unused: int) -> list[str]:
+    """Return the tokens that come before all others, in BERT's layout."""
+    return [
+        "[PAD]",
+        *(f"[unused{i}]" for i in range(num_unused)),
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+    ]
+
+
+def learn_wordpiece(
+    words: pa.Array | pa.ChunkedArray,
+    counts: np.ndarray,
+    *,
+    size: int,
+    min_frequency: int = 2,
+    limit_alphabet: int | None = None,
+    num_unused: int = 0,
+) -> tuple[list[str], WordPieceReport]:
+    """Return a vocabulary of `size` tokens in the order of their ids, and a report of what was left
+    out.
+
+    `words` are distinct, normalised and split at punctuation (see `count_words`), `counts` int64
+    [num_words]. Merges end early, and the vocabulary is smaller, if no pair occurs `min_frequency`
+    times. By default the alphabet has `MIN_ALPHABET` characters, or more if these cover less than
+    `ALPHABET_COVERAGE` of the text. The tokens are: `special_tokens`, single characters by code
+    point, those with "##", and the merges as they were made. Raise `UserError` if `size` is too
+    small for the alphabet.
+    """
+    specials = special_tokens(num_unused)
+    kept, kept_counts, num_long = _select_words(words, counts)
+    pa.default_memory_pool().release_unused()  # return what is free to the system: memory peaks here
+    spelled = _spell(kept, kept_counts, limit_alphabet, size // 4)
+    num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
+    if room < 0:
+        raise UserError(
+            f"--size is {size}, but special tokens and alphabet alone take {size - room}: raise --size or lower "
+            f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
+        )
+    pa.default_memory_pool().release_unused()
+    merger = _Merger(spelled, min_frequency)
+    while len(merger.pieces) < num_alphabet + room and merger.merge_next():
+        pass
+    num_merges = len(merger.pieces) - num_alphabet
+    report = WordPieceReport(
+        num_words=len(words),
+        num_words_long=num_long,
+        num_words_rare=len(words) - num_long - len(kept),
+        num_words_alphabet=spelled.num_words_left_out,
+        alphabet_left_out=spelled.alphabet_left_out,
+        num_alphabet=num_alphabet,
+        num_merges=num_merges,
+        num_missing=room - num_merges,
+    )
+    return specials + merger.pieces, report
+
+
+class _Spelled(NamedTuple):
+    """The words as pieces of one character, each an index into `pieces`."""
+
+    pieces: list[str]
+    symbols: np.ndarray  # int32 [num_characters + 1]; the last is `_GONE`
+    starts_word: np.ndarray  # bool [num_characters]
+    weights: (
+        np.ndarray
+    )  # unsigned [num_characters], the count of the word in as few bytes as the largest needs
+    alphabet_left_out: str
+    num_words_left_out: int
+
+
+def _select_words(
+    words: pa.Array | pa.ChunkedArray, counts: np.ndarray
+) -> tuple[pa.Array, np.ndarray, int]:
+    """Return the words to learn from, their counts, and how many were left out for their length."""
+    fits = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_long = len(words) - int(np.count_nonzero(fits))
+    if len(words) - num_long > MAX_WORDS:
+        # Drop what is certainly too rare before copying and sorting the rest.
+        fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
+    fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
+    if fitting.num_rows > MAX_WORDS:
+        by = pc.SortOptions([("count", "descending"), ("word", "ascending")])
+        order = pc.call_function("sort_indices", [fitting], by)
+        fitting = fitting.take(order.slice(0, MAX_WORDS))
+    return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
+
+
+def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    return pc.call_function("utf8_length", [words]).to_numpy(zero_copy_only=False)
+
+
+def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
+    """Choose the alphabet, the most frequent characters (by coverage, up to `most`, without a
+    limit); spell words of it.
+    """
+    codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
+    word_of = np.repeat(np.arange(len(words), dtype=np.int32), _num_characters(words))
+    char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
+    by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[
+        : np.count_nonzero(char_counts)
+    ]
+    if limit_alphabet is None:
+        covered = np.cumsum(char_counts[by_count])
+        limit_alphabet = int(np.searchsorted(covered, ALPHABET_COVERAGE * char_counts.sum())) + 1
+        limit_alphabet = max(MIN_ALPHABET, min(limit_alphabet, most))
+    alphabet, left_out = np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
+
+    spellable = np.ones(len(words), bool)
+    spellable[word_of[np.isin(codes, left_out)]] = False
+    codes, word_of = codes[spellable[word_of]], word_of[spellable[word_of]]
+    starts_word = np.diff(word_of, prepend=-1) != 0
+    continuing = np.unique(codes[~starts_word])
+    symbol_of = np.zeros(
+        (2, len(char_counts)), np.int32
+    )  # of characters that continue and that start a word
+    symbol_of[0, continuing], symbol_of[1, alphabet] = (
+        len(alphabet) + np.arange(len(continuing)),
+        np.arange(len(alphabet)),
+    )
+    return _Spelled(
+        pieces=[*map(chr, alphabet), *(f"##{chr(code)}" for code in continuing)],
+        symbols=np.append(symbol_of[starts_word.astype(np.int8), codes], np.int32(_GONE)),
+        starts_word=starts_word,
+        weights=counts.astype(np.min_scalar_type(counts.max(initial=0)))[word_of],
+        alphabet_left_out="".join(map(chr, left_out)),
+        num_words_left_out=len(words) - int(np.count_nonzero(spellable)),
+    )
+
+
+class _Merger:
+    """The words as linked pieces, the pairs of neighbours in them, and a heap of the pairs by
+    count.
+    """
+
+    def __init__(self, spelled: _Spelled, min_frequency: int) -> None:
+        self.pieces = list(spelled.pieces)
+        self._min_frequency = min_frequency
+        self._weights = spelled.weights
+        # One extra position at the end means "no neighbour", so no look-up needs a special case.
+        self._end = end = len(spelled.symbols) - 1
+        self._symbols = spelled.symbols
+        positions = np.arange(end + 1, dtype=np.int32)
+        starts_word = np.append(spelled.starts_word, True)
+        self._previous = np.where(starts_word, end, positions - 1).astype(np.int32)
+        self._next = np.append(
+            np.where(starts_word[1:], end, positions[1:]).astype(np.int32), np.int32(end)
+        )
+        del positions, starts_word
+        self._positions: dict[tuple[int, int], np.ndarray] = {}
+        # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are
+        # the older pieces.
+        self._heap: list[tuple[int, int, int]] = []
+        self._add_pairs(np.flatnonzero(self._next[:end] != end).astype(np.int32))
+
+    def merge_next(self) -> bool:
+        """Merge the most frequent pair everywhere; return False if no pair reaches the minimum
+        frequency.
+        """
+        while self._heap:
+            bound, left, right = heappop(self._heap)
+            positions = self._remaining(left, right)
+            count = int(self._weights[positions].sum())
+            if count == -bound:
+                del self._positions[left, right]
+                self._merge(left, right, positions)
+                return True
+            if count >= self._min_frequency:
+                heappush(self._heap, (-count, left, right))
+            else:
+                del self._positions[left, right]
+        return False
+
+    def _remaining(self, left: int, right: int) -> np.ndarray:
+        """Return the positions where the pair still occurs, without overlaps, and drop the others."""
+        positions = self._positions[left, right]
+        there = (self._symbols[positions] == left) & (self._symbols[self._next[positions]] == right)
+        positions = self._positions[left, right] = positions[there]
+        return self._without_overlaps(positions) if left == right else positions
+
+    def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
+        """In runs of one piece, as in "aaa", keep every second pair from the left."""
+        positions = np.sort(positions)
+        indices = np.arange(len(positions))
+        overlaps = np.append(False, self._next[positions[:-1]] == positions[1:])
+        run_starts = np.maximum.accumulate(np.where(overlaps, 0, indices))
+        return positions[(indices - run_starts) % 2 == 0]
+
+    def _merge(self, left: int, right: int, positions: np.ndarray) -> None:
+        """Join the pair at `positions` and add the pairs that the joined piece forms with its
+        neighbours.
+        """
+        second = self._next[positions]
+        after = self._next[second]
+        self._symbols[second] = _GONE
+        self._symbols[positions] = _JUST_MERGED
+        self._next[positions] = after
+        self._previous[after] = positions
+        before = self._previous[positions]
+        # If two joined pieces meet, their pair is found from the left one and must not be counted
+        # twice.
+        before = before[(before != self._end) & (self._symbols[before] != _JUST_MERGED)]
+        # The piece is always new: earlier merges within its bounds depended on its text alone, so
+        # no other pair of pieces can spell the same text.
+        self._symbols[positions] = len(self.pieces)
+        self.pieces.append(self.pieces[left] + self.pieces[right].removeprefix("##"))
+        self._add_pairs(np.concatenate([before, positions[after != self._end]]))
+
+    def _add_pairs(self, positions: np.ndarray) -> None:
+        """Group new pairs by their two pieces; drop those below the minimum frequency."""
+        if not len(positions):
+            return
+        keys = self._symbols[positions].astype(np.int64)
+        keys <<= 32
+        keys |= self._symbols[self._next[positions]]
+        positions = positions[np.argsort(keys)]
+        keys.sort()  # in memory of its own: the first call has a pair for nearly every character
+        starts = np.append(0, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
+        stops = np.append(starts[1:], len(keys))
+        keys = keys[starts]
+        counts = np.add.reduceat(self._weights[positions], starts, dtype=np.int64)
+        frequent = counts >= self._min_frequency
+        starts, stops, counts = starts[frequent], stops[frequent], counts[frequent]
+        lefts, rights = keys[frequent] >> 32, keys[frequent] & 0xFFFFFFFF
+        rows = (column.tolist() for column in (lefts, rights, starts, stops, counts))
+        for left, right, start, stop, count in zip(*rows, strict=True):
+            self._positions[left, right] = positions[start:stop]
+            heappush(self._heap, (-count, left, right))

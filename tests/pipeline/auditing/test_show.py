@@ -1,0 +1,115 @@
+"""Show prints documents and instances as people read them, and reports broken files in one line."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
+from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
+from manifest_fixture import write_manifest
+
+VOCABULARY = Vocabulary(
+    (*SPECIAL_TOKENS, "a", "##b", "c", "[bold]", "d"), Normalization(True, True)
+)
+CLS, SEP, MASK = VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.mask_id
+SHARD = "train-00000-of-00001.parquet"
+
+# [CLS] a ##b [MASK=c] [SEP] [d=a] [=d] [bold] [SEP]
+ROW = {
+    "input_ids": [CLS, 5, 6, MASK, SEP, 9, 9, 8, SEP],
+    "segment_b_start": 5,
+    "masked_lm_positions": [3, 5, 6],
+    "masked_lm_ids": [7, 5, 9],
+    "next_sentence_label": 1,
+    "document_a": 3,
+    "document_b": 8,
+    "duplicate": 2,
+}
+DOCUMENT = {
+    "doc_id": "enwiki:7",
+    "source": "enwiki",
+    "language": "en",
+    "title": "[b]Cloze[/b]",
+    "sentences": ["One.", "Two."],
+}
+
+
+def write(path: Path, stage: str, table: pa.Table) -> str:
+    """Write a directory of a stage with one shard."""
+    for name, content in vocabulary_files(VOCABULARY).items():
+        (path / name).write_bytes(content)
+    pq.write_table(table, path / SHARD)
+    write_manifest(path, stage, {SHARD: table.num_rows})
+    return str(path)
+
+
+def instances(path: Path, rows: list[dict]) -> str:
+    return write(path, "build", pa.Table.from_pylist(rows, instances_schema(len(VOCABULARY))))
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """Run the command line, which must end with code 2 and one line; return that."""
+    with pytest.raises(SystemExit) as ended:
+        main(["show", *args])
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("Error: ")
+    assert message.count("\n") == 1
+    return message
+
+
+def test_instances_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    main(["show", instances(tmp_path, [ROW, ROW, ROW]), "-n", "2"])
+    head = "NotNext, documents 3 and 8, pass 2, 9 tokens"
+    assert (
+        capsys.readouterr().out
+        == f"{head}\n[CLS] a ##b [MASK=c] [SEP] [d=a] [=d] [bold] [SEP]\n\n" * 2
+    )
+
+
+def test_labels_are_those_of_the_pairing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = instances(tmp_path, [ROW, {**ROW, "next_sentence_label": 0}])
+    for pairing, names in (("sop", ["swapped", "in order"]), ("bert", ["NotNext", "IsNext"])):
+        write_manifest(tmp_path, "build", {SHARD: 2}, config={"pairing": pairing})
+        main(["show", directory])
+        assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[::3]] == names
+    write_manifest(tmp_path, "build", {SHARD: 2}, config={"pairing": "none"})
+    main(["show", directory])
+    assert "one segment, documents" in capsys.readouterr().out
+
+
+def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    main(["show", write(tmp_path, "ingest", pa.Table.from_pylist([DOCUMENT], DOCUMENTS))])
+    assert (
+        capsys.readouterr().out == "enwiki:7  [b]Cloze[/b]  (en, 2 sentences)\n  One.\n  Two.\n\n"
+    )
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = instances(tmp_path, [ROW])
+    assert "no split 'test'; it has train" in error_of(capsys, directory, "--split", "test")
+    assert "-n" in error_of(capsys, directory, "-n", "-1")
+    write_manifest(tmp_path, "vocab")
+    assert "written by `clozeworks vocab`" in error_of(capsys, str(tmp_path))
+
+
+@pytest.mark.parametrize("stage", ["ingest", "build"])
+def test_broken_shards_are_one_line(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    what = "documents" if stage == "ingest" else "instances"
+    directory = write(tmp_path, stage, pa.table({"text": ["of another schema"]}))
+    assert "it has no column" in error_of(capsys, directory)
+    shard = tmp_path / SHARD
+    shard.write_bytes(shard.read_bytes()[:-20])
+    assert f"{SHARD} cannot be read as {what} (" in error_of(capsys, directory)
+    shard.unlink()
+    assert f"{SHARD} cannot be read" in error_of(capsys, directory)
+
+
+def test_rows_of_another_vocabulary_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    directory = instances(tmp_path, [{**ROW, "masked_lm_ids": [7, 5, 10]}])
+    assert f"{SHARD} cannot be read as instances" in error_of(capsys, directory)

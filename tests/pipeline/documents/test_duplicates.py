@@ -1,0 +1,84 @@
+"""Exact duplicates: what counts as one text, and which of its documents stays."""
+
+from itertools import pairwise
+
+import pyarrow as pa
+from clozeworks.pipeline.documents.duplicates import KEYS, NEAR, decide, hash_text
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(
+    st.lists(
+        st.sampled_from(["It is so.", "Is it? Yes!", "そうだ。", "「行く。」", "그렇다.", "é"])
+    ),
+    st.data(),
+)
+def test_where_a_text_is_cut_does_not_matter(sentences: list[str], data: st.DataObject):
+    def space_between(one: str, other: str) -> str:
+        return "" if one[-1] in "。」" else " "
+
+    spaces = [space_between(one, other) for one, other in pairwise(sentences)]
+    text = "".join(
+        sentence + space for sentence, space in zip(sentences, [*spaces, ""], strict=False)
+    )
+    ends = [
+        len("".join(map("".join, zip(sentences[:i], spaces, strict=False))))
+        for i in range(1, len(sentences))
+    ]
+    cuts = [
+        0,
+        *(data.draw(st.lists(st.sampled_from(ends), unique=True).map(sorted)) if ends else []),
+        len(text),
+    ]
+    pieces = [text[start:stop].strip() for start, stop in pairwise(cuts)]
+    assert hash_text(pieces) == hash_text([text]) == hash_text(sentences)
+
+
+def test_case_punctuation_and_accents_are_part_of_a_text():
+    texts = ["It is so.", "it is so.", "It is so", "It is só.", "It is os."]
+    assert len({hash_text([text]) for text in texts}) == len(texts)
+
+
+def key(text: int, document: int) -> dict:
+    return {
+        "text_hash": text,
+        "text_hash_low": text % 2,
+        "hash": document * 1000,
+        "validation_hash": document,
+        "num_bytes": 10 * text,
+        "doc_id": f"d{document}",
+    }
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=20),
+    st.sets(st.integers(0, 6), max_size=3),
+    st.randoms(use_true_random=False),
+)
+def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, random):
+    keys = pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS)
+    others = pa.Table.from_pylist(
+        [{"text_hash": text, "kept": f"for {text}"} for text in near], NEAR
+    )
+    stays, left_out, num_bytes = decide(keys, others)
+    first = {text: min(document for other, document in pairs if other == text) for text, _ in pairs}
+    assert {(row["text_hash"], row["doc_id"]) for row in stays.to_pylist()} == {
+        (text, f"d{document}") for text, document in first.items() if text not in near
+    }
+    expected = {
+        (text, document * 1000): ("duplicate_texts", f"d{first[text]}")
+        if document != first[text]
+        else ("near_duplicates", f"for {text}")
+        for text, document in pairs
+        if document != first[text] or text in near
+    }
+    rows = left_out.to_pylist()
+    assert {
+        (row["text_hash"], row["hash"]): (row["reason"], row["kept"]) for row in rows
+    } == expected
+    assert len(rows) == len(expected)
+    assert num_bytes.tolist() == [10 * row["text_hash"] for row in rows]
+    random.shuffle(pairs)
+    again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS), others)
+    assert again[0].equals(stays) and again[1].equals(left_out)

@@ -1,0 +1,386 @@
+"""Ingest: parts, duplicates across sources, shard sizes, validation, and what is left when the disk
+is full.
+"""
+
+import hashlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.documents import layout, scatter
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.documents.scatter import cut_parts, select_lines
+from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution import partitions, runner
+from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
+from clozeworks.pipeline.seeding import stable_hash
+from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.storage.stage import StageDirectory
+from hypothesis import given
+from hypothesis import strategies as st
+
+CONFIG = IngestConfig(shards=2, validation_share=0.1)
+ONE = RunOptions(workers=1)
+PHASES = ("scatter", "deduplicate", "gather")
+
+
+def write_texts(folder: Path, texts: dict[str, str]) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+    return str(folder)
+
+
+def text_of(number: int, sentences: int = 20) -> str:
+    rng = random.Random(number)
+    return " ".join(
+        f"Text {number} tells of {rng.randrange(10**6)} things." for _ in range(sentences)
+    )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*-of-*"))
+    }
+
+
+def rows_in(documents: Path, split: str = "*") -> Iterator[dict[str, Any]]:
+    for path in sorted(documents.glob(f"{split}-*.parquet")):
+        yield from pq.read_table(path).to_pylist()
+
+
+def kept_of(*names: str) -> str:
+    return min(
+        (f"text:{name}" for name in names), key=lambda doc_id: stable_hash(0, "document", doc_id)
+    )
+
+
+@pytest.mark.parametrize("part_bytes", [2000, 20_000])
+def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part_bytes: int):
+    texts = {f"{i:03}": text_of(i % 90, 5 + i % 30) for i in range(100)}
+    source = write_texts(tmp_path / "texts", texts)
+    whole = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", part_bytes)
+    assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
+    assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
+    assert whole.counts["documents_read"] == 100
+
+
+def test_language_of_each_document_and_sums(tmp_path: Path):
+    rows = [
+        {"id": str(i), "url": url, "text": text_of(i, 10 + i)}
+        for i, url in enumerate(
+            ["https://en.wikipedia.org/wiki/A", "https://simple.wikipedia.org/wiki/B", ""] * 8
+        )
+    ]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(shards=2, validation_share=0.1)
+    manifest = ingest([str(source)], str(tmp_path / "documents"), config, ONE)
+    documents = list(rows_in(tmp_path / "documents"))
+    expected = {"enwiki": "en", "simplewiki": "en", "jsonl": "und"}
+    assert len(documents) == 24
+    assert {(row["source"], row["language"]) for row in documents} == set(expected.items())
+    assert manifest.languages == {"en": 16, "und": 8}
+    for shard in manifest.shards:
+        own = pq.read_table(tmp_path / "documents" / shard.name).to_pylist()
+        for group in shard.groups:
+            assert group.language == expected[group.source]
+            texts = [row["sentences"] for row in own if row["source"] == group.source]
+            assert (group.documents, group.characters) == (
+                len(texts),
+                sum(len(s) for text in texts for s in text),
+            )
+        assert sum(group.documents for group in shard.groups) == shard.rows == len(own)
+    named = ingest([str(source)], str(tmp_path / "korean"), replace(config, language="ko"), ONE)
+    assert named.languages == {
+        "en": 16,
+        "ko": 8,
+    }  # only of documents whose source does not name one
+
+
+@pytest.mark.parametrize("name", ["books/a.txt", "rows.jsonl", "sentences.parquet", "wiki_00"])
+def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, name: str):
+    lines = [
+        f"The logo number {i} \ufffcof the old firm was on the wall of the town hall."
+        for i in range(9)
+    ]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"text": lines}), path)
+    elif name == "rows.jsonl":
+        path.write_text(json.dumps({"text": "\n".join(lines)}) + "\n")
+    elif name == "wiki_00":
+        text = "\n".join(lines).replace("\ufffc", "&#xFFFC;")
+        path.write_text(
+            f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{text}\n</doc>\n'
+        )
+    else:
+        path.write_text("\n".join(lines))
+    counters = Counters()
+    (raw,) = read_documents(str(path), counters=counters)
+    sentences = [
+        sentence for line in select_lines(raw, IngestConfig(), counters) for sentence in line
+    ]
+    assert sentences == [line.replace("\ufffc", "") for line in lines]
+    assert counters.counts["sentences_with_gaps"] == 0
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
+def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
+    parts = list(cut_parts([{"num_bytes": size} for size in sizes], part_bytes))
+    assert [row["num_bytes"] for part in parts for row in part] == sizes
+    assert all(sum(row["num_bytes"] for row in part[:-1]) < part_bytes for part in parts)
+    assert all(sum(row["num_bytes"] for row in part) >= part_bytes for part in parts[:-1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_equal_texts_in_several_sources_one_stays(tmp_path, monkeypatch, reverse: bool):
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 1500)
+    ours = {f"{i}": text_of(i) for i in range(20)}
+    wrapped = {f"copy-{i}": text_of(i).replace(". ", ".\n") for i in range(5)}
+    sources = [
+        write_texts(tmp_path / "ours", ours),
+        write_texts(tmp_path / "theirs", {**wrapped, "own": text_of(77)}),
+    ]
+    manifest = ingest(sources[:: -1 if reverse else 1], str(tmp_path / "out"), CONFIG, ONE)
+    kept = {kept_of(f"ours/{i}", f"theirs/copy-{i}") for i in range(5)}
+    assert {row["doc_id"] for row in rows_in(tmp_path / "out")} == {
+        *kept, "text:theirs/own", *(f"text:ours/{i}" for i in range(5, 20))
+    }  # fmt: skip
+    assert manifest.counts["duplicate_texts"] == 5
+    for line in manifest.examples["duplicate_texts"]:
+        gone, stays = line.split(" repeats ")
+        assert stays in kept and gone not in kept and gone[-1] == stays[-1]
+
+
+def test_no_text_is_in_both_splits_and_validation_has_two_documents_however_many_go(tmp_path):
+    # The documents that would be for validation, those with the lowest hashes, are copies of
+    # others.
+    names = sorted(
+        (f"{i}" for i in range(200)),
+        key=lambda name: stable_hash(0, "validation", f"text:texts/{name}"),
+    )
+    by_hash = sorted(names[:160], key=lambda name: stable_hash(0, "document", f"text:texts/{name}"))
+    copies = [name for name in names[:6] if name not in by_hash[:8]]
+    texts = {name: text_of(int(name)) for name in names} | {
+        name: text_of(int(by_hash[0])) for name in copies
+    }
+    source = write_texts(tmp_path / "texts", texts)
+    config = IngestConfig(validation_share=1e-9)
+    manifest = ingest([source], str(tmp_path / "out"), config, ONE)
+    train, validation = (
+        [row["doc_id"] for row in rows_in(tmp_path / "out", split)]
+        for split in ("train", "validation")
+    )
+    assert len(copies) >= 3
+    expected = [f"text:texts/{name}" for name in names if name not in copies][:2]
+    assert sorted(validation) == sorted(expected)
+    assert len(train) == 200 - len(copies) - 2 and not {*train} & {*validation}
+    assert manifest.counts["duplicate_texts"] == len(copies)
+
+
+def test_a_repeated_id_is_not_a_duplicate(tmp_path):
+    rows = "".join(f'{{"id": "{i % 12}", "text": "{text_of(i % 12)}"}}\n' for i in range(15))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
+    assert (manifest.counts["repeated_ids"], manifest.counts["duplicate_texts"]) == (3, 0)
+    assert {*manifest.examples["repeated_ids"]} == {f"jsonl:rows/{i}" for i in range(3)}
+    assert len(list(rows_in(tmp_path / "out"))) == 12
+
+
+@pytest.mark.parametrize("num_ids", [20, 100])
+@pytest.mark.parametrize("repeated_lines", [None, 50])
+def test_of_two_versions_of_each_document_one_stays(
+    tmp_path, num_ids: int, repeated_lines: int | None
+):
+    # Both versions of an id have the same validation hash, and the split needs two documents.
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(2 * num_ids)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = IngestConfig(repeated_lines=repeated_lines)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
+    assert manifest.counts["repeated_ids"] == num_ids
+    train, validation = (
+        {row["doc_id"] for row in rows_in(tmp_path / "out", split)} for split in ("train", "val*")
+    )
+    assert len(train) == num_ids - 2 and len(validation) == 2 and not train & validation
+
+
+@pytest.mark.parametrize(
+    "num_ids, shards, message",
+    [
+        (
+            1,
+            None,
+            "^A train shard would hold 0 documents: of documents with the same id only one stays.$",
+        ),
+        (
+            3,
+            None,
+            "^A train shard would hold 1 document: of documents with the same id only one stays.$",
+        ),
+        (3, 1, "^A train shard would hold 1 document: lower --shards.$"),
+    ],
+)
+def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
+    rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(6)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=message):
+        ingest(
+            [str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(shards=shards), ONE
+        )
+
+
+def test_a_source_edited_in_place_is_another_one(tmp_path):
+    source = write_texts(
+        tmp_path / "texts", {f"{i}": text_of(i) for i in range(20)} | {"long": text_of(0, 50_000)}
+    )
+    ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    with (tmp_path / "texts" / "long.txt").open("r+b") as file:
+        file.seek(100_000)
+        file.write(b"x")
+    with pytest.raises(UserError, match="other"):
+        ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+
+
+def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
+    source = write_texts(
+        tmp_path / "texts", {f"{i}": text_of(i) for i in range(30)} | {".hidden": text_of(0)}
+    )
+    (tmp_path / "texts" / "link.txt").symlink_to(tmp_path / "nothing")
+    manifest = ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    assert manifest.counts["hidden_files"] == manifest.bad["broken_link"] == 1
+    with pytest.raises(UserError, match="1 x broken link"):
+        ingest([source], str(tmp_path / "strict"), CONFIG, RunOptions(workers=1, max_bad=0))
+
+
+def test_too_few_texts_that_differ_are_reported(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 3) for i in range(9)})
+    with pytest.raises(UserError, match="hold 3 documents; at least 4 different ones are needed"):
+        ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
+
+
+def test_too_few_texts_that_pass_the_filters_are_reported(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(9)})
+    config = IngestConfig(keep_language=("ko",))
+    with pytest.raises(
+        UserError, match=r"0 repeat others, filters leave out 9 x documents in other languages\.$"
+    ):
+        ingest([source], str(tmp_path / "out"), config, ONE)
+
+
+def test_workers_make_the_same_documents_without_duplicates(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
+    one, two = (
+        ingest([source], str(tmp_path / f"{n}"), CONFIG, RunOptions(workers=n)) for n in (1, 2)
+    )
+    assert one == two
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
+    assert one.counts["duplicate_texts"] == 20
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("num_done", [0, 1])
+def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
+    tmp_path, monkeypatch, phase: str, num_done: int
+):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
+    expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
+
+    def stop_within(number: int, directory: StageDirectory, now: Any) -> None:
+        units = read_plan(directory, now)
+        if now.name == phase and len(finished_units(directory, now.name)) == min(
+            num_done, len(units) - 1
+        ):
+            now.work(directory, units[number].payload)  # its files are there, its record is not
+            raise MemoryError
+        do_unit(number, directory, now)
+
+    monkeypatch.setattr(runner, "do_unit", stop_within)
+    with pytest.raises(RunError):
+        ingest([source], str(tmp_path / "out"), CONFIG, ONE)
+    monkeypatch.undo()
+    assert ingest([source], str(tmp_path / "out"), CONFIG, ONE) == expected
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    assert not (tmp_path / "out" / ".work").exists()
+
+
+def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
+    """A huge corpus in small: more shards than partitions, several validation shards; each row
+    exactly once.
+    """
+    source = write_texts(
+        tmp_path / "texts", {f"{i:03}": text_of(i % 380, 5 + i % 30) for i in range(400)}
+    )
+    few = ingest([source], str(tmp_path / "few"), IngestConfig(validation_share=0.1), ONE)
+    monkeypatch.setattr(layout, "SHARD_TEXT_BYTES", 10_000)
+    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 10_000)
+    monkeypatch.setattr(partitions, "PART_BYTES", 10_000)
+    many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
+    assert many.counts == few.counts
+    for split in ("train", "validation"):
+        shards = [shard for shard in many.shards if shard.split == split]
+        assert len(shards) > 3
+        assert [shard.name for shard in shards] == [
+            f"{split}-{index:05d}-of-{len(shards):05d}.parquet" for index in range(len(shards))
+        ]
+        assert all(
+            shard.rows == pq.read_metadata(tmp_path / "many" / shard.name).num_rows
+            for shard in shards
+        )
+        rows = [[*rows_in(tmp_path / name, split)] for name in ("few", "many")]
+        assert rows[0] == rows[1]
+
+
+def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
+    source = write_texts(tmp_path / "texts", {f"{i}": text_of(i, 400) for i in range(30)})
+    script = "from clozeworks.cli.main import main; main()"
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        "ingest",
+        source,
+        "--output",
+        str(tmp_path / "out"),
+        "--workers=1",
+    ]
+
+    def limit_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    completed = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        preexec_fn=limit_files,
+        check=False,
+    )
+    assert completed.returncode == 2
+    assert completed.stderr.splitlines()[-1].endswith(
+        "out: File too large. Fix this and rerun; it resumes."
+    )
+    left = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [
+        name for name in left if name.endswith(".parquet") or name.removesuffix(".json").isdecimal()
+    ]
+    manifest = ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
+    assert sum(shard.rows for shard in manifest.shards) == 30

@@ -1,0 +1,345 @@
+"""Build and vocab on documents as they should not be: one clear error, or counted, and nothing
+looks done.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.auditing.checks import audit_instances
+from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution import phases
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.instances.shard import DocumentsUnit, build_shard
+from clozeworks.pipeline.manifests import VocabularyManifest
+from clozeworks.pipeline.schemas import DOCUMENTS
+from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.storage import shards
+from clozeworks.pipeline.storage.shards import read_documents
+from clozeworks.pipeline.storage.stage import StageDirectory, read_manifest
+from clozeworks.pipeline.vocabulary import tokenize
+from clozeworks.pipeline.vocabulary.counts import sentences_of
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary, measure_vocabulary
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
+from manifest_fixture import make_manifest, write_manifest
+
+WORDS = [first + rest for first in "bdfgklmnprst" for rest in ("a", "ale", "ing", "o", "ump", "ut")]
+TRAIN, VALIDATION = "train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"
+RUN = RunOptions(workers=1)
+CONFIG = BuildConfig(duplicates=1)
+
+
+def text_of(
+    num_documents: int, num_sentences: int = 12, length: int = 20, seed: int = 0
+) -> list[list[str]]:
+    rng = rng_for(seed, "text")
+    return [
+        [" ".join([*rng.choice(WORDS, length).tolist(), "."]) for _ in range(num_sentences)]
+        for _ in range(num_documents)
+    ]
+
+
+def write_documents(
+    path: Path, train: Sequence[list[str]], validation: Sequence[list[str]]
+) -> Path:
+    """Write documents after pipeline/schemas.py, from two sources in turn."""
+    path.mkdir(parents=True)
+    for name, documents in ((TRAIN, train), (VALIDATION, validation)):
+        columns = {
+            "doc_id": [f"{name}:{i}" for i in range(len(documents))],
+            "source": [("enwiki", "books")[i % 2] for i in range(len(documents))],
+            "language": ["en"] * len(documents),
+            "title": [""] * len(documents),
+            "sentences": list(documents),
+        }
+        pq.write_table(pa.table(columns, DOCUMENTS), path / name)
+    write_manifest(path, "ingest", {TRAIN: len(train), VALIDATION: len(validation)})
+    return path
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("build") / "documents"
+    return str(write_documents(path, text_of(40), text_of(4, seed=1)))
+
+
+@pytest.fixture(scope="module")
+def vocab(documents: str) -> str:
+    path = str(Path(documents).parent / "vocab")
+    learn_vocabulary(documents, path, VocabConfig(size=120, num_unused=7), RUN)
+    return path
+
+
+def test_a_vocabulary_reserves_unused_tokens_and_rows_hold_none(
+    documents: str, vocab: str, tmp_path: Path
+):
+    vocabulary = read_vocabulary(vocab)
+    assert vocabulary.tokens[:8] == ("[PAD]", *(f"[unused{i}]" for i in range(7)))
+    build(documents, vocab, str(tmp_path / "out"), replace(CONFIG, mask_split=(0, 100, 0)), RUN)
+    ids = pq.read_table(tmp_path / "out" / TRAIN)["input_ids"].combine_chunks().flatten().to_numpy()
+    assert set(range(8)).isdisjoint(ids.tolist())
+
+
+def test_tokens_are_counted_by_source(documents: str, vocab: str, tmp_path: Path):
+    manifest = build(documents, vocab, str(tmp_path / "out"), BuildConfig(duplicates=3), RUN)
+    for shard in manifest.shards:
+        assert set(shard.source_tokens) == {"enwiki", "books"}
+        assert sum(shard.source_tokens.values()) == shard.counts["tokens_in"]
+    checks = audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).checks
+    assert {"tokens from enwiki", "tokens from books"} <= {check.name for check in checks}
+
+
+def test_another_vocabulary_is_measured_on_the_same_words(
+    documents: str, vocab: str, capsys, tmp_path: Path
+):
+    ours = read_manifest(vocab, VocabularyManifest).report.validation
+    assert measure_vocabulary(documents, vocab) == ours
+    letters = sorted({letter for word in WORDS for letter in word})
+    tokens = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ".",
+        *letters,
+        *(f"##{letter}" for letter in letters),
+    ]
+    (tmp_path / "letters.txt").write_text("\n".join(tokens) + "\n")
+    main(
+        [
+            "vocab",
+            documents,
+            "--output",
+            vocab,
+            "--size=120",
+            "--num-unused=7",
+            f"--compare={tmp_path}/letters.txt",
+        ]
+    )
+    shown = capsys.readouterr().out
+    held_out = [
+        word
+        for document in text_of(4, seed=1)
+        for sentence in document
+        for word in sentence.split()
+    ]
+    assert f"{sum(map(len, held_out)) / len(held_out):.3f}" in shown
+    assert f"{ours.tokens_per_word:.3f}" in shown
+
+
+def test_words_are_counted_alike_however_few_fit_in_memory(
+    documents: str, vocab: str, monkeypatch, tmp_path: Path
+):
+    monkeypatch.setattr(tokenize, "MAX_CHUNKS", 10)
+    monkeypatch.setattr(shards, "TABLE_BYTES", 1)
+    monkeypatch.setattr(shards, "BATCH_ROWS", 4)
+    normalization = read_vocabulary(vocab).normalization
+    assert len(list(tokenize.count_tables(sentences_of(f"{documents}/{TRAIN}"), normalization))) > 5
+    learn_vocabulary(documents, str(tmp_path), VocabConfig(size=120, num_unused=7), RUN)
+    for name in ("manifest.json", "vocab.txt", "word_counts.parquet"):
+        assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
+
+
+def test_counts_in_another_layout_are_not_resumed(
+    documents: str, vocab: str, monkeypatch, tmp_path: Path
+):
+    def interrupted(*_: object, **__: object) -> None:
+        raise UserError("interrupted")
+
+    config = VocabConfig(size=120, num_unused=7)
+    for step, error in (
+        ("_plan_merge", None),
+        ("_learn", "merge/plan.json is missing or was written by another version"),
+    ):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
+            patched.setattr(phases, "LAYOUT", 1)
+            patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
+            learn_vocabulary(documents, str(tmp_path / step), config, RUN)
+        phases._read_plan.cache_clear()  # as in another process
+        for path in (tmp_path / step).glob(".work/*/*.arrow"):
+            path.write_bytes(b"of other buckets")
+        if error:
+            with pytest.raises(UserError, match=error):
+                learn_vocabulary(documents, str(tmp_path / step), config, RUN)
+        learn_vocabulary(
+            documents, str(tmp_path / step), config, replace(RUN, overwrite=bool(error))
+        )
+        assert (tmp_path / step / "vocab.txt").read_bytes() == (
+            Path(vocab) / "vocab.txt"
+        ).read_bytes()
+
+
+def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "one", [*text_of(1), [], []], text_of(4))
+    with pytest.raises(UserError, match=rf"one/{TRAIN}: The shard has 1 document with text"):
+        build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    build(
+        str(documents),
+        vocab,
+        str(tmp_path / "out"),
+        replace(CONFIG, pairing="sop"),
+        replace(RUN, overwrite=True),
+    )
+
+
+def test_documents_of_one_sentence_are_warned_of(vocab: str, tmp_path: Path, capsys):
+    documents = write_documents(tmp_path / "singles", text_of(60, num_sentences=1), text_of(4))
+    main(["build", str(documents), f"--vocab={vocab}", f"--output={tmp_path}/out", "--workers=1"])
+    assert f"Warning: {TRAIN}: " in capsys.readouterr().err
+
+
+def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
+    long = [" ".join(rng_for(0, "long").choice(WORDS, 20_000).tolist())]
+    documents = write_documents(tmp_path / "long", [*text_of(300), long], text_of(4))
+    manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    counts = manifest.counts
+    assert counts["tokens_cut"] <= 0.005 * counts["tokens_in"]
+    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
+
+
+def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
+    def num_calls(num_documents: int) -> int:
+        documents = write_documents(tmp_path / str(num_documents), [["a"]] * num_documents, [])
+        calls: list[str] = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        try:
+            for _ in read_documents(str(documents / TRAIN), "sentences"):
+                pass
+        finally:
+            sys.setprofile(None)
+        return len(calls)
+
+    assert num_calls(16_000) < 6 * num_calls(4_000)
+
+
+@pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
+def test_an_empty_validation_shard_makes_an_empty_one(
+    held_out: list[list[str]], vocab: str, tmp_path: Path
+):
+    documents = write_documents(tmp_path / "documents", text_of(20), held_out)
+    manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    assert [shard.rows > 0 for shard in manifest.shards] == [True, False]
+    assert manifest.shards[1].warnings == ["the document shard contains no text"]
+    assert not audit_instances(str(tmp_path / "out"), manifest, read_vocabulary(vocab)).failed
+    report = learn_vocabulary(
+        str(documents), str(tmp_path / "vocab"), VocabConfig(size=120), RUN
+    ).report
+    assert report.validation.num_words == 0
+
+
+def test_documents_without_a_validation_split(vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents", text_of(20), [])
+    write_manifest(documents, "ingest", {TRAIN: 0})
+    manifest = build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    assert [shard.split for shard in manifest.shards] == ["train"]
+
+
+def test_vocabularies_that_cannot_be_used_are_named_in_the_error(
+    documents: str, vocab: str, tmp_path: Path
+):
+    lines = (Path(vocab) / "vocab.txt").read_text().splitlines()
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join(line for line in lines if line != "[MASK]"))
+    with pytest.raises(UserError, match=r"/words.txt lacks \[MASK\]"):
+        build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
+    path.write_text("\n".join([*lines, "b"]))
+    with pytest.raises(UserError, match=r"/words.txt: token 'b' is on lines \d+ and 121"):
+        build(documents, str(path), str(tmp_path / "out"), CONFIG, RUN)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_that_is_not_finished_is_refused(documents: str, vocab: str, tmp_path: Path):
+    unfinished = tmp_path / "vocab"
+    shutil.copytree(vocab, unfinished)
+    (unfinished / "manifest.json").unlink()
+    (unfinished / ".work").mkdir()
+    (unfinished / ".work" / "plan.json").write_text(json.dumps(make_manifest("vocab")))
+    with pytest.raises(UserError, match="vocab is unfinished: rerun the `clozeworks vocab`"):
+        build(documents, str(unfinished), str(tmp_path / "out"), CONFIG, RUN)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff"])
+def test_a_damaged_manifest_is_one_error(content: bytes, vocab: str, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents", text_of(4), text_of(4))
+    (documents / "manifest.json").write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"
+    ):
+        build(str(documents), vocab, str(tmp_path / "out"), CONFIG, RUN)
+    with pytest.raises(
+        UserError, match=r"documents/manifest.json is damaged or was not written by clozeworks"
+    ):
+        build(str(documents), vocab, str(documents), CONFIG, replace(RUN, overwrite=True))
+    assert (documents / TRAIN).exists()
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def lose_a_column(path: Path) -> None:
+    pq.write_table(pq.read_table(path).drop_columns(["sentences"]), path)
+
+
+def change_a_type(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(4, "sentences", pa.array(["text"] * len(table))), path)
+
+
+def break_utf8(path: Path) -> None:
+    table = pq.read_table(path)
+    bad = pa.array([b"caf\xe9"] * len(table), pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(bad), bad.buffers())
+    sentences = pa.ListArray.from_arrays(pa.array(range(len(table) + 1), pa.int32()), texts)
+    pq.write_table(table.set_column(4, "sentences", sentences), path)
+
+
+def lose_texts(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(
+        table.set_column(4, "sentences", pa.nulls(len(table), pa.list_(pa.string()))), path
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_off, f"{TRAIN} cannot be read as documents"),
+        (lose_a_column, "it has no column 'sentences'"),
+        (change_a_type, f"{TRAIN} cannot be read as documents"),
+        (break_utf8, f"{TRAIN} cannot be read as documents.*column sentences: .*UTF8"),
+        (lose_texts, f"{TRAIN} cannot be read as documents.*column sentences: a value is missing"),
+        (Path.unlink, f"{TRAIN} cannot be read as documents.*No such file"),
+    ],
+)
+def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path: Path):
+    """The manifest lists the shard; what happens to it after the listing is met by the worker that
+    reads it.
+    """
+    documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
+    damage(documents / TRAIN)
+    with pytest.raises(UserError, match=message) as raised:
+        build_shard(
+            StageDirectory(vocab, "of a test"),
+            DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
+            CONFIG,
+            {},
+        )
+    assert "\n" not in str(raised.value)
+    assert not (Path(vocab) / TRAIN).exists()
+    if (documents / TRAIN).exists():
+        write_manifest(documents, "ingest", {TRAIN: 0, VALIDATION: 0})
+        with pytest.raises(UserError, match=message):
+            learn_vocabulary(str(documents), str(tmp_path / "v"), VocabConfig(size=120), RUN)
+        assert not (tmp_path / "v" / "manifest.json").exists()

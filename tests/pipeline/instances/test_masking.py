@@ -1,0 +1,226 @@
+"""Masks: the exact count, never a special token, whole words, SpanBERT's spans, 80/10/10."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from clozeworks.pipeline.config import BuildConfig
+from clozeworks.pipeline.instances import masking as masking_module
+from clozeworks.pipeline.instances.masking import (
+    MAX_SPAN_WORDS,
+    Positions,
+    apply_masks,
+    choose_positions,
+    num_to_mask,
+)
+from clozeworks.pipeline.seeding import rng_for
+from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+VOCAB_SIZE, CLS, SEP, MASK = 1000, 2, 3, 4
+WORDS = [f"w{i}" if i < 700 else f"##p{i}" for i in range(10, VOCAB_SIZE)]
+VOCABULARY = Vocabulary(
+    (*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(5)), *WORDS), Normalization(True, True)
+)
+ORDINARY = np.arange(10, VOCAB_SIZE)
+
+
+class Rows:
+    """Random rows with segments of the given lengths (B of 0 tokens: none), in the flat layout."""
+
+    def __init__(self, segment_lengths: list[tuple[int, int]], seed: int = 0) -> None:
+        rng = rng_for(seed, "rows")
+        rows = []
+        for a, b in segment_lengths:
+            text = rng.integers(10, VOCAB_SIZE, a + b).astype(np.uint16)
+            second = [*text[a:], SEP] if b else []
+            rows.append(np.array([CLS, *text[:a], SEP, *second], np.uint16))
+        self.ids = np.concatenate(rows)
+        self.offsets = np.append(0, np.cumsum([len(row) for row in rows]))
+        self.segment_b_start = np.array([a + 2 for a, _ in segment_lengths])
+        self.lengths = np.diff(self.offsets)
+        self.special = np.isin(self.ids, [CLS, SEP])
+
+    def choose(
+        self, masking: str, mask_rate: float = 0.15, max_length: int = 128, seed: int = 0
+    ) -> Positions:
+        config = BuildConfig(masking=cast(Any, masking), mask_rate=mask_rate, max_length=max_length)
+        rng = rng_for(seed, "masks")
+        return choose_positions(
+            self.ids, self.offsets, self.segment_b_start, VOCABULARY, config, rng
+        )
+
+    def words(self) -> np.ndarray:
+        """Number the words of all rows token by token; special tokens end a word."""
+        after_special = np.append(True, self.special[:-1])
+        return np.cumsum(~VOCABULARY.continues[self.ids] | after_special | self.special)
+
+
+def many_rows(num_rows: int, seed: int = 0) -> Rows:
+    rng = rng_for(seed, "lengths")
+    return Rows(
+        [(int(rng.integers(1, 63)), int(rng.integers(0, 63))) for _ in range(num_rows)], seed
+    )
+
+
+MASKINGS = ["token", "whole-word", "span"]
+SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20)
+
+
+@settings(max_examples=100)
+@given(
+    SEGMENTS,
+    st.sampled_from(["token", "whole-word", "span"]),
+    st.sampled_from([0.01, 0.15, 0.4]),
+    st.integers(0, 9),
+)
+def test_positions_keep_the_rules_on_any_rows(segments, masking, mask_rate, seed):
+    rows = Rows(segments, seed)
+    positions = rows.choose(masking, mask_rate, seed=seed)
+    wanted = [max(1, round(mask_rate * length)) for length in rows.lengths]
+    assert not rows.special[positions.flat].any()
+    assert (np.diff(positions.flat) > 0).all()
+    row = np.searchsorted(rows.offsets, positions.flat, side="right") - 1
+    np.testing.assert_array_equal(np.bincount(row, minlength=len(segments)), positions.counts)
+    assert (positions.counts >= 1).all()
+    if masking == "token":
+        np.testing.assert_array_equal(positions.counts, wanted)
+        return
+    words = rows.words()
+    chosen = np.zeros(len(rows.ids), bool)
+    chosen[positions.flat] = True
+    for word in np.unique(words[positions.flat]):
+        assert chosen[words == word].all()
+    # More than asked for only where not even the shortest word fits, and then that word alone.
+    for index in np.flatnonzero(positions.counts > wanted):
+        own = words[rows.offsets[index] : rows.offsets[index + 1]][
+            ~rows.special[rows.offsets[index] : rows.offsets[index + 1]]
+        ]
+        assert positions.counts[index] == np.unique(own, return_counts=True)[1].min()
+
+
+def test_no_cap_but_the_rate():
+    lengths = np.array([3, 10, 30, 128, 512])
+    np.testing.assert_array_equal(num_to_mask(lengths, 0.15, 512), [1, 2, 4, 19, 77])
+    np.testing.assert_array_equal(num_to_mask(lengths, 0.4, 512), [1, 4, 12, 51, 205])
+
+
+@pytest.mark.parametrize("masking", ["token", "whole-word"])
+def test_positions_are_uniform_over_the_row(masking):
+    rows = Rows([(30, 31)] * 20_000)
+    positions = rows.choose(masking)
+    times = np.bincount(positions.in_row(rows.offsets), minlength=64)
+    assert times[[0, 31, 63]].tolist() == [0, 0, 0]
+    text = np.delete(times, [0, 31, 63])
+    assert np.abs(text / text.mean() - 1).max() < (0.1 if masking == "token" else 0.15)
+
+
+def test_whole_words_use_almost_all_of_the_budget():
+    rows = many_rows(2000)
+    positions = rows.choose("whole-word")
+    assert positions.counts.sum() >= 0.97 * num_to_mask(rows.lengths, 0.15, 128).sum()
+
+
+def test_spans_have_the_lengths_of_spanbert():
+    rows = Rows([(250, 250)] * 1000)
+    positions = rows.choose("span", max_length=512)
+    words = rows.words()[positions.flat]
+    assert positions.span is not None
+    span_words = np.bincount(np.unique(np.stack([positions.span, words]), axis=1)[0])
+    assert span_words.max() == MAX_SPAN_WORDS
+    # The paper's mean is 3.8; spans that meet another, the segment's end or the end of the budget
+    # are shorter.
+    assert 2.9 < span_words.mean() < 3.9
+    np.testing.assert_array_less(np.diff(np.bincount(span_words)[1:MAX_SPAN_WORDS]), 0)
+    assert (np.diff(positions.span) >= 0).all()
+
+
+def test_span_lengths_are_drawn_as_the_paper_has_them():
+    times = np.bincount(masking_module._span_words(400_000, rng_for(0, "spans")))
+    assert len(times) == MAX_SPAN_WORDS + 1
+    assert times[0] == 0
+    assert times @ np.arange(len(times)) / times.sum() == pytest.approx(3.8, abs=0.02)
+    np.testing.assert_allclose(times[2:] / times[1:-1], 0.8, atol=0.03)
+
+
+def test_spans_do_not_cross_a_separator():
+    rows = many_rows(1000)
+    positions = rows.choose("span", 0.4)
+    assert positions.span is not None
+    same_span = np.diff(positions.span) == 0
+    assert (np.diff(positions.flat)[same_span] == 1).all()
+
+
+def masked(
+    rows: Rows, positions: Positions, split: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    ids = rows.ids.copy()
+    originals = apply_masks(
+        ids, positions, VOCABULARY, BuildConfig(mask_split=split), rng_for(0, "apply")
+    )
+    return ids, originals
+
+
+def test_mask_split_and_restoring():
+    rows = many_rows(5000)
+    positions = rows.choose("token")
+    ids, originals = masked(rows, positions, (80, 10, 10))
+    chosen = ids[positions.flat]
+    assert np.mean(chosen == MASK) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(chosen == originals) == pytest.approx(0.1, abs=0.01)
+    ids[positions.flat] = originals
+    np.testing.assert_array_equal(ids, rows.ids)
+
+
+@pytest.mark.parametrize(
+    ("split", "share"), [((100, 0, 0), 1.0), ((0, 100, 0), 0.0), ((0, 0, 100), 0.0)]
+)
+def test_pure_splits(split, share):
+    rows = many_rows(500)
+    positions = rows.choose("token")
+    ids, originals = masked(rows, positions, split)
+    assert np.mean(ids[positions.flat] == MASK) == share
+    if split[2] == 100:
+        np.testing.assert_array_equal(ids, rows.ids)
+    if split[1] == 100:
+        assert np.isin(ids[positions.flat], ORDINARY).all()
+        assert np.mean(ids[positions.flat] == originals) < 0.01
+
+
+def test_random_replacements_are_uniform_over_ordinary_tokens():
+    rows = many_rows(20_000)
+    positions = rows.choose("token")
+    ids, _ = masked(rows, positions, (0, 100, 0))
+    times = np.bincount(ids[positions.flat], minlength=VOCAB_SIZE)
+    assert (times[:10] == 0).all()
+    expected = len(positions.flat) / len(ORDINARY)
+    chi_square = ((times[10:] - expected) ** 2 / expected).sum()
+    assert abs(chi_square - len(ORDINARY)) < 5 * np.sqrt(2 * len(ORDINARY))
+
+
+def test_spans_are_masked_as_a_whole():
+    rows = many_rows(3000)
+    positions = rows.choose("span")
+    assert positions.span is not None
+    ids, _ = masked(rows, positions, (80, 10, 10))
+    is_mask = ids[positions.flat] == MASK
+    share = np.bincount(positions.span, is_mask) / np.bincount(positions.span)
+    assert set(np.unique(share)) == {0.0, 1.0}
+    assert share.mean() == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("masking", MASKINGS)
+def test_another_generator_chooses_others(masking):
+    rows = many_rows(200)
+    one, other = rows.choose(masking, seed=0), rows.choose(masking, seed=1)
+    assert np.isin(one.flat, other.flat).mean() < 0.4
+    np.testing.assert_array_equal(one.flat, rows.choose(masking, seed=0).flat)
+
+
+def test_rows_longer_than_a_low_bit_count_of_32_bit_keys():
+    rows = Rows([(10_000, 5_000)] * 2)
+    positions = rows.choose("token", max_length=20_000)
+    assert positions.counts.tolist() == [2250, 2250]
+    assert positions.in_row(rows.offsets).max() > 14_000

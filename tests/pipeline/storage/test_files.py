@@ -1,0 +1,289 @@
+"""Storage on this machine, on S3 and on Google Cloud Storage: the same functions with the same
+results.
+"""
+
+import io
+import os
+import signal
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.pipeline import storage
+from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.storage import files
+from object_stores import object_store
+
+
+@pytest.fixture(scope="module", params=["local", "s3", "gs"])
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "local":
+        yield str(tmp_path_factory.mktemp("local"))
+    else:
+        with object_store(request.param) as bucket:
+            yield bucket
+
+
+@pytest.fixture
+def folder(root: str) -> str:
+    return f"{root}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with object_store("s3") as bucket:
+        yield bucket
+
+
+def write(path: str, content: bytes) -> None:
+    with storage.write_atomically(path, f"{os.path.dirname(path)}/.work/tmp") as file:
+        file.write(content)
+
+
+def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
+    for name in ("b.txt", "a.txt", "sub/c.txt", "sub/.hidden/d.txt", ".e.txt"):
+        write(f"{folder}/{name}", name.encode())
+    write(f"{folder}/a.txt", b"replaced")
+    assert storage.read_bytes(f"{folder}/a.txt") == b"replaced"
+    assert storage.exists(f"{folder}/a.txt")
+    assert not storage.exists(folder)
+    assert [storage.is_missing(path) for path in (folder, f"{folder}/a.txt", f"{folder}/a")] == [
+        False,
+        False,
+        True,
+    ]
+    assert not storage.exists(f"{folder}/a")
+    assert storage.file_sizes(folder) == {".e.txt": 6, "a.txt": 8, "b.txt": 5}
+    assert storage.file_names(folder) == [".e.txt", "a.txt", "b.txt"]
+    found = [f"{folder}/a.txt", f"{folder}/b.txt", f"{folder}/sub/c.txt"]
+    assert storage.find_files(folder) == dict(zip(found, (8, 5, 9), strict=True))
+    assert list(storage.find_files(f"{folder}/*.txt")) == found[:2]
+    assert list(storage.find_files(f"{folder}/*")) == found
+    assert list(storage.find_files(f"{folder}/s?b")) == found[2:]
+    assert list(storage.find_files(f"{folder}/**/[!ab].txt")) == found[2:]
+    assert list(storage.find_files(f"{folder}/a.txt")) == found[:1]
+    for name in ("sub", "b.txt", "nothing"):
+        storage.remove(f"{folder}/{name}")
+    assert list(storage.find_files(folder)) == found[:1]
+    assert not storage.exists(found[1])
+    assert storage.file_sizes(f"{folder}/nothing") == storage.find_files(f"{folder}/nothing") == {}
+    with pytest.raises(FileNotFoundError):
+        storage.open_input(f"{folder}/nothing")
+
+
+def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
+    lines = [f"line {number}\n".encode() for number in range(30_000)]
+    content = b"".join(lines)
+    write(f"{folder}/lines.gz", content)  # the suffix changes nothing
+    with storage.open_input(f"{folder}/lines.gz") as file:
+        assert list(file) == lines
+        assert (file.read(), file.tell()) == (b"", len(content))
+        for offset in (100_000, 7, len(content) - 5, len(content) + 5):
+            file.seek(offset)
+            assert file.read(20) == content[offset : offset + 20]
+        file.seek(-9, os.SEEK_END)
+        assert file.read() == content[-9:]
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
+    for content in (b"half", b"half" * files.SPOOL_BYTES):
+        with (
+            pytest.raises(RuntimeError),
+            storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file,
+        ):
+            file.write(content)
+            raise RuntimeError
+        assert not storage.exists(f"{folder}/a")
+    write(f"{folder}/a", b"whole")
+    with (
+        pytest.raises(RuntimeError),
+        storage.write_atomically(f"{folder}/a", f"{folder}/.work/tmp") as file,
+    ):
+        raise RuntimeError
+    assert storage.read_bytes(f"{folder}/a") == b"whole"
+
+
+def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "UPLOAD_BYTES", 11 << 20)
+    content = os.urandom(1 << 20) * 25
+    write(f"{folder}/long", content)
+    assert storage.read_bytes(f"{folder}/long") == content
+
+
+class CountedFile:
+    """A stand-in for a remote file that counts what is fetched."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes, self.fetched = num_bytes, []
+
+    def size(self) -> int:
+        return self.num_bytes
+
+    def read_at(self, num_bytes: int, offset: int) -> bytes:
+        self.fetched.append(num_bytes)
+        return bytes(num_bytes)
+
+    def close(self) -> None:
+        pass
+
+
+def read_remotely(file: Any) -> io.BufferedReader:
+    return io.BufferedReader(files._RemoteReader(file, "s3://b/file"), files.MIN_FETCH_BYTES)
+
+
+def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
+    scattered, sequential = CountedFile(1 << 30), CountedFile(256 << 20)
+    with read_remotely(scattered) as file:
+        for offset in range(0, 1 << 30, 1 << 27):
+            file.seek(offset)
+            assert len(file.read(80_000)) == 80_000
+    assert sum(scattered.fetched) <= 8 * (80_000 + files.MIN_FETCH_BYTES)
+    with read_remotely(sequential) as file:
+        while file.read(10_000):
+            pass
+    assert sum(sequential.fetched) == 256 << 20
+    assert len(sequential.fetched) < 50
+
+
+def message(path: str, kind: type[Exception] = UserError) -> str:
+    with pytest.raises(kind) as raised:
+        storage.file_sizes(path)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
+    assert message("s4://bucket/x").startswith(
+        "s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…"
+    )
+    assert message("s3://").startswith("s3:// cannot be opened: use a local path, s3://BUCKET/…")
+    with pytest.raises(
+        UserError,
+        match=r"^s3://nobody/x: the bucket does not exist\. Create it, or check its name\.$",
+    ):
+        write("s3://nobody/x", b"")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # not reached, perhaps only now
+    assert message("s3://bucket/x", RunError).startswith(
+        "s3://bucket/x: the store cannot be reached. Check the network, and AWS"
+    )
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    monkeypatch.setattr(files, "GCS_RETRY_TIME", files.timedelta(seconds=0.1))
+    assert message("gs://bucket/x", RunError).startswith(
+        "gs://bucket/x: the store cannot be reached."
+    )
+
+
+@pytest.fixture
+def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Serve an S3 that accepts the first part of an upload and denies the second; yield the
+    requests that it got.
+    """
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def answer(self, status: int, body: str = "") -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", '"0"')
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def read_body(self) -> None:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                return
+            while num_bytes := int(self.rfile.readline(), 16):
+                self.rfile.read(num_bytes + 2)
+            while self.rfile.readline().strip():
+                pass
+
+        def do_POST(self) -> None:
+            self.read_body()
+            requests.append(f"POST {self.path}")
+            upload = "<Bucket>bucket</Bucket><Key>key</Key><UploadId>1</UploadId>"
+            self.answer(
+                200, f"<InitiateMultipartUploadResult>{upload}</InitiateMultipartUploadResult>"
+            )
+
+        def do_PUT(self) -> None:
+            self.read_body()
+            requests.append(f"PUT {self.path}")
+            second = "partNumber=2" in self.path
+            self.answer(
+                403 if second else 200, "<Error><Code>AccessDenied</Code></Error>" if second else ""
+            )
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+        yield requests
+        server.shutdown()
+
+
+def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
+    with pytest.raises(
+        UserError, match=r"^s3://bucket/key: access is denied\. Check your credentials"
+    ):
+        write("s3://bucket/key", bytes(25 << 20))
+    assert any("partNumber=2" in request for request in failing_store)
+    assert not any(
+        request.startswith("POST") and "uploadId" in request for request in failing_store
+    ), failing_store
+
+
+def test_an_upload_that_is_interrupted_is_completed(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(files, "UPLOAD_BYTES", 6 << 20)
+    content, reads = os.urandom(20 << 20), []
+
+    class Interrupting(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            reads.append(size)
+            if len(reads) == 2:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            return super().read(size)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        files._upload(Interrupting(content), f"{s3}/long")
+    signal.signal(signal.SIGINT, before)
+    assert storage.read_bytes(f"{s3}/long") == content
+
+
+def test_a_folder_that_another_process_removes_too_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").touch()
+    unlink = os.unlink
+
+    def unlink_after_another(*args: Any, **options: Any) -> None:
+        unlink(*args, **options)
+        unlink(*args, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink_after_another)
+    storage.remove(str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
+    for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [
+        Path(path).relative_to(tmp_path).as_posix() for path in storage.find_files(str(tmp_path))
+    ]
+    assert found == ["a.txt", "b.txt", "sub/c.txt"]

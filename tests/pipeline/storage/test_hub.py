@@ -1,0 +1,285 @@
+"""Data sets of the hub (a stand-in for it, on this machine) and from disk."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.counters import Counters
+from clozeworks.pipeline.sources import tables
+from clozeworks.pipeline.sources.records import Input, InputRange, RawDocument
+from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
+from clozeworks.pipeline.storage import hub
+from hub_server import served
+
+PROSE = "Almonds are a rich source of oil, as several studies have shown."
+WIKI = "https://simple.wikipedia.org/wiki/Almond"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets.disable_progress_bars()
+    hub.open_set.cache_clear()
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def documents(
+    name: str, counters: Counters | None = None, text_column: str = "text"
+) -> list[RawDocument]:
+    found, counters, config = (
+        hub.open_set(name),
+        counters or Counters(),
+        IngestConfig(text_column=text_column),
+    )
+    ranges = plan_data_set(entry(found), hub.opened_set, 1 << 20, config)
+    return [
+        document for part in ranges for document in read_data_set(found, part, config, counters)
+    ]
+
+
+def entry(found: hub.DataSet) -> Input:
+    return Input(found.address, found.name, "hf", found.num_bytes, found.digest)
+
+
+def plan(found: hub.DataSet, text_column: str = "text") -> list[InputRange]:
+    return plan_data_set(
+        entry(found), hub.opened_set, 1 << 20, IngestConfig(text_column=text_column)
+    )
+
+
+def rows(number: int) -> list[dict[str, Any]]:
+    return [{"text": f"{PROSE} {i}", "id": i} for i in range(number)]
+
+
+def write_lines(path: Path, lines: list[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    """Two splits that `save_to_disk` wrote."""
+    splits = datasets.DatasetDict()
+    splits["train"], splits["test"] = (
+        datasets.Dataset.from_list(rows(10)),
+        datasets.Dataset.from_list(rows(3)),
+    )
+    splits.save_to_disk(tmp_path / "books")
+    return str(tmp_path / "books")
+
+
+def test_what_save_to_disk_wrote(saved: str):
+    found = documents(f"hf:{saved}")
+    assert [document.id for document in found] == [f"train/{i}" for i in range(10)]
+    assert found[3] == RawDocument(
+        id="train/3", source="books", title="", language="", paragraphs=[f"{PROSE} 3"]
+    )
+    assert [document.id for document in documents(f"{saved}:test")] == [
+        f"test/{i}" for i in range(3)
+    ]
+    assert hub.splits(saved) == ["train", "test"]
+    assert list(hub.open_set(saved, "test").rows) == rows(3)
+    assert (
+        hub.is_saved(saved)
+        and hub.is_saved(f"{saved}/test")
+        and not hub.is_saved(str(Path(saved).parent))
+    )
+
+
+def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):
+    whole = documents(saved)
+    monkeypatch.setattr(tables, "RANGE_BYTES", 100)
+    assert len(plan(hub.open_set(saved))) > 3
+    assert documents(saved) == whole
+
+
+def test_a_folder_of_parquet_files(tmp_path: Path):
+    (tmp_path / "wiki").mkdir()
+    for number in range(3):
+        table = {
+            "body": [PROSE, PROSE],
+            "id": [number, number + 9],
+            "url": [WIKI, None],
+            "title": ["Almond", None],
+        }
+        pq.write_table(pa.table(table), tmp_path / "wiki" / f"train-{number:05d}-of-00003.parquet")
+    name = f"hf:{tmp_path}/wiki"
+    found = documents(name, text_column="body")
+    assert [(document.source, document.id) for document in found] == [
+        pair for i in range(3) for pair in [("simplewiki", str(i)), ("wiki", f"train/{i}/{i + 9}")]
+    ]
+    assert len(list(hub.open_set(name).rows)) == 6
+    with pytest.raises(
+        UserError, match=r"wiki:train has no column 'text', only body, id, url, title"
+    ):
+        documents(name)
+
+
+def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(4))  # whose columns only rows show
+    for name, source in ((f"hf:{tmp_path}/set", "set:train"), (f"hf:{saved}", "books:train")):
+        found = hub.open_set(name)
+        assert [part.start for part in plan(found)] == [0]
+        with pytest.raises(
+            UserError, match=f"{source} has no column 'body', only text, id: give --text-column"
+        ):
+            plan(found, "body")
+        with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):
+            plan(found, "id")
+
+
+def test_a_set_whose_first_file_is_damaged_can_be_planned(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part-0.jsonl", ["{broken"])
+    write_lines(tmp_path / "set" / "part-1.jsonl", rows(2))
+    found = hub.open_set(f"hf:{tmp_path}/set")
+    assert len(plan(found)) == 2
+
+
+def test_a_damaged_file_costs_only_its_rest(tmp_path: Path):
+    for number, lines in enumerate([rows(4), ["{broken"], rows(2)]):
+        write_lines(tmp_path / "set" / f"part-{number}.jsonl", [*lines])
+    counters = Counters()
+    assert len(documents(f"hf:{tmp_path}/set", counters)) == 6
+    assert counters.bad == {"unreadable_shard": 1}
+    assert counters.examples["unreadable_shard"][0].startswith("set:train, shard 1: ")
+
+
+def test_the_digest_is_of_the_content_not_of_the_folder(tmp_path: Path):
+    for folder, count in (("a/set", 4), ("b/set", 4), ("c/set", 5)):
+        write_lines(tmp_path / folder / "part.jsonl", rows(count))
+    one, same, other = (hub.open_set(f"hf:{tmp_path}/{folder}/set").digest for folder in "abc")
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:{saved}:nope", "has no split 'nope'; it has train, test"),
+        ("hf:{saved}/nothing", "is neither a folder nor the name of a data set"),
+        ("hf:a:b:c:d", "give hf:owner/name, hf:owner/name:config"),
+        ("hf:{saved}/train:test:x", "has no split"),
+    ],
+)
+def test_mistakes_of_the_user(saved: str, name: str, message: str):
+    with pytest.raises(UserError, match=message):
+        hub.open_set(name.replace("{saved}", saved))
+
+
+def test_a_saved_set_that_is_damaged_is_refused(saved: str):
+    (Path(saved) / "train" / "data-00000-of-00001.arrow").write_bytes(b"damage")
+    with pytest.raises(UserError, match="cannot be read as a saved data set"):
+        hub.open_set(saved)
+
+
+ASK = """
+import json, sys
+from clozeworks.pipeline.config import IngestConfig
+from clozeworks.pipeline.storage import hub
+from clozeworks.pipeline.sources.records import Input
+from clozeworks.pipeline.sources.tables import plan_data_set, read_data_set
+from clozeworks.pipeline.execution.counters import Counters
+
+def answer(name):
+    try:
+        found = hub.open_set(name)
+        entry, config = Input(found.address, found.name, "hf", found.num_bytes), IngestConfig()
+        ranges = plan_data_set(entry, hub.opened_set, 1 << 20, config)
+        rows = [row for part in ranges for row in read_data_set(found, part, config, Counters())]
+        read = [f"{row.source}:{row.id}" for row in rows]
+        return [found.address, found.num_bytes, hub.splits(name), read]
+    except hub.UserError as error:
+        return str(error)
+
+print(json.dumps([answer(name) for name in sys.argv[1:]]))
+"""
+
+
+def ask(tmp_path: Path, endpoint: str, *names: str) -> list[Any]:
+    """Open data sets in a process of its own, which reads the address of the hub when it starts."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(tmp_path / "home"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    command = [sys.executable, "-c", ASK, *names]
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_data_sets_of_the_hub(tmp_path: Path):
+    configs = "".join(
+        f"- config_name: '{name}'\n  data_files:\n  - split: train\n    path: {name}/train-*\n"
+        for name in ("en", "de")
+    )
+    for number in range(2):
+        write_lines(tmp_path / "hub" / "owner" / "two" / "de" / f"train-{number}.jsonl", rows(2))
+        write_lines(tmp_path / "hub" / "owner" / "two" / "en" / f"train-{number}.jsonl", rows(1))
+    (tmp_path / "hub" / "owner" / "two" / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    write_lines(tmp_path / "hub" / "owner" / "script" / "script.py", ["import datasets"])
+    names = [
+        "hf:owner/two:de",
+        "hf:owner/two",
+        "hf:owner/two:fr",
+        "hf:owner/two:de:dev",
+        "hf:owner/none",
+    ]
+    with served(tmp_path / "hub") as endpoint:
+        found, *errors = ask(tmp_path, endpoint, *names, "hf:owner/two@v9", "hf:owner/script")
+    size = sum(
+        path.stat().st_size for path in (tmp_path / "hub" / "owner" / "two" / "de").iterdir()
+    )
+    ids = [f"owner/two:de/train/{shard}/{row}" for shard in (0, 1) for row in (0, 1)]
+    assert found == [f"hf:owner/two@{'a' * 40}:de:train", size, ["train"], ids]
+    for error, message in zip(
+        errors,
+        [
+            "has several configurations: choose one of en, de.",
+            "has no configuration 'fr'; it has en, de.",
+            "has no split 'dev'; it has train.",
+            "nor a data set of the Hugging Face Hub, or it is private",
+            "has no revision 'v9'",
+            "uses a loading script, which datasets no longer runs: try the Hub's own conversion, "
+            "hf:owner/script@refs/convert/parquet",
+        ],
+        strict=True,
+    ):
+        assert message in error
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
+    (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
+    assert "the Hugging Face Hub cannot be reached" in error
+
+
+def test_streaming_loads_no_torch(tmp_path: Path):
+    write_lines(tmp_path / "set" / "part.jsonl", rows(3))
+    script = (
+        "import sys; from clozeworks.pipeline.storage import hub\n"
+        "print(len(list(hub.open_set(sys.argv[1]).rows)), {'torch', 'apache_beam'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "set")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "3 set()"
+
+
+def test_importing_it_loads_neither_beam_nor_datasets():
+    heavy = "{'apache_beam', 'datasets', 'sentencex'}"
+    script = f"import sys, clozeworks.pipeline.storage.hub; print({heavy} & set(sys.modules))"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "set()"

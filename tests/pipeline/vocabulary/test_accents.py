@@ -1,0 +1,152 @@
+"""Accents: stripped only if no language with a share in the text is damaged, with the reason in the
+manifest.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.config import RunOptions, VocabConfig
+from clozeworks.pipeline.manifests import Accents, DocumentsManifest, VocabularyManifest
+from clozeworks.pipeline.schemas import DOCUMENTS
+from clozeworks.pipeline.storage.stage import read_manifest
+from clozeworks.pipeline.vocabulary.accents import decide_accents
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.vocabulary import read_vocabulary
+from manifest_fixture import make_manifest
+
+TEXTS = {
+    "en": "The café near the lake has been closed since the spring of that year . " * 20,
+    "uk": "Київ це столиця України . Київ стоїть на Дніпрі і на своїй землі . " * 20,
+    "ko": "한국어는 한반도에서 쓰이는 언어이다 . 한국어는 쉽다 . " * 20,
+    "de": "Das ist schön für die Häuser der Stadt . Schön ist es . " * 20,
+    "id": "Jakarta adalah kota terbesar di negara ini . " * 20,
+}
+
+
+def write_documents(path: Path, documents: list[tuple[str, str]]) -> str:
+    """Write documents of (language, text), the first of them also as the validation split."""
+    path.mkdir()
+    shards = {
+        "train-00000-of-00001.parquet": documents,
+        "validation-00000-of-00001.parquet": documents[:1],
+    }
+    for name, own in shards.items():
+        rows = [
+            {
+                "doc_id": f"{name}:{i}",
+                "source": language,
+                "language": language,
+                "title": "",
+                "sentences": [text],
+            }
+            for i, (language, text) in enumerate(own)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path / name)
+    listed = [
+        {
+            **{
+                "name": name,
+                "split": name.split("-")[0],
+                "rows": len(own),
+                "bytes": (path / name).stat().st_size,
+            },
+            "groups": [
+                {"source": language, "language": language, "documents": 1, "characters": len(text)}
+                for language, text in own
+            ],
+        }
+        for name, own in shards.items()
+    ]
+    (path / "manifest.json").write_text(json.dumps(make_manifest("ingest", listed)))
+    return str(path)
+
+
+def decided(tmp_path: Path, documents: list[tuple[str, str]], **options) -> Accents:
+    path = write_documents(tmp_path / "documents", documents)
+    return decide_accents(VocabConfig(**options), path, read_manifest(path, DocumentsManifest))
+
+
+def of(*languages: str) -> list[tuple[str, str]]:
+    return [(language, TEXTS[language]) for language in languages]
+
+
+@pytest.mark.parametrize(
+    ("documents", "options", "strip", "reason"),
+    [
+        (of("en"), {}, True, r"stripped, as is usual in en \(100% of the text\)"),
+        (of("en", "id"), {}, True, r"in en \(\d\d% of the text\), id \(\d\d% of the text\)"),
+        (of("uk"), {}, False, r"kept, .* damage uk \(100% of the text, for example київ -> киів\)"),
+        (
+            of("en", "en", "ko"),
+            {},
+            False,
+            r"damage ko \(\d\d% of the text, for example 한국어는 -> ᄒ ᅡ ᆫ ᄀ ᅮ ᆨ ᄋ ᅥ ᄂ ᅳ ᆫ\)",
+        ),
+        (of("de"), {}, False, "schön -> schon"),
+        ([("en", TEXTS["en"] * 200), ("uk", TEXTS["uk"])], {}, True, r"in en \(100% of the text\)"),
+        ([("en-gb", TEXTS["en"])], {}, True, "in en-gb"),
+        ([("und", TEXTS["id"] + TEXTS["en"].replace("é", "e"))], {}, True, r"in und \(100%"),
+        ([("und", TEXTS["uk"])], {}, False, "damage text in an unknown language .*київ -> киів"),
+        (of("uk"), {"cased": True}, False, "the vocabulary is cased"),
+        (of("en"), {"strip_accents": False}, False, "as requested"),
+    ],
+)
+def test_decision_and_reason(tmp_path: Path, documents, options, strip: bool, reason: str):
+    accents = decided(tmp_path, documents, **options)
+    assert accents.strip is strip
+    assert re.search(reason, accents.reason)
+    assert not accents.damage
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_damage_that_was_requested_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cased: bool
+):
+    assert decided(tmp_path, of("en"), strip_accents=True).damage == ""
+    documents = write_documents(tmp_path / "mixed", of("en", "uk"))
+    output = str(tmp_path / "vocab")
+    main(
+        [
+            "vocab",
+            documents,
+            "--output",
+            output,
+            "--size=100",
+            "--strip-accents",
+            *(["--cased"] if cased else []),
+        ]
+    )
+    error = capsys.readouterr().err
+    assert "Warning: --strip-accents damages uk (" in error
+    assert "for example київ -> киів" in error
+    manifest = read_manifest(output, VocabularyManifest)
+    assert manifest.accents is not None and manifest.accents.damage
+
+
+def test_letters_stay_in_a_mixture(tmp_path: Path):
+    documents = write_documents(tmp_path / "documents", of("en", "en", "uk", "ko"))
+    manifest = learn_vocabulary(
+        documents, str(tmp_path / "vocab"), VocabConfig(size=300), RunOptions(workers=1)
+    )
+    assert manifest.accents is not None and not manifest.accents.strip
+    vocabulary = read_vocabulary(str(tmp_path / "vocab"))
+    assert not vocabulary.normalization.strip_accents
+    assert {"київ", "своїй"} <= set(vocabulary.tokens)
+    assert not any(
+        "\u1100" <= letter <= "\u11ff" for token in vocabulary.tokens for letter in token
+    )
+
+
+@pytest.mark.parametrize("text", ["한국어는", "がぎぐげご", "हिन्दी", "ภาษาไทยที่", "їжак"])
+def test_stripping_destroys_letters_and_keeping_does_not(text: str):
+    kept, stripped = (
+        count_words(pa.array([text]), Normalization(True, strip)) for strip in (False, True)
+    )
+    assert "".join(kept["word"].to_pylist()) == text
+    assert "".join(stripped["word"].to_pylist()) != text

@@ -1,0 +1,220 @@
+"""The ids must be those of `tokenizers` for each whole sentence, whatever is in it."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.vocabulary import tokenize
+from clozeworks.pipeline.vocabulary.tokenize import (
+    DictionaryTokenizer,
+    Normalization,
+    bert_tokenizer,
+    count_words,
+    merge_counts,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
+
+NORMALIZATIONS = [
+    Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
+]
+ALPHABET = "aAeE zZ09.,[]-#'éÉñßẞİıΣςσКйёあがガｶﾞ가각ᄀ中文々。、—’क्षाไกំầ\u0301\u0323\u0345\u302e\u200d\ufe0f\ufeff\ufffd"
+CONTROLS = "\x00\t\n\r\x0b\x1c\x7f\x85\xa0\u2028\u3000\ue000\U000f0000\U0001f600\U0001f3fd\U00020000\U0002f800豈\u1fef;〈"
+TOKENS = [
+    *(
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "an",
+        "##an",
+        "mask",
+        "MASK",
+        "ab",
+        "##ba",
+        "[",
+        "]",
+    ),
+    *(char for char in dict.fromkeys(ALPHABET + CONTROLS) if char not in "[] "),
+    *(f"##{char}" for char in dict.fromkeys(ALPHABET + CONTROLS)),
+]
+
+words = st.one_of(
+    st.text(st.sampled_from(ALPHABET + CONTROLS), max_size=6),
+    st.text(max_size=4),
+    st.sampled_from(
+        [
+            "[MASK]",
+            "[SEP]",
+            "the",
+            "An",
+            "a" * 100,
+            "a" * 101,
+            "é" * 51,
+            "e\u0301" * 51,
+            "a" * 10_000,
+            "a\u302e\U0001d165",
+        ]
+    ),
+)
+sentences = st.lists(words, max_size=8).flatmap(
+    lambda parts: st.sampled_from([" ", "", "  "]).map(lambda s: s.join(parts))
+)
+
+
+def split(ids: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
+    return [ids[begin:end].tolist() for begin, end in pairwise(offsets)]
+
+
+def expected_ids(
+    texts: list[str], tokens: list[str], normalization: Normalization
+) -> list[list[int]]:
+    tokenizer = bert_tokenizer(tokens, normalization)
+    return [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[Normalization, DictionaryTokenizer]:
+    """Tokenisers that live through all examples, so that what they remember is tested too."""
+    return {
+        normalization: DictionaryTokenizer(TOKENS, normalization)
+        for normalization in NORMALIZATIONS
+    }
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+@given(texts=st.lists(sentences, max_size=5))
+@settings(max_examples=150)
+def test_ids_equal_tokenizers(known, normalization, texts):
+    ids, offsets = known[normalization].encode(pa.array(texts, pa.string()))
+    assert ids.dtype == np.int32
+    assert offsets.dtype == np.int64
+    assert split(ids, offsets) == expected_ids(texts, TOKENS, normalization)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_sampled_code_points(known, normalization):
+    rng = random.Random(7)
+    codes = [code for code in rng.sample(range(0x30000), 12_000) if not 0xD800 <= code < 0xE000]
+    texts = [
+        "a".join(chr(code) + rng.choice(ALPHABET) for code in codes[i : i + 4])
+        for i in range(0, len(codes), 4)
+    ]
+    assert split(*known[normalization].encode(pa.array(texts))) == expected_ids(
+        texts, TOKENS, normalization
+    )
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_marks_that_change_places(normalization):
+    # Two spacing marks: stripping accents keeps them, but its NFD sorts them.
+    texts = ["a\u302e\U0001d165", "a\U0001d165\u302e", "e\u0323\u0301\u302e\U0001d165"]
+    tokens = [*TOKENS, "##\U0001d165", "\U0001d165"]
+    got = split(*DictionaryTokenizer(tokens, normalization).encode(pa.array(texts)))
+    assert got == expected_ids(texts, tokens, normalization)
+    assert (got[0] == got[1]) is normalization.strip_accents
+
+
+def test_every_wide_cut_is_one_of_tokenizers():
+    tokenizer = bert_tokenizer(["[UNK]"], Normalization(True, True))
+    for code in np.flatnonzero(tokenize._ISOLATED).tolist():
+        normalized = tokenizer.normalizer.normalize_str(f"a{chr(code)}b")
+        assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)] == [
+            "a",
+            chr(code),
+            "b",
+        ]
+
+
+def test_special_tokens_in_text_are_text():
+    tokenizer = DictionaryTokenizer(TOKENS, Normalization(True, True))
+    ids, _ = tokenizer.encode(pa.array(["[MASK] [SEP]"]))
+    assert [TOKENS[i] for i in ids[:3]] == ["[", "mask", "]"]
+    assert not {TOKENS.index("[MASK]"), TOKENS.index("[SEP]")} & set(ids.tolist())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["the an", "", "an"]).slice(1),
+        pa.array(["an", None, "the"]),
+        pa.array(["an", "the"], pa.large_string()),
+        pa.chunked_array([["an"], [], ["", "the an"]]),
+        pa.array(["", ""]),
+        pa.array([], pa.string()),
+    ],
+    ids=["slice", "null", "large", "chunked", "all empty", "none"],
+)
+def test_arrays_of_every_kind(array):
+    texts = [text or "" for text in array.to_pylist()]
+    normalization = Normalization(True, True)
+    got = split(*DictionaryTokenizer(TOKENS, normalization).encode(array))
+    assert got == expected_ids(texts, TOKENS, normalization)
+
+
+def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
+    monkeypatch.setattr(tokenize, "_CHUNKS_TOGETHER", 7)
+    monkeypatch.setattr(tokenize, "_TEXTS_PER_CALL", 1)
+    monkeypatch.setattr(tokenize, "_WORDS_PER_TEXT", 3)
+    texts = [f"the {i} an{i % 7}, é{i % 5}. ab" for i in range(300)]
+    normalization = Normalization(True, True)
+    expected = expected_ids(texts, TOKENS, normalization)
+    monkeypatch.setattr(tokenize, "SLICE_BYTES", 100)
+    monkeypatch.setattr(tokenize, "CACHE_BYTES", 2000)
+    tokenizer = DictionaryTokenizer(TOKENS, normalization)
+    assert split(*tokenizer.encode(pa.array(texts))) == expected
+    assert tokenizer._num_bytes < 4000 + 200 * tokenize._BYTES_PER_ENTRY
+
+
+def expected_counts(texts: list[str], normalization: Normalization) -> list[tuple[str, int]]:
+    tokenizer = bert_tokenizer(["[UNK]"], normalization)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        normalized = tokenizer.normalizer.normalize_str(text)
+        counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized))
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0].encode()))
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+@given(texts=st.lists(sentences, max_size=5))
+@settings(max_examples=100)
+def test_word_counts_equal_tokenizers(normalization, texts):
+    table = count_words(pa.array(texts, pa.string()), normalization)
+    assert list(zip(*table.to_pydict().values(), strict=True)) == expected_counts(
+        texts, normalization
+    )
+
+
+def test_merged_counts_equal_counts_of_all():
+    normalization = Normalization(True, True)
+    parts = [["the an the", "É."], [], ["an an e ab."]]
+    tables = [count_words(pa.array(part, pa.string()), normalization) for part in parts]
+    assert merge_counts(tables).equals(
+        count_words(pa.array([text for part in parts for text in part]), normalization)
+    )
+    assert merge_counts([]).num_rows == 0
+
+
+def test_counts_are_64_bit():
+    table = pa.table({"word": ["a"], "count": [2**40]}, schema=tokenize.WORD_COUNTS)
+    assert merge_counts([table, table])["count"].to_pylist() == [2**41]
+
+
+@needs_shared_data
+def test_real_wikipedia():
+    path, vocab = (
+        DATA / "wikipedia/enwiki-hf-00000-of-00002.parquet",
+        DATA / "bert/bert-base-uncased-vocab.txt",
+    )
+    tokens = vocab.read_text(encoding="utf-8").splitlines()
+    texts = next(pq.ParquetFile(path).iter_batches(60, columns=["text"]))["text"]
+    normalization = Normalization(True, True)
+    got = split(*DictionaryTokenizer(tokens, normalization).encode(texts))
+    assert got == expected_ids(texts.to_pylist(), tokens, normalization)

@@ -1,0 +1,188 @@
+"""The learned vocabulary against a plain implementation of the same merges, and against the
+`tokenizers` trainer.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocabulary import wordpiece
+from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, fertility_report
+from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_data import DATA, needs_shared_data
+from tokenizers import BertWordPieceTokenizer
+
+word_counts = st.dictionaries(
+    st.text("abcAß中", min_size=1, max_size=9), st.integers(1, 50), max_size=25
+)
+
+
+def learn(counts: dict[str, int], **options) -> tuple[list[str], wordpiece.WordPieceReport]:
+    columns = pa.array(counts.keys(), pa.string()), np.array(list(counts.values()), np.int64)
+    return learn_wordpiece(*columns, **{"size": 10_000, "min_frequency": 1, **options})
+
+
+def merged(pieces: list[str], left: str, right: str) -> list[str]:
+    """Join every (left, right) in a word, from the left."""
+    result: list[str] = []
+    for piece in pieces:
+        if result and (result[-1], piece) == (left, right):
+            result[-1] = (
+                left + right.removeprefix("##") + "\0"
+            )  # marked, so that it joins nothing in this round
+        else:
+            result.append(piece)
+    return [piece.rstrip("\0") for piece in result]
+
+
+def count_pairs(words: list[tuple[list[str], int]]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for pieces, count in words:
+        repeated_end = {}
+        for i, pair in enumerate(pairwise(pieces)):
+            if pair[0] == pair[1] and repeated_end.get(pair) == i:
+                continue
+            repeated_end[pair] = i + 1
+            counts[pair] += count
+    return counts
+
+
+def learn_plainly(counts: dict[str, int]) -> list[str]:
+    """Count all pairs anew for each merge: slow, and short enough to be seen to be right."""
+    words = [
+        ([word[0], *(f"##{char}" for char in word[1:])], count) for word, count in counts.items()
+    ]
+    singles = sorted({char for word in counts for char in word})
+    tokens = singles + sorted({f"##{char}" for word in counts for char in word[1:]})
+    while pairs := count_pairs(words):
+        left, right = min(
+            pairs, key=lambda pair: (-pairs[pair], tokens.index(pair[0]), tokens.index(pair[1]))
+        )
+        words = [(merged(pieces, left, right), count) for pieces, count in words]
+        if (token := left + right.removeprefix("##")) not in tokens:
+            tokens.append(token)
+    return special_tokens(0) + tokens
+
+
+@given(word_counts)
+@settings(max_examples=400)
+def test_merges_equal_plain_implementation(counts):
+    assert learn(counts)[0] == learn_plainly(counts)
+
+
+@given(word_counts, st.integers(5, 60), st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_order_of_words_does_not_matter(counts, size, rng):
+    shuffled = list(counts.items())
+    rng.shuffle(shuffled)
+    size += 20
+    assert learn(counts, size=size) == learn(dict(shuffled), size=size)
+
+
+def test_layout_and_size():
+    tokens, report = learn({"abab": 5, "ab": 3, "b": 1}, size=12, num_unused=2)
+    # (##a, ##b) is as frequent as (a, ##b) less the 3 of "ab".
+    assert tokens == [
+        "[PAD]",
+        "[unused0]",
+        "[unused1]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "a",
+        "b",
+        "##a",
+        "##b",
+        "ab",
+    ]
+    assert (report.num_alphabet, report.num_merges, report.num_missing) == (4, 1, 0)
+
+
+def test_min_frequency_ends_the_merges():
+    tokens, report = learn({"ab": 3, "cd": 2}, min_frequency=3)
+    assert "ab" in tokens
+    assert "cd" not in tokens
+    assert report.num_missing == 10_000 - len(tokens)
+
+
+def test_limited_alphabet_is_reported_and_its_words_left_out():
+    tokens, report = learn({"aab": 3, "ac": 2, "xa": 1, "ya": 1, "a": 9}, limit_alphabet=3)
+    assert report.alphabet_left_out == "xy"
+    assert report.num_words_alphabet == 2
+    assert {"a", "b", "c"} < set(tokens)
+    assert not {"x", "y"} & set(tokens)
+
+
+def test_long_and_rare_words_are_left_out(monkeypatch):
+    monkeypatch.setattr(wordpiece, "MAX_WORDS", 2)
+    tokens, report = learn({"a" * 101: 99, "zz": 1, "ba": 1, "ab": 5})
+    assert (report.num_words, report.num_words_long, report.num_words_rare) == (4, 1, 1)
+    assert "ba" in tokens  # as rare as "zz", but before it in the order of the words
+    assert "zz" not in tokens
+
+
+def test_counts_beyond_32_bit():
+    tokens, _ = learn({"ab": 2**40, "cd": 2**40 + 1, "ef": 2**33}, size=5 + 9 + 1)
+    assert tokens[-1] == "cd"
+
+
+def test_too_small_for_the_alphabet():
+    with pytest.raises(UserError, match="--limit-alphabet"):
+        learn({"abcdefghij": 3}, size=10)
+
+
+def test_no_words():
+    assert learn({})[0] == special_tokens(0)
+
+
+def test_same_in_processes_with_other_hash_seeds():
+    code = (
+        "import numpy as np, pyarrow as pa; from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece;"
+        "spelled = [f'{i * 7919 % 4096:b}'.replace('1', 'ab').replace('0', 'c') for i in range(1, 500)];"
+        "words = pa.array(spelled).unique();"
+        "print(learn_wordpiece(words, np.ones(len(words), np.int64), size=300)[0])"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert b"##" in outputs[0]
+
+
+@needs_shared_data
+def test_fertility_equals_the_tokenizers_trainer():
+    path = DATA / "wikipedia/enwiki-hf-00000-of-00002.parquet"
+    batches = pq.ParquetFile(path).iter_batches(120, columns=["text"])
+    texts, held_out = next(batches)["text"], next(batches)["text"]
+    normalization = Normalization(True, True)
+    table = count_words(texts, normalization)
+    tokens, _ = learn_wordpiece(table["word"], table["count"].to_numpy(), size=5000)
+    peer = BertWordPieceTokenizer(lowercase=True)
+    peer.train_from_iterator(
+        texts.to_pylist(), vocab_size=5000, min_frequency=2, show_progress=False
+    )
+    peer_tokens = sorted(peer.get_vocab(), key=peer.get_vocab().__getitem__)
+    words = count_words(held_out, normalization)
+    ours, theirs = (
+        fertility_report(words, Vocabulary(tuple(vocabulary), normalization))["tokens_per_word"]
+        for vocabulary in (tokens, peer_tokens)
+    )
+    assert len(set(tokens) & set(peer_tokens)) > 0.98 * 5000
+    assert abs(ours / theirs - 1) < 0.005
