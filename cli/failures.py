@@ -1,5 +1,8 @@
 """What to say of an error: one line and an exit code."""
 
+import re
+from collections.abc import Iterable
+
 import click
 
 from ..pipeline.errors import RunError, UserError
@@ -9,6 +12,21 @@ EXTRAS = {
     "dask": ("dask", "distributed"),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
+
+
+def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
+    """Return a library's message with each option of `commands` spelled as on the command line.
+
+    The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
+    ``lower --max-bad``. Other words in backticks stay.
+    """
+    flags = {
+        parameter.name: parameter.opts[0]
+        for command in commands
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+    }
+    return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
 
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:

@@ -14,7 +14,7 @@ from .audit import audit
 from .build import build
 from .evaluate import evaluate
 from .export import export
-from .failures import describe_failure
+from .failures import describe_failure, fields_as_flags
 from .features import features
 from .fill import fill
 from .finetune import finetune
@@ -140,6 +140,7 @@ def _fail(message: str, exit_code: int) -> Any:
         # Under torchrun all processes usually hit the same failure. The first reports it, and
         # torchrun ends this one.
         time.sleep(RANKS_WAIT_S)
+    message = fields_as_flags(message, COMMANDS)
     click.echo(f"Error: {' '.join(message.split())}", err=True)
     if exit_code == 2:
         sys.exit(exit_code)

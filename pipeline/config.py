@@ -30,9 +30,9 @@ EXPONENT_HELP = (
 
 
 def check(holds: bool, name: str, value: object, must: str) -> None:
-    """Raise `UserError` that names the option and its `value` unless `holds`."""
+    """Raise `UserError` that names the field and its `value` unless `holds`."""
     if not holds:
-        raise UserError(f"--{name.replace('_', '-')} is {value}, but {must}.")
+        raise UserError(f"`{name}` is {value}, but {must}.")
 
 
 def check_masks(mask_rate: float, mask_split: tuple[int, int, int]) -> None:
