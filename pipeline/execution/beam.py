@@ -93,12 +93,14 @@ class RunPhase(beam.PTransform):
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
+        # Not arguments of `beam.Map`, which would hold them against its type hints.
+        work = partial(_work, stage=self.stage, phase=self.phase)
         return (
             input_or_inputs
             | "Plan" >> _Once(partial(_plan, self.stage, self.phase))
             | "Units" >> beam.FlatMap(lambda numbers: numbers)
             | "Deal out" >> beam.GroupBy(lambda number: number)
-            | "Work" >> beam.Map(_work, self.stage, self.phase)
+            | "Work" >> beam.Map(work)
         )
 
 
@@ -114,8 +116,12 @@ class _Once(beam.PTransform):
             input_or_inputs
             | "One key" >> beam.Map(lambda _: (0, None))
             | "Wait" >> beam.GroupByKey()
-            | "Call" >> beam.Map(lambda _, function: function(), self.function)
+            | "Call" >> beam.Map(partial(_call, function=self.function))
         )
+
+
+def _call(_: Any, function: Callable[[], Any]) -> Any:
+    return function()
 
 
 def _open(stage: Stage[Any, Any]) -> str:
@@ -328,7 +334,7 @@ class ReadParallel(beam.PTransform):
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
-        # A GroupByKey redistributes the ranges on every runner; Dask's makes Reshuffle the identity.
+        # A GroupByKey redistributes on every runner; Dask's makes Reshuffle the identity.
         return (
             input_or_inputs
             | "Ranges" >> beam.Create(list(enumerate(self.ranges)))

@@ -177,14 +177,17 @@ def run_stage(
         directory, manifest = open_stage(stage, plan, options.overwrite)
         if manifest is not None:
             return manifest
-        with progress_shown(partial(_progress, [stage]), show_progress, stage.output):
-            with errors_of_workers([stage]):
-                if options.beam_options:
-                    from .beam import run_pipeline
+        read_progress = partial(progress_of, [stage])
+        with (
+            progress_shown(read_progress, show_progress, stage.output),
+            errors_of_workers([stage]),
+        ):
+            if options.beam_options:
+                from .beam import run_pipeline
 
-                    run_pipeline([stage], options)
-                else:
-                    _run_phases(stage, directory, options, num_units=len(plan.units))
+                run_pipeline([stage], options)
+            else:
+                _run_phases(stage, directory, options, num_units=len(plan.units))
         return finish_stage(stage)
 
 
@@ -238,7 +241,7 @@ def _take_written_error(stages: Sequence[Stage[Any, Any]]) -> str | None:
     return None
 
 
-def _progress(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
+def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
     """Return how far the current phase is; None between phases."""
     for stage in stages:
         directory = opened_directory(stage)

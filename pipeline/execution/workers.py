@@ -24,8 +24,8 @@ from ..config import RunOptions
 
 # -P: what lies in the folder that a command is typed in is not imported.
 COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
-# Workers share out the cores already, and Arrow's own allocator would keep what is freed: 80 MB more
-# at the peak.
+# Workers share out the cores already, and Arrow's own allocator would keep what is freed: 80 MB
+# more at the peak.
 ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 LOOK_FOR_PARENT_S = 0.5
 END_S = 5.0
@@ -73,7 +73,7 @@ def started(num_workers: int) -> Iterator[list[Worker]]:
         yield workers
     finally:
         for worker in workers:
-            worker.kill()  # an idle one has nothing to lose, and the work of others can be done again
+            worker.kill()  # an idle one loses nothing, the work of others can be done again
         for worker in workers:
             worker.wait()
             for pipe in (worker.stdin, worker.stdout):
