@@ -8,6 +8,7 @@ from ..pipeline.config import BuildConfig, RunOptions
 from ..pipeline.execution.counters import count_of
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
+from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import InstancesShard
@@ -41,7 +42,7 @@ def build(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.instances.pipeline import build as run_build
-    from ..pipeline.instances.pipeline import estimate
+    from ..pipeline.instances.pipeline import estimate_build
 
     config, options = (
         make_config(BuildConfig, values),
@@ -49,9 +50,10 @@ def build(
     )
     if options.dry_run:
         return summarize_dry_run(
-            "build", output, estimate(documents, vocab, output, config, options)
+            "build", output, estimate_build(documents, vocab, output, config, options)
         )
-    manifest = run_build(documents, vocab, output, config, options)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_build(documents, vocab, output, config, options, progress)
     _warn(manifest.shards)
     return summarize_shards("build", output, manifest)
 

@@ -7,6 +7,7 @@ import click
 from ..pipeline.config import RunOptions, VocabConfig
 from .options import config_options, make_config
 from .summary import CommandSummary, state_rows, summarize_dry_run, warn
+from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
@@ -39,7 +40,11 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.vocabulary.pipeline import estimate, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary.pipeline import (
+        estimate_learn_vocabulary,
+        learn_vocabulary,
+        measure_vocabulary,
+    )
     from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     for other in compare:  # report a wrong name before the work
@@ -49,8 +54,10 @@ def vocab(
         make_config(RunOptions, values, beam_options=ctx.obj or ()),
     )
     if options.dry_run:
-        return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
-    manifest = learn_vocabulary(documents, output, config, options)
+        estimate = estimate_learn_vocabulary(documents, output, config, options)
+        return summarize_dry_run("vocab", output, estimate)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = learn_vocabulary(documents, output, config, options, progress)
     rows = state_rows(manifest)
     if accents := manifest.accents:
         rows.append(("accents", accents.reason))

@@ -62,19 +62,21 @@ class RunStage(beam.PTransform):
     for it. A `UserError` of any step fails the job with its message. When the stage has finished,
     what its manifest counts is counted as metrics, in resumed runs too.
 
-    The directory is not locked: nothing else may write it meanwhile.
+    The directory is resumed, or left as it is if it is finished; with `overwrite` it starts over.
+    It is not locked: nothing else may write it meanwhile.
     """
 
-    def __init__(self, stage: Stage[Any, Any]) -> None:
+    def __init__(self, stage: Stage[Any, Any], overwrite: bool = False) -> None:
         super().__init__(stage.name.capitalize())
         self.stage = stage.absolute()
+        self.overwrite = overwrite
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
         before = input_or_inputs
         if not isinstance(before, PCollection):
             before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
-        done = before | "Open" >> _Once(partial(_open, self.stage))
+        done = before | "Open" >> _Once(partial(_open, self.stage, self.overwrite))
         for phase in self.stage.phases():
             done = done | RunPhase(self.stage, phase)
         return done | "Finish" >> _Once(partial(_finish, self.stage))
@@ -124,8 +126,8 @@ def _call(_: Any, function: Callable[[], Any]) -> Any:
     return function()
 
 
-def _open(stage: Stage[Any, Any]) -> str:
-    open_stage(stage, stage.plan(), overwrite=False)
+def _open(stage: Stage[Any, Any], overwrite: bool) -> str:
+    open_stage(stage, stage.plan(), overwrite)
     return stage.output
 
 
@@ -169,16 +171,16 @@ def metrics_of(manifest: Manifest) -> dict[str, int]:
     }
 
 
-def run_pipeline(stages: Sequence[Stage[Any, Any]], options: RunOptions) -> None:
+def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
     """Run stages, each behind the one before, as one pipeline on the runner of the options.
 
     Raise what broke the run: `UserError` if it is the message of one, else `RunError`.
     """
     pipeline = beam.Pipeline(options=pipeline_options(options))
     done: Any = pipeline
-    for stage in stages:
-        done = done | RunStage(stage)
-    _run(pipeline, partial(_stop, stages))
+    for transform in transforms:
+        done = done | transform
+    _run(pipeline, partial(_stop, [transform.stage for transform in transforms]))
 
 
 def _stop(stages: Sequence[Stage[Any, Any]]) -> None:

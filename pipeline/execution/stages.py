@@ -183,9 +183,9 @@ def run_stage(
             errors_of_workers([stage]),
         ):
             if options.beam_options:
-                from .beam import run_pipeline
+                from .beam import RunStage, run_pipeline
 
-                run_pipeline([stage], options)
+                run_pipeline([RunStage(stage)], options)
             else:
                 _run_phases(stage, directory, options, num_units=len(plan.units))
         return finish_stage(stage)
