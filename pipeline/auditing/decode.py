@@ -8,7 +8,7 @@ from .. import storage
 from ..errors import UserError
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
-from ..storage.shards import checked, open_shard, read_documents
+from ..storage.shards import checked, open_shard, read_columns
 from ..vocabulary.vocabulary import Vocabulary
 from .measures import checked_instances
 
@@ -93,7 +93,7 @@ def _titles(path: str, wanted: Set[int]) -> dict[int, str]:
     """Return the titles of some rows of a shard of documents, their ids if they have none."""
     titles: dict[int, str] = {}
     start = 0
-    for batch in read_documents(path, "doc_id", "title"):
+    for batch in read_columns(path, "doc_id", "title"):
         for row in (row for row in wanted if start <= row < start + len(batch)):
             titles[row] = (
                 batch["title"][row - start].as_py() or batch["doc_id"][row - start].as_py()

@@ -18,7 +18,7 @@ from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, count_of
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.directory import digest_of
-from ..storage.shards import read_documents
+from ..storage.shards import read_columns
 from ..storage.stage import MANIFEST, read_manifest
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
@@ -113,7 +113,7 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
 
 def _rows(paths: list[str]) -> Iterator[pa.RecordBatch]:
     for path in paths:
-        yield from read_documents(path, "doc_id", "source", "language", "sentences")
+        yield from read_columns(path, "doc_id", "source", "language", "sentences")
 
 
 class _Measures:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..config import VocabConfig
 from ..languages import UNKNOWN
 from ..manifests import Accents, DocumentsManifest
-from ..storage.shards import read_documents, shard_paths
+from ..storage.shards import read_columns, shard_paths
 
 STRIPPED_LANGUAGES = frozenset({"en", "sco", "id", "ms", "sw", "so", "la", "tl"})
 """Languages that are customarily written without accents, except in loans (café), names, and
@@ -82,7 +82,7 @@ def _samples(languages: Sequence[str], paths: Iterable[str]) -> dict[str, list[s
     """Return some sentences of each language."""
     samples: dict[str, list[str]] = {language: [] for language in languages}
     missing = dict.fromkeys(languages, SAMPLE_CHARACTERS)
-    for rows in (rows for path in paths for rows in read_documents(path, "language", "sentences")):
+    for rows in (rows for path in paths for rows in read_columns(path, "language", "sentences")):
         for language, sentences in _by_language(rows):
             if missing.get(language, 0) > 0:
                 samples[language].extend(sentences)

@@ -12,7 +12,7 @@ from ..execution.partitions import partitioned_file, read_partitions, write_part
 from ..execution.phases import Record, unit_names
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
-from ..storage.shards import read_documents
+from ..storage.shards import read_columns
 from ..storage.stage import StageDirectory
 from .tokenize import Normalization, count_tables, merge_counts
 
@@ -54,7 +54,7 @@ def _by_weight(
 ) -> Iterator[tuple[int, list[pa.Array]]]:
     """Yield the sentences of a shard by weight, in units."""
     sentences: dict[int, list[pa.Array]] = {}
-    for rows in read_documents(path, "source", "language", "sentences"):
+    for rows in read_columns(path, "source", "language", "sentences"):
         keys = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
         times = np.array([max(1, round(weights.get(key, 1.0) * WEIGHT_UNITS)) for key in keys])
         for number in np.unique(times).tolist():
@@ -66,7 +66,7 @@ def _by_weight(
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (rows["sentences"].flatten() for rows in read_documents(path, "sentences"))
+    return (rows["sentences"].flatten() for rows in read_columns(path, "sentences"))
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
