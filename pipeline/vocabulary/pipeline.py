@@ -42,8 +42,9 @@ from ..storage.stage import (
 )
 from .accents import decide_accents
 from .counts import WEIGHT_UNITS, count_shard, merge_buckets, read_counts, sentences_of
+from .fertility import fertility_report
 from .tokenize import Normalization, count_words, merge_counts
-from .vocabulary import Vocabulary, fertility_report, read_vocabulary, vocabulary_files
+from .vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS, BUCKETS_PER_SHARD = (

@@ -1,7 +1,6 @@
 """A WordPiece vocabulary and its files, in the names and layouts of Hugging Face."""
 
 import json
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
@@ -24,7 +22,6 @@ from .tokenize import Normalization, bert_tokenizer
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
-_NUM_EXAMPLES = 10
 _ADVICE = "Only BERT's WordPiece vocabularies are supported."
 
 
@@ -159,46 +156,6 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     if config.do_lower_case is None:
         return Vocabulary(tokens, _normalization_of(tokens))
     return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
-
-
-def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's
-    normalisation).
-
-    Return plain values: counts of words and tokens, `tokens_per_word` (the fertility),
-    `unknown_share` (of [UNK] among the tokens), the number of ordinary tokens that never occur, the
-    longest that do, and the rarest with their counts.
-    """
-    model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
-    ids, num_pieces = array("i"), array("i")
-    for word in words["word"].to_pylist():
-        pieces = [token.id for token in model.tokenize(word)]
-        ids.extend(pieces)
-        num_pieces.append(len(pieces))
-    word_counts = words["count"].to_numpy()
-    token_counts = np.zeros(len(vocabulary), np.int64)
-    np.add.at(token_counts, np.array(ids), np.repeat(word_counts, num_pieces))
-
-    num_words, num_tokens = int(word_counts.sum()), int(token_counts.sum())
-    ordinary = np.flatnonzero(vocabulary.is_ordinary)
-    occurring = ordinary[token_counts[ordinary] > 0]
-    longest = sorted(
-        occurring.tolist(), key=lambda i: (-len(vocabulary.tokens[i].removeprefix("##")), i)
-    )
-    # Ties go to the tokens learned last: words say more than the single characters that come first.
-    rarest = occurring[np.lexsort((-occurring, token_counts[occurring]))]
-    return {
-        "num_words": num_words,
-        "num_distinct_words": words.num_rows,
-        "num_tokens": num_tokens,
-        "tokens_per_word": num_tokens / max(1, num_words),
-        "unknown_share": int(token_counts[vocabulary.unk_id]) / max(1, num_tokens),
-        "num_tokens_absent": len(ordinary) - len(occurring),
-        "longest_tokens": [vocabulary.tokens[i] for i in longest[:_NUM_EXAMPLES]],
-        "rarest_tokens": [
-            (vocabulary.tokens[i], int(token_counts[i])) for i in rarest[:_NUM_EXAMPLES]
-        ],
-    }
 
 
 def _is_ordinary(token: str) -> bool:

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary import wordpiece
+from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, fertility_report
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
