@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -21,7 +21,10 @@ from .tokenize import Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
+_TOLERATED_SHARE = 0.001
+"""A vocabulary's own normalisation may change this share of its tokens: hand-made lists have
+strays.
+"""
 _ADVICE = "Only BERT's WordPiece vocabularies are supported."
 
 
@@ -44,23 +47,25 @@ class Vocabulary:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
 
-    pad_id, unk_id, cls_id, sep_id, mask_id = map(_id_of, SPECIAL_TOKENS)
+    pad_id = _id_of(PAD)
+    unk_id = _id_of(UNK)
+    cls_id = _id_of(CLS)
+    sep_id = _id_of(SEP)
+    mask_id = _id_of(MASK)
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
-        """Which tokens represent text, bool [vocab_size]: all but [MASK], [unused7] and the like."""
+        """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
         return np.array([_is_ordinary(token) for token in self.tokens])
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """Which tokens continue a word ("##"), bool [vocab_size]."""
+        """Bool [vocab_size]: tokens that continue a word ("##")."""
         return np.array([len(token) > 2 and token.startswith("##") for token in self.tokens])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the tokens and the normalisation, 32 hexadecimal digits: equal if every text
-        gets the same ids.
-        """
+        """A hash of 32 hexadecimal digits; equal if two vocabularies give every text the same ids."""
         content = json.dumps([self.tokens, self.normalization])
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
@@ -70,7 +75,7 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
 
     ``transformers`` loads a directory with these files; without the last it would lower-case a
     cased vocabulary. ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B
-    [SEP]``. `max_length`, in tokens, is that of the model's rows.
+    [SEP]``. `max_length` is the length of the model's rows in tokens.
     """
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
@@ -101,13 +106,10 @@ def read_vocabulary(path: str) -> Vocabulary:
     """
     if unfinished_stage(path) == "vocab":
         raise UserError(
-            f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; it resumes."
+            f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; "
+            "it resumes."
         )
-    files = read_files(path)
-    if not files and path.endswith((".txt", ".json")) and storage.exists(path):
-        files = {
-            "vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)
-        }
+    files = read_files(path) or _read_single_file(path)
     if not files and (fault := describe_absence(path)):
         raise UserError(
             f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
@@ -115,20 +117,36 @@ def read_vocabulary(path: str) -> Vocabulary:
     return load_vocabulary(files, path)
 
 
+def _read_single_file(path: str) -> dict[str, bytes]:
+    """Return the content of a vocabulary's file, whatever its name, under its usual name."""
+    if path.endswith(".txt"):
+        usual_name = "vocab.txt"
+    elif path.endswith(".json"):
+        usual_name = "tokenizer.json"
+    else:
+        return {}
+    return {usual_name: storage.read_bytes(path)} if storage.exists(path) else {}
+
+
 def read_files(directory: str) -> dict[str, bytes]:
-    """Return the contents of those of `VOCABULARY_FILES` that are in `directory`, by name."""
-    paths = {name: storage.join(directory, name) for name in VOCABULARY_FILES}
-    return {name: storage.read_bytes(path) for name, path in paths.items() if storage.exists(path)}
+    """Return the contents of a directory's vocabulary files (see `VOCABULARY_FILES`) by name."""
+    contents = {}
+    for name in VOCABULARY_FILES:
+        path = storage.join(directory, name)
+        if storage.exists(path):
+            contents[name] = storage.read_bytes(path)
+    return contents
 
 
 def _file_path(where: str, name: str) -> str:
     """Return the path of a file for messages; `where` is its directory, or the file itself."""
-    return where if where.endswith((".txt", ".json")) else storage.join(where, name)
+    if where.endswith((".txt", ".json")):
+        return where
+    return storage.join(where, name)
 
 
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
-    """Parse a vocabulary from the contents of its files by name; `where`, their directory, is used
-    in messages.
+    """Parse a vocabulary from its files' contents by name; messages call their directory `where`.
 
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
     ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
@@ -141,21 +159,26 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
         raise UserError(
             f"{where} has no vocabulary: it contains neither tokenizer.json nor vocab.txt."
         )
-    path = _file_path(where, "vocab.txt")
-    try:
-        lines = files["vocab.txt"].decode("utf-8-sig").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?"
-        ) from error
-    tokens = _checked([line.removesuffix("\r") for line in lines], path)
+    tokens = _parse_vocab_txt(files["vocab.txt"], _file_path(where, "vocab.txt"))
     config_path = _file_path(where, "tokenizer_config.json")
     config = parse_json(
         files.get("tokenizer_config.json", b"{}"), _TokenizerConfig, config_path, _ADVICE
     )
     if config.do_lower_case is None:
-        return Vocabulary(tokens, _normalization_of(tokens))
+        return Vocabulary(tokens, _infer_normalization(tokens))
     return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
+
+
+def _parse_vocab_txt(content: bytes, path: str) -> tuple[str, ...]:
+    try:
+        text = content.decode("utf-8-sig")  # Windows editors put a byte order mark first
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?"
+        ) from error
+    # Not splitlines(): a token may contain U+2028 and other characters that it takes for line ends.
+    lines = text.removesuffix("\n").split("\n")
+    return _checked([line.removesuffix("\r") for line in lines], path)
 
 
 def _is_ordinary(token: str) -> bool:
@@ -191,7 +214,7 @@ class _AddedToken(Struct):
 
 
 class _TokenizerFile(Struct):
-    """A ``tokenizer.json`` that splits text as BERT does."""
+    """The fields of a ``tokenizer.json`` that splits text as BERT does; others are not parsed."""
 
     model: _Model
     normalizer: _Normalizer
@@ -201,58 +224,64 @@ class _TokenizerFile(Struct):
 
 def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
     tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
-    normalizer, ids = tokenizer.normalizer, tokenizer.model.vocab
+    normalizer = tokenizer.normalizer
     if not (normalizer.clean_text and normalizer.handle_chinese_chars):
         raise UserError(
             f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
         )
+    # The special tokens may be listed only here, not in the model's vocabulary.
+    ids = tokenizer.model.vocab
     for added in tokenizer.added_tokens or []:
         ids.setdefault(added.content, added.id)
     tokens = sorted(ids, key=ids.__getitem__)
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise UserError(
-            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, each exactly once."
+            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, "
+            "each exactly once."
         )
-    return Vocabulary(
-        _checked(tokens, path), _normalization(normalizer.lowercase, normalizer.strip_accents)
-    )
+    normalization = _normalization(normalizer.lowercase, normalizer.strip_accents)
+    return Vocabulary(_checked(tokens, path), normalization)
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:
-    # By default BERT strips accents if it lower-cases.
-    return Normalization(lowercase, lowercase if strip_accents is None else strip_accents)
+    if strip_accents is None:  # BERT's default: accents go with the capitals
+        strip_accents = lowercase
+    return Normalization(lowercase, strip_accents)
 
 
-def _normalization_of(tokens: Sequence[str]) -> Normalization:
+def _infer_normalization(tokens: Sequence[str]) -> Normalization:
     """Infer the normalisation a vocabulary was made for: the one that leaves (nearly) all its
     tokens unchanged.
     """
     texts = [token for token in tokens if not token.startswith("[")]
 
-    def suits(**options: bool) -> bool:
+    def leaves_tokens_unchanged(**options: bool) -> bool:
         normalizer = BertNormalizer(clean_text=False, handle_chinese_chars=False, **options)
-        return sum(
-            normalizer.normalize_str(text) != text for text in texts
-        ) < _TOLERATED_SHARE * max(1, len(texts))
+        num_changed = sum(normalizer.normalize_str(text) != text for text in texts)
+        return num_changed < _TOLERATED_SHARE * max(1, len(texts))
 
-    lowercase = suits(lowercase=True, strip_accents=False)
-    return Normalization(lowercase, lowercase and suits(lowercase=False, strip_accents=True))
+    lowercase = leaves_tokens_unchanged(lowercase=True, strip_accents=False)
+    if not lowercase:
+        return Normalization(lowercase=False, strip_accents=False)
+    return Normalization(
+        lowercase=True,
+        strip_accents=leaves_tokens_unchanged(lowercase=False, strip_accents=True),
+    )
 
 
 def _checked(tokens: list[str], path: str) -> tuple[str, ...]:
-    """Return the tokens; raise `UserError` unless they are distinct, not empty, and include BERT's
-    special tokens.
-    """
+    """Return the tokens; raise `UserError` for repeated tokens, or missing special ones."""
     if "" in tokens:
         raise UserError(f"{path}: line {tokens.index('') + 1} is empty; each line must be a token.")
     duplicates = [token for token, count in Counter(tokens).items() if count > 1]
     if duplicates:
         lines = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
         raise UserError(
-            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} ({len(duplicates)} tokens are "
-            "repeated); remove all but one."
+            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} "
+            f"({len(duplicates)} tokens are repeated); remove all but one."
         )
-    missing = [token for token in SPECIAL_TOKENS if token not in set(tokens)]
+    distinct = set(tokens)
+    missing = [token for token in SPECIAL_TOKENS if token not in distinct]
     if missing:
         raise UserError(
             f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."
