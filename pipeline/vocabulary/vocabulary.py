@@ -65,7 +65,7 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of 32 hexadecimal digits; equal if two vocabularies give every text the same ids."""
+        """A hash of 32 hexadecimal digits: equal if every text gets the same ids."""
         content = json.dumps([self.tokens, self.normalization])
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
