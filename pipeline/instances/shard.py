@@ -25,7 +25,7 @@ from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
 from ..mixture import weights_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
-from ..storage.shards import read_documents, write_parquet
+from ..storage.shards import read_columns, write_parquet
 from ..storage.stage import StageDirectory
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
@@ -232,7 +232,7 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     """
     token_ids, documents = [np.zeros(0, dtype)], [_ORIGINS.empty_table()]
     sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in read_documents(path, *_ORIGINS.names, "sentences"):
+    for rows in read_columns(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
         with _tokenizing:
             ids, offsets = tokenizer.encode(sentences.flatten())

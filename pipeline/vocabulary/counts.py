@@ -15,7 +15,7 @@ from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
-from ..storage.shards import read_documents
+from ..storage.shards import read_columns
 from ..storage.stage import StageDirectory
 from .tokenize import Normalization, count_tables, merge_counts
 
@@ -125,7 +125,7 @@ def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int]) -
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (rows["sentences"].flatten() for rows in read_documents(path, "sentences"))
+    return (rows["sentences"].flatten() for rows in read_columns(path, "sentences"))
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
@@ -149,7 +149,7 @@ def _is_training(shard_name: str) -> bool:
 def _by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:
     """Yield the sentences of a shard by the weight of their documents, in `WEIGHT_UNITS`."""
     sentences: dict[int, list[pa.Array]] = {}
-    for rows in read_documents(path, "source", "language", "sentences"):
+    for rows in read_columns(path, "source", "language", "sentences"):
         origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
         weight_of_row = np.array(
             [max(1, round(weights.get(origin, 1.0) * WEIGHT_UNITS)) for origin in origins]

@@ -34,8 +34,9 @@ from ..storage.stage import (
 from .accents import decide_accents
 from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .estimate import estimate_vocabulary
+from .fertility import fertility_report
 from .tokenize import count_words, merge_counts
-from .vocabulary import Vocabulary, fertility_report, read_vocabulary, vocabulary_files
+from .vocabulary import Vocabulary, read_vocabulary, vocabulary_files
 from .wordpiece import learn_wordpiece
 
 MAX_BUCKETS = 256
