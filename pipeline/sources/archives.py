@@ -89,6 +89,8 @@ def read_archive(
         text = decompressed(stream, name, counters)
         form = "gutenberg" if config.format == "gutenberg" else "text"
         book = InputRange(path=name, name=stem_of(name), format=form)
+        if counters.trace:
+            counters.trace.restart()
         for document in read_book(text, book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(part.name))
         num_bytes += text.tell()
