@@ -11,12 +11,13 @@ from typing import Any, Literal
 from .errors import UserError
 
 
-def option(default: Any, help: str, flags: str = "") -> Any:
+def option(default: Any, help: str, flags: str = "", *, group: str = "") -> Any:
     """Declare a dataclass field that is also a command-line option, with its `help` sentence.
 
     `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
+    `group` is the heading that the option stands under in ``--help``; the common ones have none.
     """
-    return field(default=default, metadata={"help": help, "flags": flags})
+    return field(default=default, metadata={"help": help, "flags": flags, "group": group})
 
 
 WEIGHT_HELP = (
@@ -234,7 +235,9 @@ class RunOptions:
     max_bad: float = option(0.05, "Maximum share of bad inputs; the stage fails beyond it.")
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
     dry_run: bool = option(False, "Only estimate the units of work, disk, memory and time.")
-    verbose: bool = option(False, "Show the logs of workers, libraries and Apache Beam.")
+    verbose: bool = option(
+        False, "Show the logs of workers, libraries and Apache Beam.", "--verbose -v"
+    )
     beam_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
