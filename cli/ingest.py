@@ -22,9 +22,8 @@ REMOVED = {
     "duplicate_texts": "exact duplicate",
     "near_duplicates": "near-duplicate",
     "repeated_ids": "repeated id",
-    "repeated_lines": "repeated line",
 }
-"""What the counts of removed documents and lines are called, in the singular."""
+"""The names of removed documents in warnings, by counter."""
 
 
 @click.command(cls=GroupedCommand)
