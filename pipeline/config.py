@@ -74,30 +74,35 @@ class IngestConfig:
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the end of each line. In "
         "Parquet, JSON Lines, CSV, TSV and data sets each row is a document or, with blank-line, all rows up to an "
         "empty one; auto does the latter for Parquet and data sets of one column with a single sentence per row.",
+        group="Reading",
     )
     text_column: str = option(
-        "text", "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets."
+        "text",
+        "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.",
+        group="Reading",
     )
     shards: int | None = option(
-        None, "Number of training shards; by default one per 64 MB of text."
+        None, "Number of training shards; by default one per 64 MB of text.", group="Shards"
     )
     validation_share: float = option(
-        0.005, "Share of documents held out for validation (at least 2 documents)."
+        0.005, "Share of documents held out for validation (at least 2 documents).", group="Shards"
     )
-    min_characters: int = option(200, "Skip documents with fewer characters.")
-    min_sentences: int = option(1, "Skip documents with fewer sentences.")
+    min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
+    min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")
     keep_language: tuple[str, ...] | None = option(
         None,
         "Keep only documents in these languages (codes such as ko, comma-separated), identified from the text by "
         "py3langid.",
+        group="Filters",
     )
     near_duplicates: float | None = option(
         None,
         "Remove near-duplicates: documents that share at least this much (for example 0.8) of their word 5-grams with "
         "another. Needs about 700 MB of memory per million documents that resemble another. Exact duplicates are "
         "always removed.",
+        group="Filters",
     )
-    seed: int = option(0, "Seed for the shuffle and the validation split.")
+    seed: int = option(0, "Seed for the shuffle and the validation split.", group="Shards")
 
     def __post_init__(self) -> None:
         check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
@@ -125,16 +130,22 @@ class VocabConfig:
         None,
         "Strip accents; by default if text is lower-cased and all its languages do without them, as English does.",
         "--strip-accents/--keep-accents",
+        group="Alphabet and merges",
     )
-    min_frequency: int = option(2, "Merge only pairs of pieces that occur at least this often.")
+    min_frequency: int = option(
+        2, "Merge only pairs of pieces that occur at least this often.", group="Alphabet and merges"
+    )
     limit_alphabet: int | None = option(
         None,
         "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or more if these cover "
         "less than 99.95 % of the text.",
+        group="Alphabet and merges",
     )
-    weight: tuple[str, ...] = option((), WEIGHT_HELP)
-    language_exponent: float = option(1.0, EXPONENT_HELP)
-    num_unused: int = option(0, "Number of [unused] tokens to reserve.")
+    weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
+    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
+    num_unused: int = option(
+        0, "Number of [unused] tokens to reserve.", group="Alphabet and merges"
+    )
 
     def __post_init__(self) -> None:
         check(self.size >= 100, "size", self.size, "must be at least 100")
@@ -163,27 +174,34 @@ class BuildConfig:
     duplicates: int = option(
         5, "Number of passes over the training documents, each with its own pairs and masks."
     )
-    mask_rate: float = option(0.15, "Share of each row's tokens to predict.")
+    mask_rate: float = option(0.15, "Share of each row's tokens to predict.", group="Masking")
     masking: Literal["token", "whole-word", "span"] = option(
-        "token", "Unit of masking: single tokens, whole words, or spans of words (SpanBERT)."
+        "token",
+        "Unit of masking: single tokens, whole words, or spans of words (SpanBERT).",
+        group="Masking",
     )
     mask_split: tuple[int, int, int] = option(
         (80, 10, 10),
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept.",
+        group="Masking",
     )
     pairing: Literal["balanced", "bert", "sop", "none"] = option(
         "balanced",
         "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm (bert), "
         "sentence-order prediction (sop, ALBERT), or single segments (none, RoBERTa).",
+        group="Pairs",
     )
     negatives: Literal["same-source", "same-language", "any"] = option(
         "same-source",
         "Where the B of a NotNext pair comes from in balanced pairing: a document of the same source and language, of "
         "the same language, or any. Groups too small to exchange segments within are widened, and counted.",
+        group="Pairs",
     )
-    weight: tuple[str, ...] = option((), WEIGHT_HELP)
-    language_exponent: float = option(1.0, EXPONENT_HELP)
-    short_share: float = option(0.1, "Share of rows with a shorter, random target length.")
+    weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
+    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
+    short_share: float = option(
+        0.1, "Share of rows with a shorter, random target length.", group="Pairs"
+    )
     seed: int = option(0, "Seed for the pairs and the masks.")
 
     def __post_init__(self) -> None:
@@ -213,11 +231,16 @@ class RunOptions:
     """How a data stage is run; nothing here changes the output."""
 
     workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
-    max_bad: float = option(0.05, "Maximum share of bad inputs; the stage fails beyond it.")
+    max_bad: float = option(
+        0.05, "Maximum share of bad inputs; the stage fails beyond it.", group="Running"
+    )
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
     dry_run: bool = option(False, "Only estimate the units of work, disk, memory and time.")
     verbose: bool = option(
-        False, "Show the logs of workers, libraries and Apache Beam.", "--verbose -v"
+        False,
+        "Show the logs of workers, libraries and Apache Beam.",
+        "--verbose -v",
+        group="Running",
     )
     beam_options: tuple[str, ...] = ()
 
