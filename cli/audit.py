@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from .failures import as_typed
 from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def _audit_instances(
 
 
 def _named(directory: str, sentence: str, directories: list[str]) -> str:
+    sentence = as_typed(sentence)
     return f"{directory}: {sentence}" if len(directories) > 1 else sentence
 
 
@@ -154,7 +156,7 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
         table.add_column("")
     for name, cells in checks_by_name(audits.values()).items():
         shown = [
-            (escape(cell.measured_and_advice), cell.asked, MARKS[cell.verdict])
+            (escape(as_typed(cell.measured_and_advice)), cell.asked, MARKS[cell.verdict])
             if cell
             else ("", "", "")
             for cell in cells
