@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from .failures import as_typed
 from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def _audit_instances(
 
 
 def _named(directory: str, sentence: str, directories: list[str]) -> str:
+    sentence = as_typed(sentence)
     return f"{directory}: {sentence}" if len(directories) > 1 else sentence
 
 
@@ -159,7 +161,11 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
         texts = [escape(name)]
         for check in checks:
             if check:
-                texts += [escape(check.measured_and_advice), check.asked, MARKS[check.verdict]]
+                texts += [
+                    escape(as_typed(check.measured_and_advice)),
+                    check.asked,
+                    MARKS[check.verdict],
+                ]
             else:
                 texts += ["", "", ""]
         table.add_row(*texts)

@@ -1,4 +1,4 @@
-"""``clozeworks build``."""
+"""Define the command ``clozeworks build``."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import click
 
 from ..pipeline.config import BuildConfig, RunOptions
 from ..pipeline.execution.counters import count_of
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 from .terminal import data_stage_terminal
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NUM_WARNINGS = 3
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("documents", type=click.Path())
 @click.option(
     "--vocab",
@@ -44,14 +44,11 @@ def build(
     from ..pipeline.instances.pipeline import build as run_build
     from ..pipeline.instances.pipeline import estimate_build
 
-    config, options = (
-        make_config(BuildConfig, values),
-        make_config(RunOptions, values, beam_options=ctx.obj or ()),
-    )
+    config = make_config(BuildConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run(
-            "build", output, estimate_build(documents, vocab, output, config, options)
-        )
+        estimate = estimate_build(documents, vocab, output, config, options)
+        return summarize_dry_run("build", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
     _warn(manifest.shards)
@@ -60,8 +57,9 @@ def build(
 
 def _warn(shards: "list[InstancesShard]") -> None:
     """Warn of shards whose labels could not be balanced."""
-    warnings = [f"{shard.name}: {shard.warnings[0]}" for shard in shards if shard.warnings]
-    for warning in warnings[:NUM_WARNINGS]:
-        warn(warning)
-    if num_more := len(warnings[NUM_WARNINGS:]):
+    shards_with_warnings = [shard for shard in shards if shard.warnings]
+    for shard in shards_with_warnings[:NUM_WARNINGS]:
+        warn(f"{shard.name}: {shard.warnings[0]}")
+    num_more = len(shards_with_warnings) - NUM_WARNINGS
+    if num_more > 0:
         warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

@@ -57,7 +57,9 @@ def _help_of(name: str) -> str:
     show_default=True,
     help="Maximum share of bad inputs; a stage fails beyond it.",
 )
-@click.option("--overwrite", is_flag=True, help="Delete the three folders' contents and start over.")
+@click.option(
+    "--overwrite", is_flag=True, help="Delete the three folders' contents and start over."
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show the logs of libraries and Apache Beam.")
 @click.pass_context
 def corpus(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, duration, megabytes, print_summaries, warn
 from .training_progress import report_upload, training_progress
 
@@ -16,7 +16,7 @@ LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("instances", type=click.Path(), nargs=-1, required=True, metavar="INSTANCES...")
 @click.option(
     "--output",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, state_rows, summarize_dry_run, warn
 from .terminal import data_stage_terminal
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NUM_CHARACTERS = 20
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("documents", type=click.Path())
 @click.option(
     "--output",
