@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..model.tasks.names import check_task
+from ..model.tasks.options import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.storage import find_files, is_missing
 from .failures import describe_failure
@@ -137,12 +137,12 @@ def _check(ctx: click.Context, stage: Stage, recipe: str) -> Stage:
     command = _command(ctx, stage, recipe)
     args = _as_typed(stage.args, command)
     try:
-        values = command.make_context(stage.command, [*args]).params
+        values = command.make_context(stage.command, [*args], parent=ctx.parent).params
         configs = [
             make_config(config, values) for config in getattr(command.callback, "configs", ())
         ]
         if stage.command == "finetune":
-            check_task(values["task"], *configs)
+            check_task(values["task"], configs[0].task_options)
     except (click.ClickException, UserError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise UserError(f"{recipe}: stage {stage.title!r}: {message}") from None
@@ -176,7 +176,7 @@ def _run(ctx: click.Context, stage: Stage) -> CommandSummary | None:
     start_s = time.monotonic()
     command = _command(ctx, stage, "")
     result: Any = command.main(
-        [*stage.args], prog_name=f"clozeworks {stage.command}", standalone_mode=False
+        [*stage.args], prog_name=stage.command, standalone_mode=False, parent=ctx.parent
     )
     if result is None:
         return None
