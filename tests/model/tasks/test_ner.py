@@ -244,16 +244,16 @@ def test_windows_are_full_and_each_token_counts_where_it_has_most_context(
 ):
     first, last, num_tokens = before, before + length, before + length + after
     cut = context_windows(first, last, num_tokens, size)
-    assert [token for window in cut for token in range(window.first, window.last)] == list(
+    assert [token for window in cut for token in range(window.read_start, window.read_end)] == list(
         range(first, last)
     )
     for window in cut:
-        assert 0 <= window.start <= window.first <= window.last <= window.end <= num_tokens
+        assert 0 <= window.start <= window.read_start <= window.read_end <= window.end <= num_tokens
         assert window.end - window.start == min(size, num_tokens)
         if length <= size and window.start > 0 and window.end < num_tokens:
-            left, right = window.first - window.start, window.end - window.last
+            left, right = window.read_start - window.start, window.end - window.read_end
             assert abs(left - right) <= 1
-        for token in range(window.first, window.last) if length > size else ():
+        for token in range(window.read_start, window.read_end) if length > size else ():
             contexts = [
                 min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end
             ]
