@@ -46,7 +46,7 @@ from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
 from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
-from ..tasks.conll import read_documents, split_words
+from ..tasks.conll import read_conll, split_words
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
@@ -155,7 +155,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
                 )
                 yield SentenceExample([split_words(row.text(column))], 0)
         case _:
-            for document in read_documents(data, labelled=False):
+            for document in read_conll(data, labelled=False):
                 yield from (SentenceExample(document, number) for number in range(len(document)))
 
 

@@ -30,7 +30,7 @@ from clozeworks.model.tasks.conll import (
     entities,
     entity_scores,
     has_columns,
-    read_documents,
+    read_conll,
     split_words,
 )
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
@@ -155,14 +155,14 @@ def test_an_entity_is_right_only_as_a_whole():
 def test_four_columns_with_documents_and_two_without(tmp_path):
     first = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n\nYes UH O O\n\n\n"
     text = first + "-DOCSTART- -X- -X- O\n\nBonn N N I-LOC\n"
-    documents = list(read_documents(write(tmp_path / "eng.train", text), labelled=True))
+    documents = list(read_conll(write(tmp_path / "eng.train", text), labelled=True))
     assert [[sentence.words for sentence in document] for document in documents] == [
         [("EU", "says"), ("Yes",)], [("Bonn",)],
     ]  # fmt: skip
     assert documents[0][0].tags == ("I-ORG", "O")
     assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
     two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
-    documents = list(read_documents(two, labelled=True))
+    documents = list(read_conll(two, labelled=True))
     assert [[(sentence.words, sentence.tags) for sentence in document] for document in documents] == [
         [(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))],
     ]  # fmt: skip
@@ -632,7 +632,7 @@ def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
     )
     finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
     test = tmp_path / "data" / "emerging.test.annotated"
-    gold = [sentence for document in read_documents(test, labelled=True) for sentence in document]
+    gold = [sentence for document in read_conll(test, labelled=True) for sentence in document]
     assert predict(tmp_path / "run", test, tmp_path / "out.jsonl", "cpu") == len(gold)
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [tuple(answer["words"]) for answer in answers] == [sentence.words for sentence in gold]
