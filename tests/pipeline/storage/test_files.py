@@ -8,6 +8,8 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.storage import files
+from clozeworks.pipeline.storage import files, remote
 from object_stores import object_store
 
 
@@ -108,7 +110,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
 
 
 def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "UPLOAD_BYTES", 11 << 20)
+    monkeypatch.setattr(remote, "UPLOAD_BYTES", 11 << 20)
     content = os.urandom(1 << 20) * 25
     write(f"{folder}/long", content)
     assert storage.read_bytes(f"{folder}/long") == content
@@ -131,18 +133,15 @@ class CountedFile:
         pass
 
 
-def read_remotely(file: Any) -> io.BufferedReader:
-    return io.BufferedReader(files._RemoteReader(file, "s3://b/file"), files.MIN_FETCH_BYTES)
-
-
 def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
+    read_by_ranges: Any = partial(remote.read_by_ranges, path="s3://bucket/file")
     scattered, sequential = CountedFile(1 << 30), CountedFile(256 << 20)
-    with read_remotely(scattered) as file:
+    with read_by_ranges(scattered) as file:
         for offset in range(0, 1 << 30, 1 << 27):
             file.seek(offset)
             assert len(file.read(80_000)) == 80_000
-    assert sum(scattered.fetched) <= 8 * (80_000 + files.MIN_FETCH_BYTES)
-    with read_remotely(sequential) as file:
+    assert sum(scattered.fetched) <= 8 * (80_000 + remote.MIN_FETCH_BYTES)
+    with read_by_ranges(sequential) as file:
         while file.read(10_000):
             pass
     assert sum(sequential.fetched) == 256 << 20
@@ -171,7 +170,7 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
         "s3://bucket/x: the store cannot be reached. Check the network, and AWS"
     )
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    monkeypatch.setattr(files, "GCS_RETRY_TIME", files.timedelta(seconds=0.1))
+    monkeypatch.setattr(remote, "GCS_RETRY_TIME", timedelta(seconds=0.1))
     assert message("gs://bucket/x", RunError).startswith(
         "gs://bucket/x: the store cannot be reached."
     )
@@ -246,7 +245,7 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
 def test_an_upload_that_is_interrupted_is_completed(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "UPLOAD_BYTES", 6 << 20)
+    monkeypatch.setattr(remote, "UPLOAD_BYTES", 6 << 20)
     content, reads = os.urandom(20 << 20), []
 
     class Interrupting(io.BytesIO):
@@ -258,7 +257,7 @@ def test_an_upload_that_is_interrupted_is_completed(
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
-        files._upload(Interrupting(content), f"{s3}/long")
+        remote.upload_open(Interrupting(content), f"{s3}/long")
     signal.signal(signal.SIGINT, before)
     assert storage.read_bytes(f"{s3}/long") == content
 
