@@ -16,8 +16,9 @@ from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
-from .documents import audit_documents, documents_digest
+from .documents import audit_documents, documents_beside, documents_digest
 from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, checked_instances, read_rows
+from .origins import OriginMeasures
 from .verdict import Audit, Check, Verdict
 
 # From this many rows on, the share of IsNext must be exact; below, allow for chance.
@@ -25,7 +26,7 @@ ROWS_FOR_EXACT = 10_000
 IS_NEXT_TOLERANCE = 0.005
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
-ORIGINS = ("source", "language")
+ORIGINS = ("language", "source")
 WEIGHT_TOLERANCE = 0.02
 MAX_CUT_SHARE = 0.005
 MAX_REPEATED_SHARE = 0.01
@@ -46,7 +47,8 @@ TOKENS_AT_ONCE = 1 << 20
 def audit(instances: str, documents: str | None = None) -> Audit:
     """Measure a directory of instances against the configuration it was built with.
 
-    The `documents` that it was built from are measured too, if given. Raises `UserError` if a
+    The `documents` that it was built from are measured too, if given; otherwise sources and
+    languages are looked up in a directory of these documents beside the instances, if any. Raises `UserError` if a
     directory is unfinished or damaged, or `documents` is not what the instances were built from.
     All checks hold if ``not audit(...).failed``.
     """
@@ -55,7 +57,9 @@ def audit(instances: str, documents: str | None = None) -> Audit:
         documents, DocumentsManifest
     ).digest != documents_digest(manifest):
         raise UserError(f"{instances} was not built from {documents}, but from other documents.")
-    measured = audit_instances(instances, manifest, vocabulary)
+    measured = audit_instances(
+        instances, manifest, vocabulary, documents or documents_beside(instances)
+    )
     return (
         replace(measured, documents=audit_documents(documents, vocabulary))
         if documents is not None
@@ -63,20 +67,31 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     )
 
 
-def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
-    """Measure the shards that `manifest` lists in `directory`, slice by slice; raise `UserError`
-    for a broken one.
+def audit_instances(
+    directory: str,
+    manifest: InstancesManifest,
+    vocabulary: Vocabulary,
+    documents: str | None = None,
+) -> Audit:
+    """Measure the shards that `manifest` lists in `directory`, slice by slice.
+
+    Sources and languages are judged if `documents`, the directory that they were built from, is
+    given. Raises `UserError` for a broken shard.
     """
     num_rows = sum(shard.rows for shard in manifest.shards)
     measures = Measures(vocabulary, manifest.config, min(1.0, MAX_ROW_HASHES / max(num_rows, 1)))
-    num_foreign = sum(_measure_shard(directory, shard.name, measures) for shard in manifest.shards)
+    origins = OriginMeasures(documents, weights_of(manifest.mixture))
+    num_foreign = 0
+    for shard in manifest.shards:
+        training_origins = origins if shard.split == "train" else None
+        num_foreign += _measure_shard(directory, shard.name, measures, training_origins)
     return Audit(
         config=asdict(manifest.config),
         checks=[
             _none("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, num_rows),
             *_label_checks(measures),
-            *_origin_checks(measures, manifest),
+            *_origin_checks(measures, origins, manifest),
             *_mask_checks(measures),
             *_split_checks(measures),
             *_special_checks(measures),
@@ -94,14 +109,21 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
     )
 
 
-def _measure_shard(directory: str, name: str, measures: Measures) -> bool:
+def _measure_shard(
+    directory: str, name: str, measures: Measures, origins: OriginMeasures | None
+) -> bool:
     """Add the rows of a shard; return whether its footer names another vocabulary, length or seed."""
     path, config = storage.join(directory, name), measures.config
     with open_shard(path, "build") as file:
         for batch in file.iter_batches(
             max(1, TOKENS_AT_ONCE // config.max_length), use_threads=False
         ):
-            measures.add(name, read_rows(checked_instances(batch, len(measures.vocabulary))))
+            rows = read_rows(checked_instances(batch, len(measures.vocabulary)))
+            measures.add(name, rows)
+            if origins is not None:
+                origins.add(rows)
+        if origins is not None:
+            origins.end_shard(name)
         found = file.schema_arrow.metadata or {}
     expected = {
         "tokenizer": measures.vocabulary.fingerprint,
@@ -162,35 +184,38 @@ def _label_checks(measures: Measures) -> Iterator[Check]:
         yield _none("IsNext pairs across documents", counts["is_next_other_document"])
 
 
-def _origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
-    """Judge what the origin of A and B says about the label: the script by the rows, the others by
-    `build`'s counts.
-    """
+def _origin_checks(
+    measures: Measures, origins: OriginMeasures, manifest: InstancesManifest
+) -> Iterator[Check]:
+    """Judge what the origins of A and B say about the label."""
     pairing = measures.config.pairing
     if pairing not in ("balanced", "bert"):
         return
     unjudged = "" if pairing == "balanced" else _not_promised(pairing)
     yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
-    training = [shard for shard in manifest.shards if shard.split == "train"]
-    advice = (
-        "lower ingest --shards" if len(training) > 1 else "add documents of it, or leave it out"
-    )
-    if not manifest.label_counts:
-        yield _unknown(f"AUC of {' and '.join(ORIGINS)} for the label")
-    for name, by_value in manifest.label_counts.items():
-        if name in ORIGINS:
-            histogram = _by_share(np.array([*by_value.values()]).T)
-        else:
-            histogram = np.array([by_value[value] for value in sorted(by_value, key=int)]).T
+    for name, histogram in origins.document_lengths.items():
+        yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+    for name in ORIGINS:
+        if origins.documents is None:
+            yield Check(
+                f"AUC of {name} for the label",
+                "unknown",
+                "give the documents that the instances were built from",
+                "unjudged",
+                None,
+            )
+            continue
+        histogram = _by_share(origins.histogram(name))
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and across and measures.config.negatives == "same-source":
             few = f"{across:,} pairs join two {name}s, one with too few documents in its shard"
+            num_training = sum(shard.split == "train" for shard in manifest.shards)
+            advice = "lower ingest --shards"
+            if num_training == 1:
+                advice = "add documents of it, or leave it out"
             check = replace(check, measured=f"{check.measured}; {few}", advice=advice)
         yield check
-        num_rows = sum(shard.rows for shard in training)
-        if histogram.sum() != num_rows:
-            yield _exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)
 
 
 def _by_share(histogram: np.ndarray) -> np.ndarray:

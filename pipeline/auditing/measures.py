@@ -39,7 +39,8 @@ class InstanceRows:
     positions: np.ndarray
     mask_counts: np.ndarray
     label: np.ndarray
-    other_document: np.ndarray
+    document_a: np.ndarray
+    document_b: np.ndarray
     duplicate: np.ndarray
     structural: np.ndarray
     num_misplaced: int
@@ -48,6 +49,11 @@ class InstanceRows:
     def lengths(self) -> np.ndarray:
         """Tokens per row, including special tokens."""
         return np.diff(self.offsets)
+
+    @property
+    def other_document(self) -> np.ndarray:
+        """Whether B comes from another document than A, bool [num_rows]."""
+        return self.document_a != self.document_b
 
 
 def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
@@ -102,7 +108,8 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
         positions=positions,
         mask_counts=mask_counts,
         label=rows["next_sentence_label"].to_numpy(),
-        other_document=rows["document_a"].to_numpy() != rows["document_b"].to_numpy(),
+        document_a=rows["document_a"].to_numpy(),
+        document_b=rows["document_b"].to_numpy(),
         duplicate=rows["duplicate"].to_numpy(),
         structural=structural,
         num_misplaced=int(
