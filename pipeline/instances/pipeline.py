@@ -30,7 +30,6 @@ from ..mixture import plan_mixture, weights_of
 from ..storage.shards import SPLITS
 from ..storage.stage import check_output, manifest_head, open_stage, read_manifest
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
-from .origins import sum_label_counts
 from .shard import Built, DocumentsUnit, build_shard, sum_groups
 
 # For estimates.
@@ -81,9 +80,6 @@ def build(
                 to_builtins(group)
                 for group in sum_groups(mixture, (record.groups for record in built))
             ],
-            "label_counts": sum_label_counts(
-                r.label_counts for r in built if r.shard.split == "train"
-            ),
             "shards": [to_builtins(record.shard) for record in built],
         }
         return directory.finish(manifest, InstancesManifest)

@@ -24,17 +24,15 @@ from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
 from .origins import (
-    LabelCounts,
     Origins,
     assume_languages,
     copies_in_pass,
     document_weights,
     origins_of,
-    sum_label_counts,
 )
 from .table import build_instances, parquet_options
 
-_ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
+_ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 ROW_GROUP_ROWS = 1 << 14
 
 
@@ -52,7 +50,6 @@ class Built(Record):
     """What a unit leaves."""
 
     counters: CounterRecord
-    label_counts: LabelCounts
     groups: list[MixtureGroup]
     shard: InstancesShard
 
@@ -87,7 +84,6 @@ def build_shard(
     # Nothing to make of a shard without text: an empty one is written, so that each has its own.
     num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
     counts: Counter[str] = Counter()
-    label_counts: list[LabelCounts] = []
     warnings = [] if num_passes else ["the document shard contains no text"]
     times_read = np.zeros(len(corpus.document_offsets) - 1, np.int64)
     # A shard with a single document is a mistake, which `build_instances` reports; a part of a
@@ -112,7 +108,6 @@ def build_shard(
                 raise UserError(f"{path}: {error}") from None
             writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
             counts.update(built.counts)
-            label_counts.append(built.label_counts)
             warnings.extend([built.warning] if built.warning else [])
     counts.update(
         documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1
@@ -132,7 +127,6 @@ def build_shard(
     return Built(
         files=(name,),
         counters=counters.to_record(),
-        label_counts=sum_label_counts(label_counts),
         groups=_groups(corpus, times_read) if split == "train" else [],
         shard=shard,
     )
