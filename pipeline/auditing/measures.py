@@ -51,8 +51,9 @@ class InstanceRows:
     label: np.ndarray
     """[num_rows], of any integer type: 1 is NotNext."""
     document_a: np.ndarray
+    """[num_rows], of any integer type: A's document, a row of the shard of documents."""
     document_b: np.ndarray
-    """[num_rows], of any integer type: the row of B's document in its shard of documents."""
+    """As `document_a`, of B."""
     duplicate: np.ndarray
     """[num_rows], of any integer type: the pass over the documents."""
     structural: np.ndarray

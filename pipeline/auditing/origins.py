@@ -1,7 +1,10 @@
 """Count rows by label and by the origins of A and B: source, language, and length of the document.
 
-The rows say from which documents A and B come and how long they are; sources and languages are
-looked up in the documents themselves.
+The rows say which documents A and B come from, and how long these are; sources and languages are
+looked up in the documents themselves. `_D` marks arrays with one entry per document of a shard::
+
+    rows          A of document 0 (5 tokens), B of 1 (3 tokens);  A of 1 (2 tokens), B of 0 (4)
+    lengths_D     9  5
 """
 
 from collections import Counter
@@ -19,16 +22,16 @@ from .measures import InstanceRows
 
 ORIGIN_COLUMNS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 BUCKETS_PER_OCTAVE = 4
-MAX_OCTAVES = 64
+NUM_BUCKETS = 64 * BUCKETS_PER_OCTAVE
 
 
 class OriginMeasures:
     """The sums over the shards so far.
 
-    `document_lengths` holds histograms int64 [2, buckets] by label: bucket ``i`` counts the rows
-    whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `pairs` counts rows by
-    label and the names of both origins, if the directory of `documents` is at hand; `weights` say
-    how often each origin was read.
+    `document_lengths` holds histograms int64 [2, NUM_BUCKETS] by label: bucket ``i`` counts the
+    rows whose document has ``2 ** (i / BUCKETS_PER_OCTAVE)`` tokens or more. `pairs` counts rows by
+    label and the names of both origins, if the directory of `documents` is at hand; `weights` are
+    the times that a pass reads each origin.
     """
 
     def __init__(
@@ -36,11 +39,11 @@ class OriginMeasures:
     ) -> None:
         self.documents = documents
         self._weights = weights or {}
+        # Label, rows of both documents, and both lengths: int32 [5, num_rows] for each slice.
         self._shard_rows: list[np.ndarray] = []
-        num_buckets = MAX_OCTAVES * BUCKETS_PER_OCTAVE
         self.document_lengths = {
-            "document length of A": np.zeros((2, num_buckets), np.int64),
-            "document length of B": np.zeros((2, num_buckets), np.int64),
+            "document length of A": np.zeros((2, NUM_BUCKETS), np.int64),
+            "document length of B": np.zeros((2, NUM_BUCKETS), np.int64),
         }
         self.pairs: dict[str, Counter[tuple[int, str, str]]] = {
             "language": Counter(),
@@ -49,26 +52,29 @@ class OriginMeasures:
 
     def add(self, rows: InstanceRows) -> None:
         """Remember some rows of a shard; `end_shard` counts them."""
-        length_a = rows.segment_b_start - 2
+        length_a = rows.segment_b_start - 2  # without [CLS] and [SEP]
         length_b = np.maximum(rows.lengths - rows.segment_b_start - 1, 0)
         label = np.minimum(rows.label, 1)
         columns = (label, rows.document_a, rows.document_b, length_a, length_b)
         self._shard_rows.append(np.stack(columns).astype(np.int32))
 
     def end_shard(self, name: str) -> None:
-        """Count the rows of the shard `name`: only now are the lengths of its documents known."""
-        empty = np.zeros((5, 0), np.int32)
-        label, document_a, document_b, length_a, length_b = np.concatenate(
-            [empty, *self._shard_rows], axis=1
-        )
+        """Count the rows of the shard `name`: only now are the lengths of its documents known.
+
+        Raise `UserError` if a row names a document that the shard of documents does not have.
+        """
+        no_rows = np.zeros((5, 0), np.int32)
+        shard_rows = np.concatenate([no_rows, *self._shard_rows], axis=1)
         self._shard_rows.clear()
+        label, document_a, document_b, length_a, length_b = shard_rows
+        highest = int(max(document_a.max(initial=-1), document_b.max(initial=-1)))
+        num_documents = highest + 1
         origins = self._read_origins(name)
-        num_documents = 1 + int(max(document_a.max(initial=-1), document_b.max(initial=-1)))
         if origins is not None:
-            if num_documents > len(origins.source):
+            if highest >= len(origins.source):
                 raise UserError(
-                    f"{name}: a row comes from document {num_documents - 1}, but the shard of "
-                    f"documents has {len(origins.source)}. Build the instances again."
+                    f"{name}: a row comes from document {highest}, but the shard of "
+                    f"documents has {len(origins.source)}. Rebuild the instances."
                 )
             num_documents = len(origins.source)
         # Every token of a document is in one row of a pass, so its rows add up to its length (times
@@ -80,13 +86,15 @@ class OriginMeasures:
         for segment, document in (("A", document_a), ("B", document_b)):
             histogram = self.document_lengths[f"document length of {segment}"]
             np.add.at(histogram, (label, buckets_D[document]), 1)
-        if origins is not None:
-            lengths_D /= document_weights(origins, self._weights)
-            origins = assume_languages(origins, lengths_D)
-            sources = (origins.source, origins.source_names)
-            languages = (origins.language, origins.language_names)
-            for column, (number_D, names) in (("source", sources), ("language", languages)):
-                self._add_pairs(column, label, number_D[document_a], number_D[document_b], names)
+        if origins is None:
+            return
+        # As `build` does: a language is guessed by the lengths of documents that are read once.
+        lengths_D /= document_weights(origins, self._weights)
+        origins = assume_languages(origins, lengths_D)
+        source_a, source_b = origins.source[document_a], origins.source[document_b]
+        self._add_pairs("source", label, source_a, source_b, origins.source_names)
+        language_a, language_b = origins.language[document_a], origins.language[document_b]
+        self._add_pairs("language", label, language_a, language_b, origins.language_names)
 
     def _read_origins(self, name: str) -> Origins | None:
         if self.documents is None:
@@ -98,11 +106,15 @@ class OriginMeasures:
     def _add_pairs(
         self, column: str, label: np.ndarray, a: np.ndarray, b: np.ndarray, names: list[str]
     ) -> None:
-        counts = np.bincount((label * len(names) + a) * len(names) + b)
-        cells = np.unravel_index(np.flatnonzero(counts), (2, len(names), len(names)))
-        for row_label, number_a, number_b in np.stack(cells, axis=1).tolist():
-            flat = (row_label * len(names) + number_a) * len(names) + number_b
-            self.pairs[column][row_label, names[number_a], names[number_b]] += int(counts[flat])
+        """Count the rows of a shard by label and by the origins `a` and `b`, indices of `names`."""
+        # (label, a, b) as one number, so that one call counts all combinations.
+        keys = (label * len(names) + a) * len(names) + b
+        counts = np.bincount(keys)
+        for key in np.flatnonzero(counts).tolist():
+            label_and_a, index_b = divmod(key, len(names))
+            label_value, index_a = divmod(label_and_a, len(names))
+            # By name: the numbers of origins differ from shard to shard.
+            self.pairs[column][label_value, names[index_a], names[index_b]] += int(counts[key])
 
     def histogram(self, column: str) -> np.ndarray:
         """Return the rows of each label by the pair of origins, int64 [2, num_pairs]."""
