@@ -276,7 +276,7 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     footer = pq.read_schema(output).metadata or {}
     assert json.loads(footer[b"clozeworks"])["layers"] == [-1]
     assert footer[b"clozeworks.schema_version"] == b"1"
-    with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another --output"):
+    with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another `output`"):
         extract(checkpoint, texts, output, per="text")
     extract_features(
         checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True
