@@ -101,7 +101,7 @@ def splits(name: str) -> list[str]:
 
 
 def named_split(name: str) -> str | None:
-    """Return the split that a data set's name gives; raise `UserError` if there is no such split."""
+    """Return the split that a data set's name gives; raise `UserError` if it does not exist."""
     named = _parse(name)
     if is_saved(named.path):
         asked = _first(named.parts)
@@ -238,7 +238,7 @@ def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
 
     prefix = f"hf://datasets/{named.path}@{named.revision}/"
     paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
-    if not paths:  # the Hub refuses an empty request
+    if not paths:
         return []
     infos = HfApi().get_paths_info(named.path, paths, revision=named.revision, repo_type="dataset")
     return [getattr(info, "size", 0) for info in infos]  # a folder has none
