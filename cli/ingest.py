@@ -29,7 +29,8 @@ LONGEST_SHOWN = 200
 @click.option(
     "--explain",
     metavar="DOCUMENT",
-    help="Only show what is kept and left out of one document, and why: of the first with this id or title.",
+    help="Only show what is kept and left out of one document, and why: of the first with this id "
+    "or title.",
 )
 @config_options(IngestConfig, RunOptions)
 @click.pass_context
@@ -81,9 +82,8 @@ def print_explanation(explanation: "Explanation") -> None:
     for entry in explanation.left_out:
         num_words[entry.reason] += entry.num_words
         if entry.text:
-            click.echo(
-                f"  {entry.num_words:>6,} {entry.reason.replace('_', ' ')}: {_shortened(entry.text)}"
-            )
+            reason = entry.reason.replace("_", " ")
+            click.echo(f"  {entry.num_words:>6,} {reason}: {_shortened(entry.text)}")
     click.echo("\nwords:")
     click.echo(f"{count_words(' '.join(explanation.sentences)):>8,} kept")
     for reason, count in num_words.most_common():
@@ -103,14 +103,12 @@ def _warn(manifest: "DocumentsManifest") -> None:
         warn(f"bad input: {name_counts(bad)}; for example {first}")
     if num_files := counts.get("files_of_unknown_format", 0):
         names = ", ".join(manifest.examples["files_of_unknown_format"])
-        warn(
-            f"skipped {count_of(num_files, 'file')} of unknown format, for example {names}; give --format to read all"
-        )
+        skipped = f"{count_of(num_files, 'file')} of unknown format"
+        warn(f"skipped {skipped}, for example {names}; give --format to read all")
     if num_folders := counts.get("linked_folders", 0):
         names = ", ".join(manifest.examples["linked_folders"])
-        warn(
-            f"skipped {count_of(num_folders, 'linked folder')}, for example {names}; to read them, name them as sources"
-        )
+        skipped = count_of(num_folders, "linked folder")
+        warn(f"skipped {skipped}, for example {names}; to read them, name them as sources")
     if num_files := counts.get("single_stream_files", 0):
         files = count_of(num_files, "single-stream .bz2 file")
         warn(f"{files} can be read by only one worker each; use multistream dumps")
@@ -121,7 +119,6 @@ def _warn(manifest: "DocumentsManifest") -> None:
         "duplicate_texts": "exact duplicate",
         "near_duplicates": "near-duplicate",
         "repeated_ids": "repeated id",
-        "repeated_lines": "repeated line",
     }
     for reason, what in removed.items():
         if num_removed := counts.get(reason, 0):

@@ -90,21 +90,11 @@ class IngestConfig:
         "Keep only documents in these languages (codes such as ko, comma-separated), identified from the text by "
         "py3langid.",
     )
-    quality: tuple[str, ...] | None = option(
-        None,
-        "Filters for text from the web, comma-separated: gopher (too few words, symbols, lists, repeated lines and "
-        "phrases) and c4 (lines that do not end a sentence, notices of websites).",
-    )
     near_duplicates: float | None = option(
         None,
         "Remove near-duplicates: documents that share at least this much (for example 0.8) of their word 5-grams with "
         "another. Needs about 700 MB of memory per million documents that resemble another. Exact duplicates are "
         "always removed.",
-    )
-    repeated_lines: int | None = option(
-        None,
-        "Leave out lines (paragraphs) that occur in at least this many documents, for example 7: navigation, "
-        "publishers' lists, licences. Case, digits and punctuation do not matter.",
     )
     seed: int = option(0, "Seed for the shuffle and the validation split.")
 
@@ -120,17 +110,8 @@ class IngestConfig:
             self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative"
         )
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
-        filters = self.quality or ()
-        check(
-            set(filters) <= {"gopher", "c4"},
-            "quality",
-            ",".join(filters),
-            "must be gopher, c4 or gopher,c4",
-        )
         share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
         check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
-        lines_ok = self.repeated_lines is None or self.repeated_lines >= 2
-        check(lines_ok, "repeated_lines", self.repeated_lines, "must be at least 2")
 
 
 @dataclass(frozen=True, kw_only=True)

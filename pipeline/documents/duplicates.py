@@ -163,7 +163,7 @@ def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarr
     return stays, pa.table(columns, schema=LEFT_OUT), left_out["num_bytes"].to_numpy()
 
 
-def document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
     return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
 
@@ -174,9 +174,9 @@ def empty_left_out(
     """Yield of each batch the documents that stay, and the `LEFT_OUT` ones without their sentences,
     which may be many times what stays.
     """
-    keys = np.sort(document_keys(left_out))
+    keys = np.sort(_document_keys(left_out))
     for batch in batches:
-        own = document_keys(batch)
+        own = _document_keys(batch)
         goes = np.searchsorted(keys, own, side="right") > np.searchsorted(keys, own)
         gone = batch.filter(pa.array(goes))
         column = batch.schema.get_field_index("sentences")

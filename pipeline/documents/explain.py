@@ -9,11 +9,8 @@ from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
 from ..sources.formats import find_inputs, plan_units, read_range
-from ..sources.records import InputRange
 from ..sources.wikitext.repair import MISSING, PRONUNCIATION, REMOVED
-from .duplicates import hash_text
-from .repeated_lines import REPEATED_LINES, hash_line
-from .scatter import is_too_short, select_lines
+from .scatter import select_sentences
 
 # Of what was removed before, in wikitext.
 _MARKS = re.compile(f"[{REMOVED}{MISSING}{PRONUNCIATION}]")
@@ -79,9 +76,8 @@ class _Collector(Counters):
 def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Explanation:
     """Return what `ingest` keeps and leaves out of the first document with this id, or title.
 
-    Sources are read up to this document; with ``--repeated-lines`` as a whole, to count its lines.
-    Whether it repeats another one only a whole run can find. Raises `UserError` if there is no such
-    document.
+    Sources are read up to this document. Only a whole run can tell whether it repeats another one.
+    Raises `UserError` if there is no such document.
     """
     collector = _Collector(document)
     inputs, _ = find_inputs(sources, None, config)
@@ -92,10 +88,7 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
             doc_id = f"{raw.source}:{raw.id}"
             if document in (doc_id, raw.title):
                 left_out = collector.left_out  # before and within it
-                lines = select_lines(raw, config, collector)
-                if config.repeated_lines is not None:
-                    lines = _without_repeated(lines, ranges, config, collector)
-                sentences = [sentence for line in lines for sentence in line]
+                sentences = select_sentences(raw, config, collector)
                 return Explanation(
                     doc_id=doc_id, title=raw.title, sentences=sentences, left_out=left_out
                 )
@@ -104,26 +97,3 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
             return collector.found
     bad = f" Bad input: {name_counts(collector.bad)}." if collector.bad else ""
     raise UserError(f"No document has the id or title {document!r}.{bad}")
-
-
-def _without_repeated(
-    lines: list[list[str]], ranges: Sequence[InputRange], config: IngestConfig, counters: Counters
-) -> list[list[str]]:
-    """Return the lines of a document that are not repeated; none if it is then too short."""
-    texts_of: dict[int, set[tuple[int, ...]]] = {hash_line(line): set() for line in lines}
-    for raw in (raw for part in ranges for raw in read_range(part, config, Counters())):
-        others = select_lines(raw, config, Counters())
-        text = hash_text([sentence for line in others for sentence in line])
-        for line_hash in texts_of.keys() & map(hash_line, others):
-            texts_of[line_hash].add(text)
-    kept = []
-    for line in lines:
-        if len(texts_of[hash_line(line)]) < (config.repeated_lines or 0):
-            kept.append(line)
-        else:
-            counters.leave_out(REPEATED_LINES, [" ".join(line)])
-    sentences = [sentence for line in kept for sentence in line]
-    if sentences and is_too_short(sentences, config):
-        counters.leave_out("documents_too_short", sentences)
-        return []
-    return kept

@@ -17,14 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UserError
-from ..execution.counters import CounterRecord, Counters, count_of, name_counts
+from ..execution.counters import CounterRecord, Counters, count_of
 from ..execution.partitions import partitioned_file, read_partitions, read_phase, write_partitions
 from ..execution.phases import Record, Unit
 from ..manifests import DocumentsGroup, DocumentsShard, Split
 from ..schemas import DOCUMENTS
 from ..storage.shards import shard_name, write_parquet
 from ..storage.stage import StageDirectory
-from .clean import Cleaned, read_clean
 from .duplicates import DUPLICATE, LEFT_OUT, MIN_VALIDATION_DOCUMENTS, Deduplicated, empty_left_out
 from .layout import (
     Layout,
@@ -34,6 +33,7 @@ from .layout import (
     group_by_partition,
     partitions_between,
 )
+from .other_languages import OTHER_LANGUAGES
 from .scatter import SCATTERED, Scattered
 
 ROW_GROUP_DOCUMENTS = 4096
@@ -123,17 +123,14 @@ def plan_shards(
     deduplicated: Sequence[Deduplicated],
     num_shards: int | None,
     layout: Layout,
-    cleaned: Sequence[Cleaned] = (),
 ) -> list[Unit[ShardRun]]:
     """Cut the hashes into `num_shards` shards, or by size; raises `UserError` if there are too few
     documents.
     """
-    last = cleaned or deduplicated
-    if sum(record.documents for record in last) < MIN_VALIDATION_DOCUMENTS + 2:
-        raise UserError(_too_few(scattered, deduplicated, cleaned))
-    removed = [*deduplicated, *cleaned]
-    validation_bytes, *bucket_bytes = _remaining(scattered, removed, "bucket_bytes", np.int64)
-    _, *bucket_documents = _remaining(scattered, removed, "bucket_documents", np.uint32)
+    if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
+        raise UserError(_too_few(scattered, deduplicated))
+    validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
+    _, *bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
     if num_shards:
         train = borders(range(num_shards + 1), num_shards)
     else:
@@ -147,74 +144,78 @@ def plan_shards(
             layout.num_validation_partitions,
         ),
     ]
-    lowest = sorted({value for record in last for value in record.lowest_validation_hashes})
-    below = max(layout.validation_below, lowest[:MIN_VALIDATION_DOCUMENTS][-1] + 1)
+    lowest_hashes = sorted(
+        {value for record in deduplicated for value in record.lowest_validation_hashes}
+    )
+    below = max(layout.validation_below, lowest_hashes[:MIN_VALIDATION_DOCUMENTS][-1] + 1)
     units: list[Unit[ShardRun]] = []
     for split, edges, num_bytes, num_partitions in splits:
         for run in group_by_partition(edges, num_partitions):
-            own, count = edges[run.start : run.stop + 1], len(edges) - 1
+            run_edges = edges[run.start : run.stop + 1]
             shards = ShardRun(
-                split=split, first=run.start, count=count, edges=own, validation_below=below
+                split=split,
+                first=run.start,
+                count=len(edges) - 1,
+                edges=run_edges,
+                validation_below=below,
             )
-            units.append(Unit(shards.names()[0], num_bytes * (own[-1] - own[0]) >> 32, shards))
+            share_of_hashes = run_edges[-1] - run_edges[0]  # of 2**32
+            units.append(Unit(shards.names()[0], num_bytes * share_of_hashes >> 32, shards))
     return units
 
 
 def _remaining(
-    scattered: Sequence[Scattered], removed: Sequence[Deduplicated], field: str, dtype: type
+    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], field: str, dtype: type
 ) -> list[int]:
     """Return what is left per bucket of what was scattered."""
     read, left_out = (
         sum(np.frombuffer(getattr(record, field), dtype).astype(np.int64) for record in records)
-        for records in (scattered, removed)
+        for records in (scattered, deduplicated)
     )
     # A document that occurs in two sources under one id can be subtracted twice.
     return np.maximum(read - left_out, 0).tolist()
 
 
-def _too_few(
-    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], cleaned: Sequence[Cleaned]
-) -> str:
+def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
     """Say that there are too few documents, and why the others were left out."""
-    num_documents = sum(record.documents for record in cleaned or deduplicated)
+    num_documents = sum(record.documents for record in deduplicated)
     num_equal = sum(record.left_out for record in deduplicated)
     total = Counters()
-    for record in (*scattered, *cleaned):
+    for record in scattered:
         total.add(record.counters)
-    num_read, num_short = (
-        total.counts.pop(name, 0) for name in ("documents_read", "documents_too_short")
-    )
-    filtered = {
-        name: count for name, count in total.counts.items() if name.startswith("documents_")
-    }
+    num_read = total.counts["documents_read"]
+    num_short = total.counts["documents_too_short"]
+    num_foreign = total.counts[OTHER_LANGUAGES]
+
     needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
-    left_out = f"{num_short:,} are too short (--min-characters, --min-sentences), {num_equal:,} repeat others"
-    if filtered:
-        left_out += f", filters leave out {name_counts(filtered)}"
+    left_out = (
+        f"{num_short:,} are too short (`min_characters`, `min_sentences`), "
+        f"{num_equal:,} repeat others"
+    )
+    if num_foreign:
+        left_out += f", {num_foreign:,} are in other languages (`keep_language`)"
     advice = ""
     if 2 * num_short > num_read:
-        advice = " To keep short documents, lower --min-characters, and give --overwrite."
+        advice = " To keep short documents, lower `min_characters`, and give `overwrite`."
     elif num_read < MIN_VALIDATION_DOCUMENTS + 2:
-        advice = " If each line or paragraph is a document, give --documents line or blank-line, and --overwrite."
-    read = f"Of {num_read:,} read, {left_out}."
-    return f"The sources hold {count_of(num_documents, 'document')}; {needed}. {read}{advice}"
+        advice = (
+            " If each line or paragraph is a document, "
+            "give `documents` line or blank-line, and `overwrite`."
+        )
+    held = f"The sources hold {count_of(num_documents, 'document')}"
+    return f"{held}; {needed}. Of {num_read:,} read, {left_out}.{advice}"
 
 
 def gather_shards(
-    directory: StageDirectory, run: ShardRun, num_shards: int | None, layout: Layout, cleaned: bool
+    directory: StageDirectory, run: ShardRun, num_shards: int | None, layout: Layout
 ) -> Gathered:
-    """Write the shards of a unit from the scattered files; or, if lines were removed, from the
-    `cleaned` ones.
-    """
+    """Write the shards of a unit from the scattered files."""
     counters = Counters()
     partitions, num_partitions = run.partitions(layout), layout.num_document_partitions
     found = read_phase(directory, "deduplicate", "left-out", partitions, num_partitions)
     left_out = pa.Table.from_batches(_own(found, run), LEFT_OUT)
     left_out_of = run.shard_of(left_out)
-    if cleaned:
-        documents = read_clean(directory, partitions)
-    else:
-        documents = read_phase(directory, "scatter", "documents", partitions, num_partitions)
+    documents = read_phase(directory, "scatter", "documents", partitions, num_partitions)
     batches = chain.from_iterable(empty_left_out(_own(documents, run), left_out))
     shards = [
         _write_shard(

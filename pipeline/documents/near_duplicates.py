@@ -103,10 +103,10 @@ def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
     first = np.flatnonzero(begins)[np.cumsum(begins)[later] - 1]
     pairs = [np.stack([texts[before], texts[later]], axis=1) for before in (first, later - 1)]
     pairs = np.concatenate(pairs)
-    return distinct(pairs[pairs[:, 0] != pairs[:, 1]])
+    return _distinct(pairs[pairs[:, 0] != pairs[:, 1]])
 
 
-def distinct(pairs: np.ndarray) -> np.ndarray:
+def _distinct(pairs: np.ndarray) -> np.ndarray:
     """Return the distinct rows of (pairs, 2), sorted."""
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     differs = np.ones(len(pairs), bool)
@@ -120,7 +120,7 @@ def find_clusters(
     """Write to the file of the `unit` the texts to remove as near-duplicates."""
     pairs = np.empty((0, 2), np.uint64)
     for batch in read_phase(directory, "candidates", "pairs", [0], 1):
-        pairs = distinct(
+        pairs = _distinct(
             np.concatenate([pairs, np.stack([batch[0].to_numpy(), batch[1].to_numpy()], axis=1)])
         )
     sketches = _read_sketches(directory, np.unique(pairs))

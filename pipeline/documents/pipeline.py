@@ -2,9 +2,8 @@
 
 - **scatter** reads ranges of input, cleans them, splits them into sentences, and writes the
   documents by hash;
-- **candidates** and **clusters**, with ``--near-duplicates``, find which texts are nearly the same;
+- **candidates** and **clusters**, with `near_duplicates`, find which texts are nearly the same;
 - **deduplicate** takes a range of the texts' hashes and decides which documents stay;
-- **lines** and **clean**, with ``--repeated-lines``, leave out lines that occur in many documents;
 - **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
 
 Only sizes and counts pass between phases, never text, so that memory is bounded by a part of a
@@ -43,14 +42,12 @@ from ..sources.compression import is_compressed
 from ..sources.formats import Input, find_inputs, plan_units
 from ..storage.directory import digest_of
 from ..storage.stage import StageDirectory, check_output, manifest_head, open_stage
-from .clean import Cleaned, clean, plan_clean
 from .duplicates import DOCUMENTS_PER_UNIT, NEAR_DUPLICATE, Deduplicated, deduplicate
-from .filters import check_languages
 from .gather import Gathered, ShardRun, check_shards, gather_shards, plan_shards
 from .layout import KeyRange, Layout, choose_layout, plan_keys
 from .minhash import choose_bands
 from .near_duplicates import BANDS_PER_UNIT, find_candidates, find_clusters
-from .repeated_lines import LINES_PER_UNIT, REPEATED_LINES, list_repeated_lines
+from .other_languages import check_languages
 from .scatter import Ranges, Scattered, scatter_ranges
 
 # What one core reads: bytes of the file per second, and bytes of clean text per byte of the file.
@@ -110,25 +107,8 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
         ]
     plan_texts = partial(plan_range, kind="texts", rows_per_unit=DOCUMENTS_PER_UNIT)
     decide = partial(deduplicate, layout=layout, near=bool(near))
-    repeated: list[Phase[Any, Any]] = []
-    if config.repeated_lines is not None:
-        lines = partial(
-            list_repeated_lines, layout=layout, num_documents=config.repeated_lines, near=bool(near)
-        )
-        repeated = [
-            Phase("lines", partial(_plan_lines, layout=layout), lines, KeyRange, Record),
-            Phase(
-                "clean",
-                partial(_plan_clean, layout=layout),
-                partial(clean, layout=layout, config=config),
-                KeyRange,
-                Cleaned,
-            ),
-        ]
-    plan_gather = partial(
-        _plan_gather, num_shards=config.shards, layout=layout, cleaned=bool(repeated)
-    )
-    gather = partial(gather_shards, num_shards=config.shards, layout=layout, cleaned=bool(repeated))
+    plan_gather = partial(_plan_gather, num_shards=config.shards, layout=layout)
+    gather = partial(gather_shards, num_shards=config.shards, layout=layout)
     return [
         Phase(
             "scatter",
@@ -139,7 +119,6 @@ def ingest_phases(config: IngestConfig, layout: Layout, max_bad: float) -> list[
         ),
         *near,
         Phase("deduplicate", plan_texts, decide, KeyRange, Deduplicated),
-        *repeated,
         Phase("gather", plan_gather, gather, ShardRun, Gathered),
     ]
 
@@ -171,25 +150,12 @@ def _plan_clusters(directory: StageDirectory) -> list[Unit[str]]:
     return [Unit("clusters", 1, "clusters")]
 
 
-def _plan_lines(directory: StageDirectory, layout: Layout) -> list[Unit[KeyRange]]:
-    num_lines = sum(record.lines for record in read_records(directory, "scatter", Scattered))
-    return plan_keys("lines", num_lines, LINES_PER_UNIT, layout)
-
-
-def _plan_clean(directory: StageDirectory, layout: Layout) -> list[Unit[KeyRange]]:
-    scattered = read_records(directory, "scatter", Scattered)
-    return plan_clean(
-        sum(int(np.frombuffer(record.bucket_bytes, np.int64).sum()) for record in scattered), layout
-    )
-
-
 def _plan_gather(
-    directory: StageDirectory, num_shards: int | None, layout: Layout, cleaned: bool
+    directory: StageDirectory, num_shards: int | None, layout: Layout
 ) -> list[Unit[ShardRun]]:
     scattered = read_records(directory, "scatter", Scattered)
     deduplicated = read_records(directory, "deduplicate", Deduplicated)
-    without_lines = read_records(directory, "clean", Cleaned) if cleaned else ()
-    return plan_shards(scattered, deduplicated, num_shards, layout, without_lines)
+    return plan_shards(scattered, deduplicated, num_shards, layout)
 
 
 def _results(
@@ -198,25 +164,19 @@ def _results(
     """Return what the manifest says about the documents; `left_out` counts the files that are not
     read.
     """
-    scattered, gathered = (
-        read_records(directory, "scatter", Scattered),
-        read_records(directory, "gather", Gathered),
-    )
+    scattered = read_records(directory, "scatter", Scattered)
+    gathered = read_records(directory, "gather", Gathered)
     records = (record.counters for record in scattered)
     counters = sum_counters((left_out.to_record(), *records), max_bad, seen="documents_read")
-    cleaned = read_records(directory, "clean", Cleaned) if config.repeated_lines is not None else []
-    for record in (*cleaned, *gathered):
+    for record in gathered:
         counters.add(record.counters)
-    for name, value in (
-        (NEAR_DUPLICATE, config.near_duplicates),
-        (REPEATED_LINES, config.repeated_lines),
-    ):
-        if value is not None:  # recorded even if there are none
-            counters.count(name, 0)
+    if config.near_duplicates is not None:
+        counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
     shards = [shard for record in gathered for shard in record.shards]
     languages: Counter[str] = Counter()
-    for group in (group for shard in shards for group in shard.groups):
-        languages[group.language] += group.documents
+    for shard in shards:
+        for group in shard.groups:
+            languages[group.language] += group.documents
     return {
         **counters.to_record(),
         "languages": dict(sorted(languages.items())),
@@ -242,25 +202,27 @@ def estimate_documents(
     state: OutputState,
 ) -> Estimate:
     """Return what `ingest` takes for these files, cut into `num_ranges` units."""
-    text = read_s = 0.0
-    for entry in inputs:
-        bytes_per_s, text_share = _rates_of(entry)
-        text += entry.num_bytes * text_share
-        read_s += entry.num_bytes / bytes_per_s
-    num_shards = config.shards or max(1, ceil(text / SHARD_TEXT_BYTES))
+    text_bytes = read_s = 0.0
+    for source in inputs:
+        bytes_per_s, text_share = _rates_of(source)
+        text_bytes += source.num_bytes * text_share
+        read_s += source.num_bytes / bytes_per_s
+    num_shards = config.shards or max(1, ceil(text_bytes / SHARD_TEXT_BYTES))
     workers = num_workers(options, num_ranges)
-    gather_s = text / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
+    gather_s = text_bytes / GATHER_BYTES_PER_S / min(workers, num_shards + 1)
+    # `scatter` holds a part of its unit's text at a time, `gather` a whole shard.
+    part_bytes = min(text_bytes / max(num_ranges, 1), PART_TEXT_BYTES)
+    shard_bytes = text_bytes / num_shards
+    stored_bytes = int(text_bytes * STORED_SHARE)
     return Estimate(
         state=state,
         units=f"{count_of(num_ranges, 'range')} of {count_of(len(inputs), 'file')}, "
         f"then {count_of(num_shards, 'shard')} and one for validation",
         workers=workers,
-        input_bytes=sum(entry.num_bytes for entry in inputs),
-        output_bytes=int(text * STORED_SHARE),
-        temporary_bytes=int(text * STORED_SHARE * (1 if config.repeated_lines is None else 2.2)),
-        worker_bytes=worker_memory(
-            max(text / num_shards, min(text / max(num_ranges, 1), PART_TEXT_BYTES))
-        ),
+        input_bytes=sum(source.num_bytes for source in inputs),
+        output_bytes=stored_bytes,
+        temporary_bytes=stored_bytes,  # the scattered documents
+        worker_bytes=worker_memory(max(shard_bytes, part_bytes)),
         seconds=2 * PHASE_START_S + read_s / workers + gather_s,
     )
 

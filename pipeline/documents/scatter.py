@@ -3,12 +3,13 @@
 They are written part by part, whenever `PART_TEXT_BYTES` of text are held, so that memory is
 bounded by a part and by the longest document, however large a unit is. Beside the documents lie
 their keys (see `duplicates`) and, on request, the bands of their signatures and their sketches (see
-`near_duplicates`), and their lines (see `repeated_lines`).
+`near_duplicates`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,13 @@ from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
-from ..sources.sentences import normalise, split_lines
+from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
 from ..storage.stage import StageDirectory
 from .duplicates import KEYS, hash_text
-from .filters import c4_lines, find_fault
 from .layout import Layout
 from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
-from .repeated_lines import LINES, line_table
+from .other_languages import OTHER_LANGUAGES, identify_language
 
 HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
 SCATTERED = pa.schema([*HASHES, *DOCUMENTS])
@@ -40,13 +40,10 @@ SCHEMAS = {
     "keys": KEYS,
     "bands": BANDS,
     "sketches": SKETCHES,
-    "lines": LINES,
 }
 
 Row = dict[str, Any]
-"""A document in memory: the columns of the schemas above, its ``sketch``, and its ``line_sizes``
-(in sentences).
-"""
+"""A document in memory: the columns of the schemas above, and its ``sketch``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +64,6 @@ class Scattered(Record):
     bucket_bytes: bytes
     bucket_documents: bytes
     documents: int
-    lines: int = 0
-    """Only counted for ``--repeated-lines``."""
 
 
 def scatter_ranges(
@@ -77,7 +72,6 @@ def scatter_ranges(
     """Read, clean and split the documents of some ranges and write them by hash."""
     counters = Counters()
     bucket_bytes, bucket_documents = np.zeros((2, layout.num_buckets + 1), np.int64)
-    num_lines = 0
     partitions = _num_partitions(layout, config)
     files = {kind: partitioned_file(kind, unit.name) for kind in partitions}
     with ExitStack() as stack:
@@ -91,7 +85,6 @@ def scatter_ranges(
             buckets = layout.bucket_of(*_hashes(rows))
             np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
             np.add.at(bucket_documents, buckets, 1)
-            num_lines += sum(len(row["line_sizes"]) for row in rows)
             del rows  # or two parts would be in memory, this one and the next
     return Scattered(
         files=tuple(files.values()),
@@ -99,7 +92,6 @@ def scatter_ranges(
         bucket_bytes=bucket_bytes.tobytes(),
         bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
         documents=int(bucket_documents.sum()),
-        lines=num_lines,
     )
 
 
@@ -108,8 +100,6 @@ def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
     partitions = {"documents": layout.num_document_partitions, "keys": layout.num_key_partitions}
     if config.near_duplicates is not None:
         partitions |= {"bands": layout.num_key_partitions, "sketches": 1}
-    if config.repeated_lines is not None:
-        partitions["lines"] = layout.num_key_partitions
     return partitions
 
 
@@ -119,11 +109,11 @@ def _read_rows(
     """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are
     to be removed.
     """
-    for raw in (raw for part in ranges for raw in read_range(part, config, counters)):
-        lines = select_lines(raw, config, counters)
-        if not lines:
+    documents = (read_range(input_range, config, counters) for input_range in ranges)
+    for raw in chain.from_iterable(documents):
+        sentences = select_sentences(raw, config, counters)
+        if not sentences:
             continue
-        sentences = [sentence for line in lines for sentence in line]
         doc_id = f"{raw.source}:{raw.id}"
         text_hash, text_hash_low, num_bytes = hash_text(sentences)
         yield {
@@ -138,7 +128,6 @@ def _read_rows(
             "text_hash_low": text_hash_low,
             "num_bytes": num_bytes,
             "sketch": None if config.near_duplicates is None else sketch_text(sentences),
-            "line_sizes": [] if config.repeated_lines is None else [*map(len, lines)],
         }
 
 
@@ -146,41 +135,35 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
     return raw.language or ("" if config.language == "auto" else config.language)
 
 
-def select_lines(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[list[str]]:
-    """Return the lines of a document, as sentences; none (and a count) if it is too short or does
-    not pass a filter.
+def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
+    """Return the complete sentences of a document; none, and a count of the reason, if the document
+    is not selected.
     """
-    language, doc_id = _language_of(raw, config), f"{raw.source}:{raw.id}"
-    paragraphs = raw.paragraphs
-    if config.quality:
-        # The filters look at the ends of lines, and their examples must be valid text.
-        paragraphs = [*filter(None, map(normalise, paragraphs))]
-    if "c4" in (config.quality or ()):
-        paragraphs = c4_lines(paragraphs, doc_id, counters)
-    found = split_lines(paragraphs, language)
-    sentences = [sentence for line in found for sentence in line]
-    gaps = [sentence for sentence in sentences if GAP in sentence]
-    counters.count("sentences_with_gaps", 0)  # reported even if there are none
-    for sentence in gaps:
-        counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
-    if gaps:
-        found = [[sentence for sentence in line if GAP not in sentence] for line in found]
-        sentences = [sentence for line in found for sentence in line]
+    doc_id = f"{raw.source}:{raw.id}"
     counters.count("documents_read")
-    if is_too_short(sentences, config):
+    counters.count("sentences_with_gaps", 0)  # reported even if there are none
+    sentences: list[str] = []
+    for sentence in split_sentences(raw.paragraphs, _language_of(raw, config)):
+        if GAP in sentence:
+            counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
+        else:
+            sentences.append(sentence)
+    if _is_too_short(sentences, config):
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
-    if fault := find_fault(paragraphs, sentences, language_tag(language), config):
-        counters.note(fault.reason, f"{doc_id} ({fault.found})")
-        counters.leave_out(fault.reason, sentences)
-        return []
-    return [line for line in found if line]
+    if config.keep_language:
+        language = identify_language(sentences)
+        if language not in config.keep_language:
+            counters.note(OTHER_LANGUAGES, f"{doc_id} (looks like {language})")
+            counters.leave_out(OTHER_LANGUAGES, sentences)
+            return []
+    return sentences
 
 
-def is_too_short(sentences: Sequence[str], config: IngestConfig) -> bool:
-    """Return whether a document has fewer characters or sentences than it needs."""
-    return sum(map(len, sentences)) < config.min_characters or len(sentences) < config.min_sentences
+def _is_too_short(sentences: Sequence[str], config: IngestConfig) -> bool:
+    num_characters = sum(map(len, sentences))
+    return num_characters < config.min_characters or len(sentences) < config.min_sentences
 
 
 def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
@@ -214,11 +197,6 @@ def _write(
             bands, range_of(bands["band_hash"].to_numpy(), layout.num_key_partitions)
         )
         writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
-    if config.repeated_lines is not None:
-        lines = line_table(rows)
-        writers["lines"].write(
-            lines, range_of(lines["line_hash"].to_numpy(), layout.num_key_partitions)
-        )
 
 
 def _hashes(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
