@@ -205,10 +205,6 @@ class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
     examples: dict[str, list[str]]
     languages: Counts = {}
     """Documents in each language."""
-    label_counts: dict[str, dict[str, tuple[Count, Count]]] = {}
-    """By measure and value, the training rows of label 0 and 1: what the origins of A and B say
-    about the label.
-    """
     mixture: list[MixtureGroup] = []
     tokenizer: InstancesTokenizer
     shards: list[InstancesShard]

@@ -1,58 +1,46 @@
-"""Where the documents of a shard come from: which may exchange segments, and what their origin says
-about the label.
+"""Group the documents of a shard by their origin: only those of one group exchange segments.
 
 The B of a NotNext pair comes from the same source and language as its A, as an IsNext's does;
 otherwise a model could tell the label from the language alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..languages import UNKNOWN
-
-LabelCounts = dict[str, dict[str, list[int]]]
-"""By measure and value, the number of rows of label 0 and of label 1."""
 
 MIN_ROWS = 16  # with fewer, the Bs that are exchanged differ so much in length that rows are cut
 MAX_DOCUMENT_SHARE = (
     2 / 3
 )  # beyond it, the other documents have too few segments to exchange with the largest one
-BUCKETS_PER_OCTAVE = 4
-LONGEST_TITLE = 255
 _GOLDEN = 0.6180339887498949  # multiples of it spread evenly between 0 and 1
 
 
 @dataclass(frozen=True)
 class Origins:
-    """The origin of each document: indices of `source_names` and `language_names`, and the title in
-    characters.
-
-    The arrays are int64 [num_documents].
+    """The origin of each document: indices of `source_names` and `language_names`, int64
+    [num_documents].
     """
 
     source: np.ndarray
     language: np.ndarray
     source_names: list[str]
     language_names: list[str]
-    title_length: np.ndarray
 
 
 def origins_of(documents: pa.Table) -> Origins:
-    """Return the origins of documents, by their columns ``source``, ``language`` and ``title``."""
+    """Return the origins of documents, by their columns ``source`` and ``language``."""
     source, language = (
         documents[name].combine_chunks().dictionary_encode() for name in ("source", "language")
     )
-    title_length = pc.call_function("utf8_length", [documents["title"]]).to_numpy().astype(np.int64)
     return Origins(
         source=source.indices.to_numpy().astype(np.int64),
         language=language.indices.to_numpy().astype(np.int64),
         source_names=source.dictionary.to_pylist(),
         language_names=language.dictionary.to_pylist(),
-        title_length=np.minimum(title_length, LONGEST_TITLE),
     )
 
 
@@ -162,65 +150,3 @@ def _sizes(
     return totals, (totals > 0) & (
         (totals < MIN_ROWS * row_tokens) | (largest > MAX_DOCUMENT_SHARE * totals)
     )
-
-
-def count_labels(
-    origins: Origins,
-    lengths: np.ndarray,
-    label: np.ndarray,
-    document_a: np.ndarray,
-    document_b: np.ndarray,
-) -> LabelCounts:
-    """Count the rows of each label by the origin of A and B, for the audit; `lengths` are the
-    documents' tokens.
-
-    Lengths of documents are counted in buckets of a quarter octave, by their lower bound.
-    """
-    octave = np.floor(np.log2(np.maximum(lengths, 1)) * BUCKETS_PER_OCTAVE).astype(np.int64)
-    bounds = [
-        str(int(2 ** (bucket / BUCKETS_PER_OCTAVE))) for bucket in range(octave.max(initial=0) + 1)
-    ]
-    titles = [str(length) for length in range(origins.title_length.max(initial=0) + 1)]
-    sources, languages = origins.source_names, origins.language_names
-    return {
-        "source": _by_label(
-            origins.source[document_a] * len(sources) + origins.source[document_b],
-            label,
-            _both(sources),
-        ),
-        "language": _by_label(
-            origins.language[document_a] * len(languages) + origins.language[document_b],
-            label,
-            _both(languages),
-        ),
-        "document length of A": _by_label(octave[document_a], label, bounds),
-        "document length of B": _by_label(octave[document_b], label, bounds),
-        "title length of A": _by_label(origins.title_length[document_a], label, titles),
-        "title length of B": _by_label(origins.title_length[document_b], label, titles),
-    }
-
-
-def _both(names: list[str]) -> list[str]:
-    """Return the names of all pairs of origins."""
-    return [a if a == b else f"{a} and {b}" for a in names for b in names]
-
-
-def _by_label(values: np.ndarray, label: np.ndarray, names: list[str]) -> dict[str, list[int]]:
-    counts = np.bincount(2 * values + label, minlength=2 * len(names)).reshape(-1, 2)
-    # Several values may have one name: the short lengths that round to the same bound.
-    seen = np.flatnonzero(counts.any(axis=1)).tolist()
-    by_value: Iterable[LabelCounts] = (
-        {"": {names[value]: counts[value].tolist()}} for value in seen
-    )
-    return sum_label_counts(by_value).get("", {})
-
-
-def sum_label_counts(parts: Iterable[LabelCounts]) -> LabelCounts:
-    """Return the sums of counts of several shards or passes."""
-    sums: LabelCounts = {}
-    for name, by_value in (item for part in parts for item in part.items()):
-        own = sums.setdefault(name, {})
-        for value, (is_next, not_next) in by_value.items():
-            before = own.get(value, [0, 0])
-            own[value] = [before[0] + is_next, before[1] + not_next]
-    return sums

@@ -12,7 +12,6 @@ from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .masking import mask_rows
-from .origins import LabelCounts, count_labels
 from .pairs import Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
@@ -32,7 +31,6 @@ class Instances:
 
     table: pa.Table
     counts: Counter[str]
-    label_counts: LabelCounts
     warning: str | None
 
 
@@ -64,13 +62,11 @@ def build_instances(
         forced_pairs=pairs.forced,
         unexchanged_pairs=pairs.unexchanged,
     )
-    label_counts: LabelCounts = {}
     if (origins := corpus.origins) is not None and config.pairing != "none":
         a, b = pairs.document_a, pairs.document_b
         counts["pairs_across_sources"] = int((origins.source[a] != origins.source[b]).sum())
         counts["pairs_across_languages"] = int((origins.language[a] != origins.language[b]).sum())
-        label_counts = count_labels(origins, corpus.document_lengths(), pairs.label, a, b)
-    return Instances(table, counts, label_counts, pairs.warning())
+    return Instances(table, counts, pairs.warning())
 
 
 def _blocks(pairs: Pairs) -> list[np.ndarray]:
