@@ -6,6 +6,7 @@ import click
 
 from ..pipeline.config import BuildConfig, RunOptions
 from ..pipeline.execution.counters import count_of
+from .failures import fields_as_flags
 from .options import config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
 
@@ -60,6 +61,6 @@ def _warn(shards: "list[InstancesShard]") -> None:
     """Warn of shards whose labels could not be balanced."""
     warnings = [f"{shard.name}: {shard.warnings[0]}" for shard in shards if shard.warnings]
     for warning in warnings[:NUM_WARNINGS]:
-        warn(warning)
+        warn(fields_as_flags(warning, [build]))
     if num_more := len(warnings[NUM_WARNINGS:]):
         warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

@@ -157,7 +157,7 @@ def _choose_tokens(
     wanted: np.ndarray,
     rng: np.random.Generator,
 ) -> Positions:
-    """Choose single tokens: the first of a random order of each row's tokens, special ones left out.
+    """Choose single tokens: the first ones of a random order of each row's tokens.
 
     The numbers of that order skip special tokens, which is put right at the end:
 
