@@ -415,8 +415,8 @@ _DROPPED_LINE = re.compile(
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# Possibly an apostrophe and the start of italics, as in l'''Odissea''; after a word of one letter this is
-# more likely than after another.
+# Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
+# one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
