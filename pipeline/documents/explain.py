@@ -1,4 +1,4 @@
-"""What ingest keeps and leaves out of one document, and why."""
+"""Show what `ingest` keeps and leaves out of one document, and why."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _MARKS = re.compile(f"[{REMOVED}{MISSING}{PRONUNCIATION}]")
 
 @dataclass(kw_only=True)
 class Explanation:
-    """What became of one document."""
+    """The kept and the left out text of one document."""
 
     doc_id: str
     title: str
     sentences: list[str] = field(default_factory=list)
-    """What is kept; empty if the document is left out."""
+    """The sentences that are kept; empty if the document is left out."""
     left_out: list[LeftOut] = field(default_factory=list)
 
 
@@ -41,10 +41,10 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
     counters = Counters()
     counters.trace = trace
     inputs, _ = find_inputs(sources, None, config)
-    ranges = [part for unit in plan_units(inputs, config) for part in unit.ranges]
-    for part in ranges:
+    ranges = [input_range for unit in plan_units(inputs, config) for input_range in unit.ranges]
+    for input_range in ranges:
         trace.restart()
-        for raw in read_range(part, config, counters):
+        for raw in read_range(input_range, config, counters):
             doc_id = f"{raw.source}:{raw.id}"
             if document not in (doc_id, raw.title):
                 trace.restart()
@@ -52,22 +52,24 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
             lines = select_lines(raw, config, counters)
             if config.repeated_lines is not None:
                 lines = _without_repeated(lines, ranges, config, counters)
-            sentences = [sentence for line in lines for sentence in line]
             return Explanation(
-                doc_id=doc_id, title=raw.title, sentences=sentences, left_out=_without_marks(trace)
+                doc_id=doc_id,
+                title=raw.title,
+                sentences=[sentence for line in lines for sentence in line],
+                left_out=_without_marks(trace.left_out),
             )
-        if trace.doc_id:  # its reader left out all of it
+        if trace.doc_id:
+            # A reader met the document, and left out all of it.
             return Explanation(
-                doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace)
+                doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace.left_out)
             )
     bad = f" Bad input: {name_counts(counters.bad)}." if counters.bad else ""
     raise UserError(f"No document has the id or title {document!r}.{bad}")
 
 
-def _without_marks(trace: Trace) -> list[LeftOut]:
-    return [
-        replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in trace.left_out
-    ]
+def _without_marks(texts: Sequence[LeftOut]) -> list[LeftOut]:
+    """Return the texts without the marks that removals within them left."""
+    return [replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in texts]
 
 
 def _without_repeated(
@@ -75,19 +77,20 @@ def _without_repeated(
 ) -> list[list[str]]:
     """Return the lines of a document that are not repeated; none if it is then too short."""
     texts_of: dict[int, set[tuple[int, ...]]] = {hash_line(line): set() for line in lines}
-    for raw in (raw for part in ranges for raw in read_range(part, config, Counters())):
-        others = select_lines(raw, config, Counters())
-        text = hash_text([sentence for line in others for sentence in line])
-        for line_hash in texts_of.keys() & map(hash_line, others):
-            texts_of[line_hash].add(text)
-    kept = []
+    for input_range in ranges:
+        for raw in read_range(input_range, config, Counters()):
+            lines_of_text = select_lines(raw, config, Counters())
+            text = hash_text([sentence for line in lines_of_text for sentence in line])
+            for line_hash in texts_of.keys() & map(hash_line, lines_of_text):
+                texts_of[line_hash].add(text)
+    unrepeated = []
     for line in lines:
         if len(texts_of[hash_line(line)]) < (config.repeated_lines or 0):
-            kept.append(line)
+            unrepeated.append(line)
         else:
             counters.leave_out(REPEATED_LINES, [" ".join(line)])
-    sentences = [sentence for line in kept for sentence in line]
+    sentences = [sentence for line in unrepeated for sentence in line]
     if sentences and is_too_short(sentences, config):
         counters.leave_out("documents_too_short", sentences)
         return []
-    return kept
+    return unrepeated

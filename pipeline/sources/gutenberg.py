@@ -167,6 +167,7 @@ def read_header(head: str) -> dict[str, str]:
     """
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(head):
+        # A long title goes on in indented lines.
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
@@ -235,8 +236,10 @@ def _lines_with(text: str, word: str) -> Iterator[int]:
     offset = text.find(word)
     while offset >= 0:
         yield text.rfind("\n", 0, offset) + 1
-        end = text.find("\n", offset)
-        offset = text.find(word, end) if end >= 0 else -1
+        line_end = text.find("\n", offset)
+        if line_end < 0:
+            return
+        offset = text.find(word, line_end)
 
 
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:

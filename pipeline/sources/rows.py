@@ -94,8 +94,11 @@ def row_document(
     and ``lines_left_out``.
     """
     text = row.get(table.text_column)
-    if not isinstance(text, str) or not text:
-        counters.skip("text_is_not_a_string" if text else "no_text", table.location(number))
+    if not text:
+        counters.skip("no_text", table.location(number))
+        return None
+    if not isinstance(text, str):
+        counters.skip("text_is_not_a_string", table.location(number))
         return None
     row_id, url, title = (_field(row, name, table) for name in FIELDS)
     wiki = wiki_of(url)

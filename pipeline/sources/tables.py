@@ -83,7 +83,8 @@ def read_table(
     schema = parquet.schema_arrow
     columns = _text_columns(schema, input_range.path, config.text_column)
     first_row = 0
-    for group in range(parquet.num_row_groups if input_range.stop is None else input_range.stop):
+    stop = parquet.num_row_groups if input_range.stop is None else input_range.stop
+    for group in range(stop):
         metadata = parquet.metadata.row_group(group)
         if group >= input_range.start:
             fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
@@ -278,7 +279,8 @@ def _rows(
     """Yield each row and its number; a row with too long a text is counted instead."""
     for first_row, batch in batches:
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
-        num_bytes = pc.call_function("binary_length", [batch.column(columns[0])]).fill_null(0)
+        texts = batch.column(columns[0])
+        num_bytes = pc.call_function("binary_length", [texts]).fill_null(0)
         fits = num_bytes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
         if not fits.all():
             for number in compress(numbers, ~fits):
