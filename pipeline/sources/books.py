@@ -48,6 +48,7 @@ LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100
 
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
+# "CHAPTER IV. The Storm", "Book the Second", "* EPILOGUE *"
 _HEADING = re.compile(
     r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
     r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
@@ -57,9 +58,11 @@ _HEADING = re.compile(
 )
 _SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
+# As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
 _NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
+# A blank between two Chinese or Japanese characters is where lines were joined.
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
@@ -82,7 +85,7 @@ def read_book(
     stream = _as_utf8(peekable(decompressed(file, name, counters)))
     chunks = _chunks(stream, counters)
     first_chunk = next(chunks, b"")
-    if b"\0" in first_chunk:
+    if b"\0" in first_chunk:  # no text has it, but nearly all other files
         counters.skip("not_text", name)
         return
     text = _Text(
@@ -227,7 +230,7 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
     A chunk may mix two encodings: no line is lost. U+FFFC goes, because it would be taken for the
     `GAP` of a removal.
     """
-    if b"\r" in chunk:
+    if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
     try:
@@ -354,6 +357,7 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
     """Yield the blocks that are prose, each as one line; count what is left out."""
     for block in blocks:
         joined = _joined(block.lines)
+        # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
         text = gutenberg.plain(joined)
         if len(text) < len(joined):
             counters.leave_out("marks", [joined], kept=text)

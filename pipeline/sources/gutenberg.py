@@ -252,6 +252,7 @@ def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -
     `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``,
     ``…_contents`` and ``…_advertisements``.
     """
+    # Notes and contents go first: they could be taken for the prose that ends the title page.
     blocks = _without_notes(blocks, counters)
     blocks = _without_lists(blocks, width, counters)
     blocks = _without_front(blocks, counters)

@@ -102,6 +102,7 @@ def row_document(
         return None
     row_id, url, title = (_field(row, name, table) for name in FIELDS)
     wiki = wiki_of(url)
+    # Only a wiki's ids are unique in all its parts.
     if not row_id:
         identity = f"{table.stem}#{number}"
     elif wiki:
@@ -118,6 +119,7 @@ def row_document(
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
+        # Here a line is not a paragraph.
         paragraphs = _book_paragraphs(text, table.location(number), counters)
     else:
         paragraphs = lines

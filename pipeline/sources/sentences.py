@@ -120,6 +120,7 @@ _MAY_END = frozenset(("ст", "st"))
 # may be a title.
 _LONGEST_TITLE = 60
 _SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
+# Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
 _QUOTATION = re.compile(
     r"(?:^|(?<=[,:;—–] )|(?<=[—–]))"
     r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
@@ -317,6 +318,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
             joined[-1] = before[:-1]
             joined.append(before[-1] + piece)
         elif pattern.search(f"{before[-20:]}\n{piece[:20]}"):
+            # The rules see 20 characters on each side, so that long pieces do not cost more.
             joined[-1] = before + piece
         else:
             joined.append(piece)
@@ -333,6 +335,7 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
     if before.endswith(" "):
         stop -= 1
     mark = before[stop : stop + 1]
+    # An ellipsis may end a sentence in any language.
     if mark in rules.no_ends and before[stop - 1 : stop] != ".":
         return True
     if mark not in _ABBREVIATING:
@@ -347,6 +350,7 @@ def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
         return False
     if word in rules.final_words:
         return False
+    # A name or another initial follows: "J. R. R. Tolkien".
     if last_part[0].isupper() or _NEXT_INITIAL.match(following):
         return True
     word_start = stop - len(word)
@@ -368,6 +372,7 @@ def _is_plain(before: str, first: str) -> bool:
 
     That is nearly always so: "... word. Next ...".
     """
+    # "12. Next" may be a date, and a short piece an abbreviation.
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
     if first.isupper():

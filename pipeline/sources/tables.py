@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, compress
 from statistics import median
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -264,7 +264,8 @@ def _documents(
     if first is None:
         return
     _, first_batch = first
-    schema = schema or first_batch.schema
+    if not schema:
+        schema = cast(pa.Schema, first_batch.schema)
     columns = _text_columns(schema, table.name, table.text_column)
     joined = config.documents == "blank-line"
     if config.documents == "auto" and len(schema.names) == 1:

@@ -29,6 +29,7 @@ _NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _YES = ("y", "yes", "1", "true")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
+# "e6km2": the exponent of ten, and a unit.
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
@@ -38,6 +39,7 @@ _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
     "lcfirst": lambda text: text[:1].lower() + text[1:],
     "ucfirst": lambda text: text[:1].upper() + text[1:],
 }
+# "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
     r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)"
