@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, compress
 from statistics import median
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -203,10 +203,10 @@ def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatc
 def _small_batches(rows: Any) -> Iterator[pa.RecordBatch]:
     for table in rows.iter(batch_size=BATCH_ROWS):
         for batch in table.to_batches():
-            yield from _cut(batch)
+            yield from cut_batch(batch)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into parts of about `BATCH_BYTES`, for Python values take several times more."""
     num_rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1) + 1
     for first_row in range(0, batch.num_rows, num_rows):
@@ -264,11 +264,10 @@ def _documents(
     if first is None:
         return
     _, first_batch = first
-    if not schema:
-        schema = cast(pa.Schema, first_batch.schema)
-    columns = _text_columns(schema, table.name, table.text_column)
+    columns_of_table: pa.Schema = schema or first_batch.schema
+    columns = _text_columns(columns_of_table, table.name, table.text_column)
     joined = config.documents == "blank-line"
-    if config.documents == "auto" and len(schema.names) == 1:
+    if config.documents == "auto" and len(columns_of_table) == 1:
         joined = _holds_sentences(first_batch)
     rows = _rows(chain([first], batches), columns, table, counters)
     yield from row_documents(rows, table, counters, joined=joined)
