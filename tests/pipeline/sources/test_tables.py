@@ -162,7 +162,7 @@ def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
 
 def test_mistakes_of_the_user(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": [1], "content": ["x"]})
-    with pytest.raises(UserError, match=r"no column 'text', only id, content: give --text-column"):
+    with pytest.raises(UserError, match=r"no column 'text', only id, content: give `text_column`"):
         list(read(path, Counters()))
     with pytest.raises(UserError, match="holds int64, not text"):
         list(read(path, Counters(), text_column="id"))
@@ -236,7 +236,7 @@ def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
 def test_batches_of_long_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
     batch = pa.RecordBatch.from_pydict({"text": [str(row) * 40 for row in range(100)]})
-    parts = list(tables._cut(batch))
+    parts = list(tables.cut_batch(batch))
     assert [row for part in parts for row in part.to_pylist()] == batch.to_pylist()
     assert len(parts) > 5 and max(part.nbytes for part in parts) < 1300
 
