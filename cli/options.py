@@ -114,10 +114,9 @@ def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Co
 def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is None:
         return
-    from .main import COMMANDS  # imported here because the commands import this module
-
+    group = ctx.find_root().command
+    commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
     values = read_toml(value, dict[str, Any])
-    commands = [str(command.name) for command in COMMANDS]
     if unknown := [
         name for name, table in values.items() if isinstance(table, dict) and name not in commands
     ]:

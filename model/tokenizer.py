@@ -119,6 +119,18 @@ def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path
         raise UserError(f"The vocabulary in {directory} has {sizes}; use another checkpoint.")
 
 
+def check_fit(
+    tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path
+) -> None:
+    """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
+    check_vocabulary(tokenizer.vocab_size, config, directory)
+    if max_length > config.max_position_embeddings:
+        positions = config.max_position_embeddings
+        raise UserError(
+            f"`max_length` is {max_length}, but the model in {directory} has {positions} positions; lower it."
+        )
+
+
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is made
     from ``vocab.txt``.

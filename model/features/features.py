@@ -44,14 +44,13 @@ from ...pipeline.storage.directory import (
 )
 from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
-from ..finetuning.predict import check_fit
 from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
 from ..tasks.conll import read_documents, split_words
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
-from ..tokenizer import TextTokenizer, trained_length
+from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
 from ..training.logs import Clock, ProgressCallback
 from .config import FeaturesConfig

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig, LayerChoice
 from ..tokenizer import TextTokenizer
 from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_documents, split_words
+from .options import LayerChoice, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
@@ -184,7 +184,7 @@ class EntityRecognition(Task):
         return hf_labels(self.labels) | hf_encoder_alone(self.features)
 
 
-def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
+def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
     """Return the task defined by the training `files`; raises `UserError` if they contain no
     entity.
     """
@@ -195,8 +195,8 @@ def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person."
         )
-    given = config.given("max_length", "features", "lstm_size")
-    if config.features:
+    given = options.given("max_length", "features", "lstm_size")
+    if options.features:
         given.setdefault("lstm_size", LSTM_SIZE)
     return EntityRecognition(types=tuple(types), **given)
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
 from .bilstm import BiLstm, bilstm_size
+from .options import TaskOptions
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
@@ -158,7 +158,7 @@ class Squad(Task):
             if room < 1:
                 found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
                 raise UserError(
-                    f"{example.where} has {found}; raise --max-length or lower --max-question-length."
+                    f"{example.where} has {found}; raise `max_length` or lower `max_question_length`."
                 )
             ids, offsets_P2 = passages[example.passage]
             answer = example.located_answer
@@ -324,7 +324,7 @@ class Squad(Task):
         }
 
 
-def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
+def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced
     answers.
     """
@@ -347,10 +347,10 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
         raise UserError(
             f"{found}; answer_start must be the index of its first character in the passage."
         )
-    given = config.given(
+    given = options.given(
         "max_length", "stride", "max_question_length", "max_answer_length", "metric"
     )
-    given["lstm_size"] = bilstm_size(config)
+    given["lstm_size"] = bilstm_size(options)
     metric: Metric = (
         "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
     )

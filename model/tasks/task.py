@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
-from ..finetuning.config import MAX_TASK_SIZE
 from ..heads import IGNORED
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
+from .options import MAX_TASK_SIZE
 
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""

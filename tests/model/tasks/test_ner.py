@@ -34,6 +34,7 @@ from clozeworks.model.tasks.conll import (
     split_words,
 )
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
+from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tasks.task import IGNORED, make_batch
@@ -184,7 +185,7 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
 def test_bad_columns_are_named(tmp_path, text, message):
     path = write(tmp_path / "train.conll", text)
     with pytest.raises(UserError) as error:
-        read_ner([path], FinetuneConfig())
+        read_ner([path], TaskOptions())
     assert message in str(error.value)
 
 
@@ -201,11 +202,11 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match=r"dev\.json is a \.json file; give one with CoNLL columns"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give one with"):
-        read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
-    with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
-        find_entry("sst2", FinetuneConfig(features="last"))
+        read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
+    with pytest.raises(UserError, match="`features` is for ner; sst2 does not take it"):
+        find_entry("sst2", TaskOptions(features="last"))
     with pytest.raises(UserError, match="ner does not take it"):
-        find_entry("ner", FinetuneConfig(bilstm=True))
+        find_entry("ner", TaskOptions(bilstm=True))
     with pytest.raises(UserError, match="--lstm-size is for a BiLSTM"):
         FinetuneConfig(lstm_size=8)
     with pytest.raises(UserError, match="--compile gains nothing"):
