@@ -58,7 +58,7 @@ def run(
         click.echo(f"[{number}/{len(stages)}] {stage.line}")
         if dry_run:
             continue
-        summary = _run(stage)
+        summary = _run(ctx, stage)
         if summary:
             summaries.append(summary)
     return summaries
@@ -72,7 +72,7 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         args += _typed_option(command, name, values)
     try:
         # click takes the list apart while it parses.
-        parsed = command.make_context(stage.command, [*args]).params
+        parsed = command.make_context(stage.command, [*args], parent=ctx.find_root()).params
         configs = [
             make_config(config, parsed) for config in getattr(command.callback, "configs", ())
         ]
@@ -115,12 +115,12 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
     return [flag, ",".join(values)]
 
 
-def _run(stage: CheckedStage) -> CommandSummary | None:
+def _run(ctx: click.Context, stage: CheckedStage) -> CommandSummary | None:
     """Run a stage and return its summary; None if it prints something else."""
     start_s = time.monotonic()
     name = str(stage.command.name)
     result: Any = stage.command.main(
-        [*stage.args], prog_name=f"clozeworks {name}", standalone_mode=False
+        [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.find_root()
     )
     if result is None:
         return None

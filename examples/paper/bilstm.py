@@ -1,8 +1,8 @@
 """The BiLSTM heads of the paper: on top of an encoder that is fine-tuned (the last row of Table 5),
 and on the hidden states of a frozen one (the features of Table 7).
 
-Each head is a task of Clozeworks whose `model` is another one. Reading files, cutting rows, training
-and scoring stay those of the task that it extends.
+Each head is a task of Clozeworks with another `model`. Reading files, cutting rows, training and
+scoring stay those of the task that it extends.
 
 Shapes: B rows, L padded length, W words of a row, S chosen layers, D hidden size, U units in each
 direction, K classes.
@@ -25,6 +25,7 @@ from clozeworks.model import (
     TaskBatch,
     TaskModel,
 )
+from clozeworks.pipeline import UserError
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -74,7 +75,7 @@ class BiLstm(nn.Module):
         turned_BL = (lengths_B[:, None] - 1 - positions_L).clamp(min=0)
         rows_B1 = torch.arange(len(lengths_B), device=device)[:, None]
 
-        # On a CPU without AVX-512, oneDNN has no LSTM in bf16; on most others it emulates one slowly.
+        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and emulates it slowly on most others.
         if device.type == "cpu":
             values_BLD = values_BLD.float()
         lowers_precision = torch.is_autocast_enabled(device.type) and device.type != "cpu"
@@ -177,7 +178,7 @@ class BiLstmSquad(Squad):
 
 
 def with_bilstm(task: Task, lstm_size: int) -> Task:
-    """Return the task with a BiLSTM of `lstm_size` units in each direction on top of the encoder."""
+    """Return the task with a BiLSTM of `lstm_size` units each way on top of the encoder."""
     if isinstance(task, Squad):
         return BiLstmSquad(**vars(task), lstm_size=lstm_size)
     if isinstance(task, Classification):
@@ -196,7 +197,7 @@ def chosen_layers(features: str, num_layers: int) -> list[int]:
     ([9, 10, 11, 12], [11])
     """
     if features.endswith("last-four") and num_layers < 4:
-        raise ValueError(f"{features} needs four layers, but the encoder has {num_layers}.")
+        raise UserError(f"{features} needs four layers, but the encoder has {num_layers}.")
     last_four = list(range(num_layers - 3, num_layers + 1))
     return {
         "embeddings": [0],
@@ -237,7 +238,7 @@ class BiLstmTagger(TaskModel):
         self._cached_bytes = 0
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of the BiLSTM; dropout in the frozen encoder would only disturb its features."""
+        """Set the mode of the BiLSTM; dropout in the frozen encoder would disturb its features."""
         super().train(mode)
         self.bert.eval()
         return self
