@@ -75,7 +75,7 @@ class BiLstm(nn.Module):
         turned_BL = (lengths_B[:, None] - 1 - positions_L).clamp(min=0)
         rows_B1 = torch.arange(len(lengths_B), device=device)[:, None]
 
-        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and emulates it slowly on most others.
+        # oneDNN has no LSTM in bf16 for a CPU without AVX-512, and a slow one for most others.
         if device.type == "cpu":
             values_BLD = values_BLD.float()
         lowers_precision = torch.is_autocast_enabled(device.type) and device.type != "cpu"
