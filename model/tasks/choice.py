@@ -23,7 +23,7 @@ from ..tokenizer import TextTokenizer
 from .classification import LabelTask
 from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
-from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch, TokenRow
+from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -116,8 +116,7 @@ class Choice(LabelTask):
         features = []
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
             rows = tuple(
-                TokenRow(*tokenizer.row(text, next(endings), self.max_length))
-                for _ in example.endings
+                tokenizer.row(text, next(endings), self.max_length) for _ in example.endings
             )
             target = None if example.target is None else np.array(example.target, dtype=np.int64)
             features.append(Feature(rows, target, index))

@@ -35,7 +35,6 @@ from .task import (
     Size,
     Task,
     TaskBatch,
-    TokenRow,
     hf_labels,
 )
 
@@ -192,9 +191,7 @@ class Classification(LabelTask):
         for index, (example, a, b) in enumerate(zip(examples, tokens_a, tokens_b, strict=True)):
             dtype = np.int64 if self.labels else np.float32
             target = None if example.target is None else np.array(example.target, dtype=dtype)
-            features.append(
-                Feature((TokenRow(*tokenizer.row(a, b, self.max_length)),), target, index)
-            )
+            features.append(Feature((tokenizer.row(a, b, self.max_length),), target, index))
         return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:

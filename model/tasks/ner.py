@@ -21,7 +21,7 @@ from torch import Tensor
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_documents, split_words
+from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
 from .options import TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
@@ -73,7 +73,7 @@ class EntityRecognition(Task):
         """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and
         line.
         """
-        for document in read_documents(path, labelled, self.types):
+        for document in read_conll(path, labelled, self.types):
             yield from (SentenceExample(document, index) for index in range(len(document)))
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
@@ -169,7 +169,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
     """Return the task defined by the training `files`; raises `UserError` if they contain no
     entity.
     """
-    documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
+    documents = chain.from_iterable(read_conll(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:

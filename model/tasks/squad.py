@@ -44,7 +44,6 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    TokenRow,
 )
 
 
@@ -152,10 +151,10 @@ class Squad(Task):
                 unlocated.append(example)
             owner_P = most_context(len(ids), room, self.stride)
             for number, (start, end) in enumerate(window_spans(len(ids), room, self.stride)):
-                row_ids, segment_b_start, _ = tokenizer.row(kept, ids[start:end], self.max_length)
-                row = TokenRow(row_ids, segment_b_start, len(question) - len(kept))
+                row = tokenizer.row(kept, ids[start:end], self.max_length)
+                row = row._replace(num_cut=len(question) - len(kept))
                 window = PassageWindow(
-                    start, segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
+                    start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
                 )
                 target = (
                     None if example.answers is None or is_unlocated else window_target(span, window)

@@ -475,7 +475,7 @@ def test_every_token_counts_in_one_window_and_labels_decode_to_the_answer(tokeni
             assert row.segment_b_start == window.row_start == 14
             assert row.input_ids[13] == row.input_ids[-1] == 3
             owners[window.first_token : window.first_token + len(window.offsets_P2)] += (
-                window.counts_P
+                window.may_start_P
             )
             if first:
                 start, end = window.offsets_P2[first - 14, 0], window.offsets_P2[last - 14, 1]
