@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
+    from .training.loop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
@@ -24,6 +25,7 @@ __all__ = [
     "InstanceDataset",
     "ModelConfig",
     "PretrainConfig",
+    "StopRequest",
     "collate",
     "evaluate",
     "evaluate_task",
@@ -39,6 +41,7 @@ _MODULES = {
     "InstanceDataset": "pretraining.dataset",
     "ModelConfig": "config",
     "PretrainConfig": "config",
+    "StopRequest": "training.loop",
     "collate": "pretraining.dataset",
     "evaluate": "pretraining.evaluate",
     "evaluate_task": "finetuning.predict",

@@ -100,7 +100,7 @@ def extract_features(
             schema = extractor.schema.with_metadata(footer)
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
                 report = _reporter(progress, num_texts)
-                with oom_as_user_error("--batch-tokens"):
+                with oom_as_user_error("batch_tokens"):
                     parts = list(
                         _write_parts(extractor, read_texts(data, config), directory, report)
                     )

@@ -47,7 +47,9 @@ from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, tokenizer_files, trained_length
+from ..training.device import kept_generators
 from ..training.logs import ProgressCallback, RunLog
+from ..training.loop import StopRequest
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
@@ -123,6 +125,7 @@ def finetune(
     progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
+    stop: StopRequest | None = None,
 ) -> dict[str, Any]:
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what
     ``summary.json`` holds.
@@ -130,8 +133,8 @@ def finetune(
     `data` is a folder or file of the official form, or a data set of the Hub
     (``hf:nyu-mll/glue:sst2``), `checkpoint` any BERT directory in Hugging Face's layout. The same
     call resumes unfinished work; one with other learning rates or seeds adds those runs;
-    `overwrite` starts over. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
-    there) by a signal, when everything is saved. `progress` is called about every tenth step with
+    `overwrite` starts over, and `stop` lets another thread end the work early. ``status`` is
+    ``finished``, or ``interrupted`` (and nothing else is there) by `stop`, when everything is saved. `progress` is called about every tenth step with
     ``stage`` (which run it is) and what `train_model` says. Raises `UserError` for bad input, for
     an `output` that holds something else, and for a loss that is not finite.
     """
@@ -140,13 +143,16 @@ def finetune(
     data_read = read_data(task_name, data, config)
     with mirrored(output) as directory:
         job = _prepare(str(data), data_read, str(checkpoint), directory, config)
-        return _finetune(job, progress, overwrite)
+        return _finetune(job, progress, overwrite, stop)
 
 
-def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> dict[str, Any]:
+def _finetune(
+    job: Job, progress: ProgressCallback | None, overwrite: bool, stop: StopRequest | None
+) -> dict[str, Any]:
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
         join_ranks(job.config.device, job.recipe.batch_size) as ranks,
+        kept_generators(ranks.device),
         ranks.on_first(
             claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
         ),
@@ -172,7 +178,7 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
             SHARED,
         )
         summary = read_summary(job.output)
-        if summary is None and _search(job, ranks, progress):
+        if summary is None and _search(job, ranks, progress, stop):
             if ranks.rank == 0:
                 _finish(job, ranks.device)
             ranks.wait()
@@ -231,7 +237,9 @@ def _dev_split(prefix: str) -> str:
     return f"dev_{prefix}".removesuffix("_")
 
 
-def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
+def _search(
+    job: Job, ranks: Ranks, progress: ProgressCallback | None, stop: StopRequest | None
+) -> bool:
     """Do all runs that are not done, and keep the best; return False where one was asked to stop."""
     grid = job.grid()
     for index, (rate, seed) in enumerate(grid, 1):
@@ -239,7 +247,7 @@ def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
         # Only the first rank looks for the record, for it may be writing it when the others look.
         done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
         done = bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
-        if not done and not _run(job, rate, seed, ranks, _staged(progress, stage)):
+        if not done and not _run(job, rate, seed, ranks, _staged(progress, stage), stop):
             return False
         if ranks.rank == 0:
             _keep_best(job)
@@ -262,12 +270,19 @@ def _best(records: Sequence[RunRecord]) -> RunRecord:
     )
 
 
-def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
+def _run(
+    job: Job,
+    rate: float,
+    seed: int,
+    ranks: Ranks,
+    report: ProgressCallback,
+    stop: StopRequest | None,
+) -> bool:
     """Train and evaluate once, and write what came out; return False where it was asked to stop."""
     directory = job.directory(rate, seed)
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
     training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
-    seconds = train_model(model, training, report)
+    seconds = train_model(model, training, report, stop)
     if seconds is None:
         return False
     if ranks.rank > 0:
