@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .tasks.splits import make_task
     from .tasks.squad import BertForQuestionAnswering, Squad
     from .tasks.task import Task, TaskBatch, TaskModel
+    from .training.loop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
@@ -36,6 +37,7 @@ __all__ = [
     "ModelConfig",
     "PretrainConfig",
     "Squad",
+    "StopRequest",
     "Task",
     "TaskBatch",
     "TaskModel",
@@ -61,6 +63,7 @@ _MODULES = {
     "ModelConfig": "config",
     "PretrainConfig": "config",
     "Squad": "tasks.squad",
+    "StopRequest": "training.loop",
     "Task": "tasks.task",
     "TaskBatch": "tasks.task",
     "TaskModel": "tasks.task",

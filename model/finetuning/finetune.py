@@ -48,7 +48,9 @@ from ..tasks.catalogue import task_settings
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
+from ..training.device import kept_generators
 from ..training.logs import ProgressCallback, RunLog
+from ..training.loop import StopRequest
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
@@ -128,6 +130,7 @@ def finetune(
     progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
+    stop: StopRequest | None = None,
 ) -> dict[str, Any]:
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what
     ``summary.json`` holds.
@@ -135,18 +138,18 @@ def finetune(
     `task` is a name, or a `Task` of your own, such as one with another head. `data` is a folder or
     file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint` any
     BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other
-    learning rates or seeds adds those runs; `overwrite` starts over. ``status`` is ``finished``, or
-    ``interrupted`` (and nothing else is there) by a signal, when everything is saved. `progress` is
-    called about every tenth step with ``stage`` (which run it is) and what `train_model` says.
-    Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that
-    is not finite.
+    learning rates or seeds adds those runs; `overwrite` starts over, and `stop` lets another thread
+    end the work early. ``status`` is ``finished``, or ``interrupted`` (and nothing else is there) by
+    `stop`, when everything is saved. `progress` is called about every tenth step with ``stage``
+    (which run it is) and what `train_model` says. Raises `UserError` for bad input, for an `output`
+    that holds something else, and for a loss that is not finite.
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
     task_data = read_data(task, data, config.task_options)
     with mirrored(output) as directory:
         job = _prepare(str(data), task_data, str(checkpoint), directory, config)
-        return _finetune(job, progress, overwrite)
+        return _finetune(job, progress, overwrite, stop)
 
 
 def _prepare(
@@ -182,16 +185,19 @@ def _report_untrained(
         print_notice(
             f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
             f"{checkpoint}, whose positions past {trained} are untrained; "
-            f"give `max_length` {trained}."
+            f"give --max-length {trained}."
         )
 
 
-def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> dict[str, Any]:
+def _finetune(
+    job: Job, progress: ProgressCallback | None, overwrite: bool, stop: StopRequest | None
+) -> dict[str, Any]:
     identity = _identity(job)
     claim = claimed(str(job.output), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
         join_ranks(job.config.device, job.recipe.batch_size) as ranks,
+        kept_generators(ranks.device),
         ranks.on_first(claim),
     ):
         if ranks.rank == 0:
@@ -212,7 +218,7 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
         }
         ranks.agree(same_on_all, SHARED)
         summary = read_summary(job.output)
-        if summary is None and _search(job, ranks, progress):
+        if summary is None and _search(job, ranks, progress, stop):
             if ranks.rank == 0:
                 _finish(job, ranks.device)
             ranks.wait()
@@ -271,7 +277,9 @@ def _is_complete(job: Job) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
+def _search(
+    job: Job, ranks: Ranks, progress: ProgressCallback | None, stop: StopRequest | None
+) -> bool:
     """Do all runs that are not done, and keep the best; return False if one was asked to stop."""
     grid = job.grid()
     for number, (rate, seed) in enumerate(grid, 1):
@@ -279,7 +287,7 @@ def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
         # Only the first rank looks for the record, for it may be writing it when the others look.
         is_done = ranks.rank == 0 and job.is_done(rate, seed)
         is_done = bool(ranks.sum(torch.tensor([float(is_done)], device=ranks.device)).item())
-        if not is_done and not _run(job, rate, seed, ranks, _titled(progress, title)):
+        if not is_done and not _run(job, rate, seed, ranks, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:
             _keep_best(job)
@@ -294,12 +302,19 @@ def _titled(progress: ProgressCallback | None, title: str) -> ProgressCallback:
     return lambda live: progress({"stage": title, **live})
 
 
-def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
+def _run(
+    job: Job,
+    rate: float,
+    seed: int,
+    ranks: Ranks,
+    report: ProgressCallback,
+    stop: StopRequest | None,
+) -> bool:
     """Train and evaluate once, and record it; return False if it was asked to stop."""
     directory = job.directory(rate, seed)
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
     training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
-    seconds = train_model(model, training, report)
+    seconds = train_model(model, training, report, stop)
     if seconds is None:
         return False
     if ranks.rank > 0:
