@@ -66,6 +66,7 @@ ALLOWED_IN_MODEL = {
 SHARED_BY_COMMANDS = {
     "cli.failures",
     "cli.options",
+    "cli.signals",
     "cli.recipe",
     "cli.summary",
     "cli.training_progress",
