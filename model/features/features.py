@@ -99,7 +99,7 @@ def extract_features(
             extractor = make_extractor(checkpoint, config)
             report = _reporter(progress, num_texts)
             with claimed(str(work), identity, IDENTITY, (PARTS,), overwrite=overwrite) as directory:
-                with oom_as_user_error("`batch_tokens`"):
+                with oom_as_user_error("batch_tokens"):
                     texts = read_texts(data, config)
                     parts = list(_write_parts(extractor, texts, directory, report))
                 footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
