@@ -119,8 +119,8 @@ def predict(
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     answer and the probability of each class, or the score: tab-separated with a header line, or as
     ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With `official`,
-    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given an
-    object. Raises `UserError` for bad input, and then writes nothing.
+    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
+    an object. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -300,7 +300,7 @@ def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
 
 
 def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], Any]) -> int:
-    """Write a header line and a line for each answer, with a column for each class's probability."""
+    """Write a header line and a line for each answer; each class's probability has a column."""
     num_answers = 0
     for answer in answers:
         num_answers += 1

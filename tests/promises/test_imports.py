@@ -65,6 +65,7 @@ ALLOWED_IN_MODEL = {
 SHARED_BY_COMMANDS = {
     "cli.failures",
     "cli.options",
+    "cli.signals",
     "cli.recipe",
     "cli.signals",
     "cli.summary",
