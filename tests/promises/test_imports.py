@@ -65,7 +65,6 @@ ALLOWED_IN_MODEL = {
 SHARED_BY_COMMANDS = {
     "cli.failures",
     "cli.options",
-    "cli.signals",
     "cli.recipe",
     "cli.signals",
     "cli.summary",
