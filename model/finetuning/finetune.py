@@ -34,6 +34,7 @@ from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
+    TASK,
     WEIGHTS,
     files_digest,
     load_weights,
@@ -54,7 +55,7 @@ from ..training.loop import StopRequest
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
-from .predict import TASK, infer, load_finetuned, predict_files
+from .predict import infer, load_finetuned, predict_files
 from .results import (
     LEFT_TO_RIGHT,
     RESULTS,

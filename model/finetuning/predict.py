@@ -19,7 +19,7 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
-from ..checkpoint import load_weights, read_config
+from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.catalogue import file_suffixes, read_task
 from ..tasks.conll import has_columns
@@ -32,7 +32,6 @@ from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, 
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
 
-TASK = "task.json"
 PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
