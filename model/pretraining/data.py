@@ -34,7 +34,7 @@ REBUILD = "rebuild the instances with `overwrite`"
 
 
 class RowGroup(NamedTuple):
-    """One row group of one shard."""
+    """One row group of one shard: the unit that is read at once."""
 
     shard: str
     number: int
@@ -118,14 +118,16 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         statistics = group.column(duplicate_column).statistics
-        has_pass = statistics is not None and statistics.has_min_max
+        duplicate = None
+        if statistics is not None and statistics.has_min_max:
+            duplicate = statistics.min  # and the greatest too: no row group has rows of two passes
         row_group = RowGroup(
             shard=shard,
             number=number,
             first_row=first_row,
             num_rows=group.num_rows,
             num_tokens=group.column(ids_column).num_values,
-            duplicate=statistics.min if has_pass else None,
+            duplicate=duplicate,
         )
         groups.append(row_group)
         first_row += group.num_rows

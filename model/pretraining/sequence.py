@@ -67,11 +67,13 @@ class RowSequence:
         self.seed = seed
         self.masks = masks
         self._duplicates_per_epoch = duplicates_per_epoch
+        # The same for all blocks, so that a block's row groups are found by arithmetic.
         mean_rows = directory.num_rows / len(directory.row_groups)
         self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of each epoch, until they repeat."""
+        # Beyond the last of these the epochs repeat: a position's round, and the rest, by division.
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
         self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
@@ -148,14 +150,15 @@ class RowSequence:
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
     def _read_block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
-        """Return the rows of a block as they are stored, and their order; begin to read the next."""
+        """Return a block's rows as they are stored, and their order; begin to read the next one."""
         self._forget_after_fork()
         groups = self._coming.pop((epoch, block), None)
         if groups is None:
             groups = self._start_reading(epoch, block)
         rows = concatenate([group.result() for group in groups])
-        is_last = block + 1 == len(self._block_ends(epoch))
-        following = (epoch + 1, 0) if is_last else (epoch, block + 1)
+        following = (epoch, block + 1)
+        if block + 1 == len(self._block_ends(epoch)):
+            following = (epoch + 1, 0)
         # Alone: what was read ahead for another block is not needed any more.
         self._coming = {following: self._start_reading(*following)}
         return rows, self._row_order(epoch, block)
@@ -201,24 +204,25 @@ def _start(ends: np.ndarray, index: int) -> int:
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
     """Return the indices of the row groups of each epoch, until they repeat.
 
-    With 2 of 3 passes per epoch these are those of the passes 0 1, then 2 0, then 1 2.
+    With 2 of 3 passes per epoch, the epochs use the passes 0 and 1, then 2 and 0, then 1 and 2.
     """
     if duplicates_per_epoch is None:
         return [np.arange(len(directory.row_groups))]
-    pass_by_group = np.array(
-        [-1 if group.duplicate is None else group.duplicate for group in directory.row_groups]
-    )
+    passes_of_groups = []
+    for group in directory.row_groups:
+        if group.duplicate is None:
+            footer = f"the footer of {directory.path}/{group.shard}"
+            raise UserError(
+                f"`duplicates_per_epoch` cannot be used because {footer} does not say which pass "
+                "its rows belong to; rebuild the instances."
+            )
+        passes_of_groups.append(group.duplicate)
+    pass_by_group = np.array(passes_of_groups)
     passes = np.unique(pass_by_group)
-    if passes[0] < 0:
-        shard = directory.row_groups[int(pass_by_group.argmin())].shard
-        footer = f"the footer of {directory.path}/{shard}"
-        raise UserError(
-            f"`duplicates_per_epoch` cannot be used because {footer} does not say which pass its "
-            "rows belong to; rebuild the instances."
-        )
     if duplicates_per_epoch > len(passes):
         built = f"{directory.path} was built with `duplicates` {len(passes)}"
         raise UserError(f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {built}; lower it.")
+    # After this many epochs each pass was used equally often, and the first ones come again.
     num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)
     turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(passes)
     return [np.flatnonzero(np.isin(pass_by_group, passes[turn])) for turn in turns]

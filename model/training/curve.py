@@ -1,4 +1,4 @@
-"""The learning curve of a run, ``loss.png``, drawn from its ``metrics.csv``."""
+"""Draw the learning curve of a run, ``loss.png``, from its ``metrics.csv``."""
 
 import csv
 import importlib.util
@@ -48,6 +48,7 @@ def draw_curve(run: Path) -> None:
     rows_of_plots = figure.subplots(len(columns), sharex=True, squeeze=False)
     for axes, column in zip(rows_of_plots[:, 0], columns, strict=True):
         _draw_column(axes, column, lines)
+    # Another name first: somebody may be looking at the picture.
     partial = run / f"{CURVE}.partial"
     figure.savefig(partial, format="png")
     partial.replace(run / CURVE)

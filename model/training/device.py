@@ -1,4 +1,4 @@
-"""The device that a model runs on: its number format, its memory, and how fast it could be."""
+"""Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
 import ctypes
 import os
@@ -30,6 +30,7 @@ PEAK_FLOPS = {
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 """Tokens computed at once unless the user sets a micro-batch size; padding counts."""
+# glibc's; musl and macOS have none.
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
 
@@ -42,7 +43,9 @@ def find_device(name: str) -> torch.device:
         raise UserError(
             "`device` is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
         )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def host_memory() -> int:
@@ -83,7 +86,7 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
         can_compile = has_triton() and any(map(shutil.which, compilers))
         needed = "Triton and a C compiler; install gcc"
     else:
-        can_compile = shutil.which(os.environ.get("CXX", "g++")) is not None
+        can_compile = bool(shutil.which(os.environ.get("CXX", "g++")))
         needed = "a C++ compiler; install g++"
     if choice is None:
         return on_gpu and can_compile
@@ -103,6 +106,7 @@ def kept_generators(device: torch.device) -> AbstractContextManager[None]:
     """Give the caller's random generators back as they were: making a model draws from PyTorch's,
     and each update seeds it for dropout.
     """
+    # Without a list, PyTorch would visit, and so initialise, every GPU.
     return torch.random.fork_rng([device] if device.type == "cuda" else [])
 
 
@@ -120,8 +124,8 @@ def pinned_attention() -> Iterator[None]:
 
 
 def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:
-    """Return the rows to compute at once: as `asked`, or as many of `row_tokens` as fit into the
-    device's budget.
+    """Return the rows to compute at once: as many as `asked`, or as fit into the device's budget if
+    each has `row_tokens`.
     """
     return asked or max(1, MICRO_BATCH_TOKENS[device.type] // row_tokens)
 

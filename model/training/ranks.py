@@ -1,4 +1,4 @@
-"""The processes that train together, one per GPU, as torchrun starts them."""
+"""Join the processes that train together, one per GPU, as torchrun starts them."""
 
 import os
 import socket
@@ -17,6 +17,7 @@ from torch import nn
 from ...pipeline.errors import RunError, UserError
 from .device import find_device
 
+# As in DistributedDataParallel: large enough for the bandwidth, and small enough to start early.
 BUCKET_BYTES = 25 << 20
 SHARED = (
     "Run the same command on all machines, on directories that all of them share; a remote "
@@ -120,12 +121,19 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     # group would outlive destroy_process_group, and gloo's threads, which own tensors, would abort
     # one exit in five.
     import_module("torch._dynamo")
-    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+    with _current_device(device):
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
         try:
             yield Ranks(dist.get_rank(), num_ranks, device)
         finally:
             dist.destroy_process_group()
+
+
+def _current_device(device: torch.device) -> AbstractContextManager[object]:
+    # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
+    if device.type == "cuda":
+        return torch.cuda.device(device)
+    return nullcontext()
 
 
 def print_notice(line: str) -> None:
@@ -206,5 +214,6 @@ class GradientSum:
 
     def _send(self) -> None:
         bucket = self._buckets[len(self._sent)]
+        # One message for many small tensors.
         flat = torch.cat([cast(torch.Tensor, parameter.grad).flatten() for parameter in bucket])
         self._sent.append((flat, self._ranks.start_sum(flat)))

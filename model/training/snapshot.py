@@ -44,7 +44,7 @@ class SnapshotWriter:
         self._pending.append(self._pool.submit(_write, write, copy, copied))
 
     def _make_room(self) -> None:
-        """Wait until another snapshot may be in memory; raise the errors of the writes that ended."""
+        """Wait until one more snapshot may be in memory; raise the errors of finished writes."""
         while self._pending:
             has_room = len(self._pending) < MOST_WAITING
             if has_room and not self._pending[0].done():

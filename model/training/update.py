@@ -113,7 +113,7 @@ class Updater(Generic[BatchT]):
         """
         sums_S = self._backward(step, batches, compute_loss)
         self._gradient_sum.finish()
-        self._scaler.unscale_(self.optimizer)
+        self._scaler.unscale_(self.optimizer)  # does nothing unless products are in fp16
         # The whole global batch's gradient is clipped, so only after the sum.
         gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(self.optimizer, rate)
@@ -159,7 +159,9 @@ class Updater(Generic[BatchT]):
         (see `device.drain_every`). A loss that is not finite is noticed that much later, but always
         before a checkpoint.
         """
-        scale = self._scaler.get_scale() if self._scaler.is_enabled() else 0.0
+        scale = 0.0
+        if self._scaler.is_enabled():
+            scale = self._scaler.get_scale()
         updates = []
         for step, sums, gradient_norm in self._pending:
             *values, num_stops, seconds = sums.tolist()
