@@ -10,18 +10,8 @@ from clozeworks.cli.signals import StopOnSignal
 from clozeworks.model.finetuning import train
 from instances_fixture import write_instances
 
-SHAPE = [
-    "--num-layers",
-    "1",
-    "--hidden-size",
-    "8",
-    "--num-heads",
-    "1",
-    "--batch-size",
-    "8",
-    "--device",
-    "cpu",
-]
+SHAPE = ["--num-layers", "1", "--hidden-size", "8", "--num-heads", "1"]
+OPTIONS = [*SHAPE, "--batch-size", "8", "--device", "cpu"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -45,7 +35,7 @@ def test_the_first_signal_asks_and_the_second_acts_as_before(number: signal.Sign
 def test_an_interrupted_pretrain_saves_and_exits_with_130(number, tmp_path, monkeypatch, capsys):
     write_instances(tmp_path / "instances")
     run = tmp_path / "run"
-    arguments = ["pretrain", str(tmp_path / "instances"), "--output", str(run), *SHAPE]
+    arguments = ["pretrain", str(tmp_path / "instances"), "--output", str(run), *OPTIONS]
     assert interrupted(arguments, number, monkeypatch) == 130
     assert capsys.readouterr().err == "Error: Interrupted; rerun the same command to resume.\n"
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-0000001"]
