@@ -1,38 +1,32 @@
-"""Recipes: variables, matrices, and what `clozeworks run` does with the stages."""
+"""Recipes: variables, and what `clozeworks run` does with the stages."""
 
 import json
 from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.cli.recipe import Stage, read_recipe
+from clozeworks.cli.recipe import read_recipe
 from clozeworks.pipeline.errors import UserError
 
 RECIPE = """
 [variables]
 steps = 300
-seeds = [0, 1]
-rates = [1e-3, 2e-3]
 run = "{output}/run"
 fresh = false
 
 [[stage]]
-name = "encode"
 command = "pretrain"
-matrix = { kind = ["full", "none"], seed = "{seeds}" }
-arguments = ["instances-{kind}"]
-output = "{run}-{kind}-{seed}"
+arguments = ["instances"]
+output = "{run}-{steps}"
 steps = "{steps}"
-seed = "{seed}"
 overwrite = "{fresh}"
 
 [[stage]]
 command = "finetune"
 arguments = ["classify", "{recipe}/tables"]
-checkpoint = "{run}-full-0"
+checkpoint = "{run}-{steps}"
 output = "{output}/task"
-learning-rates = "{rates}"
-if-exists = "{recipe}/tables"
+learning-rates = [1e-3, 2e-3]
 """
 
 
@@ -43,60 +37,29 @@ def recipe(tmp_path: Path) -> str:
     return str(path)
 
 
-def options(stage: Stage) -> str:
-    return " ".join(stage.args)
+def write_recipe(folder: Path, *stages: str) -> str:
+    path = folder / "r.toml"
+    path.write_text("".join(f"[[stage]]\n{stage}\n" for stage in stages))
+    return str(path)
 
 
-def test_a_matrix_is_a_stage_for_each_combination(recipe: str):
-    stages = read_recipe(recipe, "out")
-    assert [stage.title for stage in stages] == [
-        *(f"encode-{k}-{s}" for k in ("full", "none") for s in (0, 1)),
-        "finetune",
-    ]
-    assert (
-        options(stages[3])
-        == "instances-none --output out/run-none-1 --steps 300 --seed 1 --no-overwrite"
-    )
+def lines_of_dry_run(capsys: pytest.CaptureFixture[str], recipe: str, *args: str) -> list[str]:
+    main(["run", recipe, "--dry-run", *args])
+    return capsys.readouterr().out.splitlines()
 
 
-def test_an_axis_can_set_several_variables_together(tmp_path: Path):
-    path = tmp_path / "study.toml"
-    stage = (
-        'command = "finetune"\narguments = ["{task}", "glue/{folder}"]\noutput = "{task}-{seed}"\n'
-    )
-    path.write_text(
-        f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2 SST-2", "rte my RTE"], seed = [3] }}\n'
-    )
-    stages = read_recipe(str(path), "out")
-    assert [stage.title for stage in stages] == ["finetune-sst2-3", "finetune-rte-3"]
-    assert options(stages[1]) == "rte glue/my RTE --output rte-3"
-    path.write_text(f'[[stage]]\n{stage}matrix = {{ "task folder" = ["sst2"], seed = [3] }}\n')
-    with pytest.raises(UserError, match="matrix has 'task folder', but 'sst2' has 1 words"):
-        read_recipe(str(path), "out")
+def test_variables_are_filled_in_and_may_name_those_above(recipe: str, tmp_path: Path):
+    first, second = read_recipe(recipe, "out")
+    assert (first.command, first.arguments) == ("pretrain", ["instances"])
+    assert first.options == {"output": ["out/run-300"], "steps": ["300"], "overwrite": ["false"]}
+    assert second.arguments == ["classify", str(tmp_path / "tables")]
+    assert second.options["learning-rates"] == ["0.001", "0.002"]
 
 
-def test_variables_are_lists_flags_and_parts_of_text(recipe: str, tmp_path: Path):
-    last = read_recipe(recipe, "out")[-1]
-    folder = str(tmp_path / "tables")
-    assert last.args == [
-        "classify",
-        folder,
-        "--checkpoint",
-        "out/run-full-0",
-        "--output",
-        "out/task",
-        "--learning-rates",
-        "0.001,0.002",
-    ]
-    assert last.if_exists == [folder]
-
-
-def test_settings_go_over_files_and_files_over_the_recipe(recipe: str, tmp_path: Path):
-    file = tmp_path / "gpu.toml"
-    file.write_text("[study]\nsteps = 9000\nseeds = [7]\n[other]\nlayers = 2\n")
-    stages = read_recipe(recipe, "out", (str(file),), ("seeds=4,5", "fresh=true"))
-    assert [stage.combination for stage in stages[:4]] == ["full-4", "full-5", "none-4", "none-5"]
-    assert "--steps 9000" in options(stages[0]) and options(stages[0]).endswith("--overwrite")
+def test_settings_replace_the_recipes_variables(recipe: str):
+    first, second = read_recipe(recipe, "out", ("steps=9000", "fresh=true", "run=r={steps}"))
+    assert first.options == {"output": ["r=9000-9000"], "steps": ["9000"], "overwrite": ["true"]}
+    assert second.options["checkpoint"] == ["r=9000-9000"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +71,7 @@ def test_settings_go_over_files_and_files_over_the_recipe(recipe: str, tmp_path:
 )
 def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, recipe: str):
     with pytest.raises(UserError, match=f"^{message}$"):
-        read_recipe(recipe, "out", settings=settings)
+        read_recipe(recipe, "out", settings)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +79,19 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
     [
         (
             'command = "vocab"\nseed = "{sed}"',
-            "stage 1 (vocab), seed: there is no variable {sed}; choose from recipe, output.",
+            "stage 2 (vocab), seed: there is no variable {sed}; choose from recipe, output.",
         ),
-        ('command = "vocab"\nmatrix = [1]', "stage 1 (vocab): matrix is not a table of lists."),
         (
             'command = "brew"',
-            "stage 'brew': there is no command 'brew'; choose from ingest, vocab, build",
+            "stage 2 (brew): there is no command 'brew'; choose from ingest, vocab, build",
+        ),
+        (
+            'command = "run"\narguments = ["r.toml"]',
+            "stage 2 (run): there is no command 'run'; choose from ingest, vocab, build",
         ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
-            "stage 'vocab': No such option '--sizes'. Did you mean '--size'?",
+            "stage 2 (vocab): No such option '--sizes'. Did you mean '--size'?",
         ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsize = "x"',
@@ -137,86 +103,56 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
         ),
         (
             'command = "finetune"\narguments = ["mprc", "d"]\ncheckpoint = "c"\noutput = "o"',
-            "stage 'finetune': There is no task 'mprc'; did you mean mrpc.",
+            "stage 2 (finetune): There is no task 'mprc'; did you mean mrpc.",
+        ),
+        (
+            'command = "vocab"\nmatrix = {seed = [1]}',
+            "stage[1][...]: expected bool | int | float | str | array, got object",
         ),
     ],
 )
 def test_all_stages_are_checked_before_the_first_runs(
     stage: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    path = tmp_path / "r.toml"
-    fine = (
-        '[[stage]]\ncommand = "results"\narguments = ["nothing"]\n'
-        if "stage 1" not in message
-        else ""
-    )
-    path.write_text(f"{fine}[[stage]]\n{stage}\n")
+    path = write_recipe(tmp_path, 'command = "results"\narguments = ["nothing"]', stage)
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--output", "out"])
+        main(["run", path, "--output", "out"])
     printed = capsys.readouterr()
     assert ended.value.code == 2 and printed.out == ""
     assert message in printed.err and printed.err.count("\n") == 1
 
 
 def test_a_dry_run_prints_commands_as_typed(recipe: str, capsys: pytest.CaptureFixture[str]):
-    main(
-        [
-            "run",
-            recipe,
-            "--output",
-            "an out",
-            "--dry-run",
-            "--only",
-            "encode-full-1",
-            "--only",
-            "finetune",
-        ]
-    )
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(
-        "[1/2] clozeworks pretrain instances-full --output 'an out/run-full-1' --steps 300"
-    )
-    assert second.startswith("[2/2] finetune: skipped, ") and second.endswith(
-        "tables does not exist"
-    )
-    with pytest.raises(SystemExit):
-        main(["run", recipe, "--only", "encod"])
-    assert "has no such stage; did you mean encode." in capsys.readouterr().err
+    first, second = lines_of_dry_run(capsys, recipe, "--output", "an out")
+    assert first == (
+        "[1/2] clozeworks pretrain instances --output 'an out/run-300' --steps 300"
+    )  # --overwrite has no --no-overwrite
+    assert second.startswith("[2/2] clozeworks finetune classify ")
+    assert second.endswith(" --learning-rates 0.001,0.002")
 
 
-def test_keep_going_runs_the_rest_and_lists_what_failed(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
+def test_options_that_are_true_false_repeated_or_of_several_values(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    path = tmp_path / "r.toml"
-    stages = [
-        f'[[stage]]\ncommand = "vocab"\nname = "{name}"\narguments = ["{tmp_path}"]\noutput = "o"\n'
-        for name in "ab"
+    stages = (
+        'command = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\ncased = true',
+        'command = "pretrain"\narguments = ["i"]\noutput = "r"\n'
+        "compile = false\nmask-split = [80, 10, 10]",
+    )
+    lines = lines_of_dry_run(capsys, write_recipe(tmp_path, *stages))
+    assert lines == [
+        "[1/2] clozeworks vocab d --output v --compare a --compare b --cased",
+        "[2/2] clozeworks pretrain i --output r --no-compile --mask-split 80,10,10",
     ]
-    path.write_text("".join(stages))
+
+
+def test_a_failed_stage_ends_the_recipe(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    stage = f'command = "vocab"\narguments = ["{tmp_path}"]\noutput = "o"'
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--keep-going"])
+        main(["run", write_recipe(tmp_path, stage, stage)])
     printed = capfd.readouterr()
-    assert ended.value.code == 1 and printed.out.count("clozeworks vocab") == 2
-    *failed, error = printed.err.splitlines()
-    assert [line.partition(":")[0] for line in failed] == ["a failed", "b failed"]
-    assert error == "Error: 2 of 2 stages failed: a, b."
-    with pytest.raises(SystemExit):
-        main(["run", str(path)])
-    assert capfd.readouterr().out.count("clozeworks vocab") == 1
-
-
-def test_an_option_that_may_be_repeated_takes_a_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    path = tmp_path / "r.toml"
-    path.write_text(
-        '[[stage]]\ncommand = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\nsize = 300\n'
-    )
-    main(["run", str(path), "--dry-run"])
-    assert (
-        capsys.readouterr().out
-        == "[1/1] clozeworks vocab d --output v --compare a --compare b --size 300\n"
-    )
+    assert ended.value.code == 2
+    assert printed.out.count("clozeworks vocab") == printed.err.count("\n") == 1
 
 
 def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
@@ -230,13 +166,15 @@ def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
     (tmp_path / "c.toml").write_text(
         "[build]\nseed = 1\n[ingest]\nlanguage = 'en'\nmin-characters = 1\nvalidation-share = 0.5\n"
     )
-    path = tmp_path / "r.toml"
-    stage = f'[[stage]]\ncommand = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
-    path.write_text(
-        f'{stage}config = "{tmp_path}/c.toml"\n[[stage]]\ncommand = "show"\narguments = ["{tmp_path}/d"]\n'
+    ingest = (
+        f'command = "ingest"\narguments = ["{tmp_path}/texts.jsonl"]\noutput = "{tmp_path}/d"\n'
+        f'config = "{tmp_path}/c.toml"'
     )
-    main(["run", str(path)])
-    assert (
-        json.loads((tmp_path / "d" / "manifest.json").read_text())["config"]["validation_share"]
-        == 0.5
+    main(
+        [
+            "run",
+            write_recipe(tmp_path, ingest, f'command = "show"\narguments = ["{tmp_path}/d"]'),
+        ]
     )
+    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
+    assert manifest["config"]["validation_share"] == 0.5
