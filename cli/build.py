@@ -8,6 +8,7 @@ from ..pipeline.config import BuildConfig, RunOptions
 from ..pipeline.execution.counters import count_of
 from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
+from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import InstancesShard
@@ -41,14 +42,15 @@ def build(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.instances.pipeline import build as run_build
-    from ..pipeline.instances.pipeline import estimate
+    from ..pipeline.instances.pipeline import estimate_build
 
     config = make_config(BuildConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        estimated = estimate(documents, vocab, output, config, options)
-        return summarize_dry_run("build", output, estimated)
-    manifest = run_build(documents, vocab, output, config, options)
+        estimate = estimate_build(documents, vocab, output, config, options)
+        return summarize_dry_run("build", output, estimate)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_build(documents, vocab, output, config, options, progress)
     _warn(manifest.shards)
     return summarize_shards("build", output, manifest)
 

@@ -10,6 +10,7 @@ from ..pipeline.execution.counters import count_of, count_words, name_counts
 from ..pipeline.languages import UNKNOWN
 from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn, with_spaces
+from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.documents.explain import Explanation
@@ -56,7 +57,7 @@ def ingest(
     of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
-    from ..pipeline.documents.pipeline import estimate
+    from ..pipeline.documents.pipeline import estimate_ingest
     from ..pipeline.documents.pipeline import ingest as run_ingest
 
     config = make_config(IngestConfig, values)
@@ -69,8 +70,11 @@ def ingest(
     if output is None:
         raise click.UsageError("Missing option '--output'.")
     if options.dry_run:
-        return summarize_dry_run("ingest", output, estimate(sources, output, config, options))
-    manifest = run_ingest(sources, output, config, options)
+        return summarize_dry_run(
+            "ingest", output, estimate_ingest(sources, output, config, options)
+        )
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_ingest(sources, output, config, options, progress)
     _warn(manifest)
     return summarize_shards("ingest", output, manifest)
 

@@ -7,6 +7,7 @@ import click
 from ..pipeline.config import RunOptions, VocabConfig
 from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, state_rows, summarize_dry_run, warn
+from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
@@ -28,7 +29,7 @@ NUM_CHARACTERS = 20
     type=click.Path(),
     multiple=True,
     metavar="OTHER",
-    help="Also measure this vocabulary (a directory, vocab.txt or tokenizer.json); may be repeated.",
+    help="Also measure this vocabulary: a directory, vocab.txt or tokenizer.json. Repeatable.",
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
@@ -39,18 +40,22 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.vocabulary.pipeline import estimate, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary.pipeline import (
+        estimate_learn_vocabulary,
+        learn_vocabulary,
+        measure_vocabulary,
+    )
     from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other)
-    config, options = (
-        make_config(VocabConfig, values),
-        make_config(RunOptions, values, beam_options=ctx.obj or ()),
-    )
+    config = make_config(VocabConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
-    manifest = learn_vocabulary(documents, output, config, options)
+        estimate = estimate_learn_vocabulary(documents, output, config, options)
+        return summarize_dry_run("vocab", output, estimate)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = learn_vocabulary(documents, output, config, options, progress)
     rows = state_rows(manifest)
     if accents := manifest.accents:
         rows.append(("accents", accents.reason))
@@ -59,26 +64,22 @@ def vocab(
     rows += _rows(manifest.report)
     for other in compare:
         measured = measure_vocabulary(documents, other)
-        rows += [
-            ("compared with", other),
-            *((f"… {name}", value) for name, value in _held_out(measured)),
-        ]
+        rows.append(("compared with", other))
+        rows += _held_out(measured)
     return CommandSummary("vocab", output, rows)
 
 
 def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
     learned = report.learned_from
-    missing = learned.num_missing
+    tokens = f"{report.num_tokens:,}"
+    if learned.num_missing:
+        tokens += f" ({learned.num_missing:,} fewer than requested: the corpus is small)"
     return [
-        (
-            "tokens",
-            f"{report.num_tokens:,}"
-            + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
-        ),
+        ("tokens", tokens),
         ("learned from", f"{learned.num_words:,} distinct words"),
         *_left_out(learned),
         ("on held-out documents", f"{report.validation.num_words:,} words"),
-        *((f"… {name}", value) for name, value in _held_out(report.validation)),
+        *_held_out(report.validation),
     ]
 
 
@@ -86,24 +87,27 @@ def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
     """Return rows on words left out as too rare, too long or containing rare characters, if there
     are any.
     """
-    characters = learned.alphabet_left_out
-    shown = " ".join(characters[:NUM_CHARACTERS]) + (
-        " …" if len(characters) > NUM_CHARACTERS else ""
-    )
     counts = {
         "words left out, rare": learned.num_words_rare,
         "words left out, over 100 characters": learned.num_words_long,
         "words left out, rare characters": learned.num_words_alphabet,
     }
-    rows = [(what, f"{count:,}") for what, count in counts.items() if count]
-    return [*rows, ("characters left out", f"{len(characters):,}: {shown}")] if characters else rows
+    rows = [(name, f"{count:,}") for name, count in counts.items() if count]
+    characters = learned.alphabet_left_out
+    if characters:
+        shown = " ".join(characters[:NUM_CHARACTERS])
+        if len(characters) > NUM_CHARACTERS:
+            shown += " …"
+        rows.append(("characters left out", f"{len(characters):,}: {shown}"))
+    return rows
 
 
 def _held_out(report: "FertilityReport") -> list[tuple[str, str]]:
+    """Return the rows below a heading that names a vocabulary."""
     return [
-        ("tokens per word", f"{report.tokens_per_word:.3f}"),
-        ("unknown tokens", f"{report.unknown_share:.3%}"),
-        ("longest tokens", "  ".join(report.longest_tokens)),
-        ("rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
-        ("tokens that never occur", f"{report.num_tokens_absent:,}"),
+        ("… tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("… unknown tokens", f"{report.unknown_share:.3%}"),
+        ("… longest tokens", "  ".join(report.longest_tokens)),
+        ("… rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
+        ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
     ]

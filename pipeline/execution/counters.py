@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from ..errors import UserError
+from .trace import LeftOut, Trace
 
 MAX_EXAMPLES = 3
 LONGEST_EXAMPLE = 100
@@ -29,7 +30,7 @@ class Counters:
 
     `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     `examples` holds the first few locations of each reason, and of some neutral counts.
-    `num_words_left_out` sums what `leave_out` counts.
+    `num_words_left_out` sums what `leave_out` counts. A `trace` is set to explain one document.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class Counters:
         self.bad: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
         self.num_words_left_out = 0
+        self.trace: Trace | None = None
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
@@ -46,9 +48,15 @@ class Counters:
         """Count the words of texts that are left out of a document, less those of the text `kept`
         of them.
         """
-        self.count_left_out(
-            reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0)
-        )
+        num_words = count_words("\n".join(texts))
+        if kept:
+            num_words -= count_words(kept)
+        self._add_left_out(reason, num_words)
+        if self.trace:
+            for text in texts:
+                num_lost = count_words(text) - count_words(kept)
+                lost = _words_without(text, kept)
+                self.trace.left_out.append(LeftOut(reason=reason, num_words=num_lost, text=lost))
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
         """Count a line or sentence that is left out of a document, and its words; examples are of
@@ -62,13 +70,14 @@ class Counters:
             self.note(reason, f"{doc_id}: {shown}")
 
     def count_left_out(self, reason: str, num_words: int) -> None:
-        """Add to the neutral counter of the words that are left out of documents for this reason."""
+        """Count words that are left out of a document, where only their number is at hand."""
+        self._add_left_out(reason, num_words)
+        if self.trace:
+            self.trace.left_out.append(LeftOut(reason=reason, num_words=num_words))
+
+    def _add_left_out(self, reason: str, num_words: int) -> None:
         self.num_words_left_out += num_words
         self.counts[WORDS_LEFT_OUT + reason] += num_words
-
-    def wants(self, doc_id: str, title: str) -> bool:
-        """Return whether to read a document that has been found; `ingest.explain` wants only one."""
-        return True
 
     def note(self, name: str, where: str) -> None:
         """Add one to a neutral counter and record `where` it occurred."""
@@ -113,6 +122,12 @@ def count_words(text: str | bytes) -> int:
         return len(raw.translate(_BLANKS).split())
     is_space = np.frombuffer(b" " + raw, np.uint8) <= ord(" ")
     return int(np.count_nonzero(is_space[:-1] > is_space[1:]))
+
+
+def _words_without(text: str, kept: str) -> str:
+    """Return the words of `text` that are not among those of `kept`."""
+    lost = Counter(text.split()) - Counter(kept.split())
+    return " ".join(lost.elements()) if kept else " ".join(text.split())
 
 
 def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:

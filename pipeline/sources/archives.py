@@ -14,11 +14,9 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
-from .. import storage
 from ..config import IngestConfig
 from ..execution.counters import Counters
 from .books import read_book
@@ -59,16 +57,11 @@ def plan_archive(
 ) -> list[InputRange]:
     """Cut an archive into ranges of whole members, of about `range_bytes` each.
 
-    A zip is cut by its size alone: a member belongs to the range in which its header lies. A plain
-    tar on this machine is cut at headers, which are read for it (15 µs a member). A compressed or
-    remote tar is one range.
+    A zip is cut by its size alone: a member belongs to the range in which its header lies. A tar is
+    one range, because it has no table of contents that says where its members begin.
     """
-    suffix = _suffix(entry.name)
-    if suffix == ".zip":
+    if _suffix(entry.name) == ".zip":
         return entry.cut_evenly(range_bytes)
-    if suffix == ".tar" and entry.num_bytes > range_bytes and not storage.is_remote(entry.path):
-        with open_file(entry.path) as file:
-            return entry.cut(_header_starts(file, range_bytes))
     return entry.cut([0])
 
 
@@ -96,6 +89,8 @@ def read_archive(
         text = decompressed(stream, name, counters)
         form = "gutenberg" if config.format == "gutenberg" else "text"
         book = InputRange(path=name, name=stem_of(name), format=form)
+        if counters.trace:
+            counters.trace.restart()
         for document in read_book(text, book, config, counters):
             yield replace(document, id=stem + document.id.removeprefix(part.name))
         num_bytes += text.tell()
@@ -190,12 +185,8 @@ def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
     last, num_texts, found = "", 0, Counters()
     try:
         unpacked = decompressed(file, part.name, found, ARCHIVE_ALLOWANCE)
-        stream = _TarStream(
-            unpacked, part.start, file.seek(0, io.SEEK_END) if unpacked is file else None
-        )
+        stream = _TarStream(unpacked, can_seek=unpacked is file)
         for info in _walk_tar(stream):
-            if part.stop is not None and info.offset >= part.stop:
-                return
             last = info.name
             if not info.isdir() and (name := _wanted_file(info, part, counters)):
                 num_texts += 1
@@ -203,7 +194,7 @@ def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Membe
                     stream.reader(info.size), num_compressed, f"{part.name}: {name}", counters
                 )
                 yield name, text.buffered()
-        if num_texts == 0 and part.start == 0 and not found.bad:
+        if num_texts == 0 and not found.bad:
             counters.skip("archive_without_text", part.name)
     except _NOT_A_TAR as error:
         # If decompression ended early, the tar in it ends early too: one damage, counted once.
@@ -233,13 +224,10 @@ class _TarStream:
     time.
     """
 
-    def __init__(self, stream: BinaryIO, offset: int = 0, size: int | None = None) -> None:
-        """Begin at `offset`; `size` is the length of a file that can seek, None for one that
-        cannot.
-        """
+    def __init__(self, stream: BinaryIO, *, can_seek: bool) -> None:
         self._stream = stream
-        self._offset = offset if size is None else stream.seek(offset)
-        self._size = size
+        self._size = stream.seek(0, io.SEEK_END) if can_seek else None
+        self._offset = stream.seek(0) if can_seek else 0
         self.last_block = b""
 
     def tell(self) -> int:
@@ -291,15 +279,3 @@ def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
     while block := stream.read(_LONGEST_HEADER_BYTES):
         if block.strip(tarfile.NUL):
             raise tarfile.ReadError("data follow the end mark")
-
-
-def _header_starts(file: BinaryIO, range_bytes: int) -> list[int]:
-    """Return the offsets of headers in a tar that are about `range_bytes` apart, the first of them
-    0.
-    """
-    starts = [0]
-    with suppress(*_NOT_A_TAR):
-        for info in _walk_tar(_TarStream(file, 0, file.seek(0, io.SEEK_END))):
-            if info.offset >= starts[-1] + range_bytes:
-                starts.append(info.offset)
-    return starts

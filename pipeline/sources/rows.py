@@ -113,7 +113,7 @@ def row_document(
         else f"{table.stem}#{number}"
     )
     source = wiki.database if wiki else table.source
-    if not counters.wants(f"{source}:{identity}", title):
+    if counters.trace and not counters.trace.meet(f"{source}:{identity}", title):
         return None
     # The rules below judge lengths and letters, and may put a `GAP`, for which U+FFFC would be
     # taken.

@@ -143,7 +143,7 @@ def _document(
     revisions = page.findall("revision")
     text = (revisions[-1].findtext("text") if revisions else None) or ""
     identity = (page.findtext("id") or title).strip()
-    if not counters.wants(f"{site.database}:{identity}", title):
+    if counters.trace and not counters.trace.meet(f"{site.database}:{identity}", title):
         return None
     num_left_out = counters.num_words_left_out
     if kind := _left_out_as(page, title, text, site):
