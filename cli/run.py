@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..model.tasks.names import check_task
+from ..model.tasks.options import check_task
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from .options import make_config
 from .recipe import RecipeStage, read_recipe
@@ -77,7 +77,7 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
             make_config(config, parsed) for config in getattr(command.callback, "configs", ())
         ]
         if stage.command == "finetune":
-            check_task(parsed["task"], *configs)
+            check_task(parsed["task"], configs[0].task_options)
     except click.ClickException as error:
         raise UserError(f"{stage.label}: {error.format_message()}") from None
     except UserError as error:

@@ -2,15 +2,22 @@
 
 Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``. What
 works on single tokens (linear layers, LayerNorm, GELU, dropout) sees the real tokens packed
-together; only attention knows rows, from one of two layouts. `PaddedRows` unpacks them for
-attention with a key mask, as the CPU needs; `PackedRows` leaves them packed for FlashAttention,
-which reads where each row starts. On the CPU dropout draws 16 random bits a value (see `dropout`).
+together; only attention knows rows, from one of two layouts::
+
+    tokens of two rows           a0 a1 b0 b1 b2           T = 5
+    PaddedRows, for attention    a0 a1 -- | b0 b1 b2      B = 2, L = 3, token_index_T = 0 1 3 4 5
+    PackedRows                   a0 a1 b0 b1 b2           row_starts = 0 2 5
+
+`PaddedRows` unpacks them for attention with a key mask, as the CPU needs; `PackedRows` leaves them
+packed for FlashAttention, which reads where each row starts. On the CPU dropout draws 16 random
+bits a value (see `dropout`).
 
 Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes
 in fp32 (see `add_and_norm`).
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
-L), D hidden size, H heads, K size of a head.
+L), D hidden size, E = 3 * D, F feed-forward size, H heads, K size of a head, S segments or packed
+rows.
 """
 
 import math
@@ -24,9 +31,7 @@ from torch.utils.checkpoint import checkpoint
 from .config import ModelConfig
 
 HALF_STREAM_DEVICES = ("cuda",)
-"""Devices on which autocast extends to the hidden states between layers; the CPU keeps them in
-fp32.
-"""
+"""Devices on which autocast extends to the states between layers; the CPU keeps them in fp32."""
 
 
 class PaddedRows(NamedTuple):
@@ -41,14 +46,13 @@ class PaddedRows(NamedTuple):
     is_causal: bool
 
     def pack(self, padded_ND: Tensor) -> Tensor:
-        """Take the computed tokens out of N = B * L flat padded rows: (N, D) to (T, D), or (N,) to
-        (T,).
+        """Take the computed tokens out of N = B * L flat padded ones.
+
+        Shapes are (N, D) and (T, D), or (N,) and (T,).
         """
-        return (
-            padded_ND
-            if self.token_index_T is None
-            else padded_ND.index_select(0, self.token_index_T)
-        )
+        if self.token_index_T is None:
+            return padded_ND
+        return padded_ND.index_select(0, self.token_index_T)
 
     def unpack(self, packed_TD: Tensor) -> Tensor:
         """Put the computed tokens back: (T, D) to (B * L, D), zeros at the padding."""
@@ -58,16 +62,16 @@ class PaddedRows(NamedTuple):
         return padded_ND.index_copy(0, self.token_index_T, packed_TD)
 
     def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
-        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3
-        * D).
-        """
-        qkv_BL3HK = self.unpack(qkv_TE).view(self.num_rows, self.max_length, 3, num_heads, -1)
-        q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4).unbind(0)
-        attend = (
-            _attend_by_products if _products_are_faster(qkv_TE, self.max_length, rate) else _attend
-        )
+        """Return the values that each token gathers (T, D), from queries, keys and values."""
+        qkv_NE = self.unpack(qkv_TE)
+        qkv_BL3HK = qkv_NE.view(self.num_rows, self.max_length, 3, num_heads, -1)
+        qkv_3BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
+        q_BHLK, k_BHLK, v_BHLK = qkv_3BHLK.unbind(0)
+        by_products = _products_are_faster(qkv_TE, self.max_length, rate)
+        attend = _attend_by_products if by_products else _attend
         context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, self)
-        return self.pack(context_BHLK.transpose(1, 2).reshape(-1, qkv_TE.shape[1] // 3))
+        context_ND = context_BHLK.transpose(1, 2).reshape(-1, qkv_TE.shape[1] // 3)
+        return self.pack(context_ND)
 
 
 class PackedRows(NamedTuple):
@@ -80,33 +84,32 @@ class PackedRows(NamedTuple):
     is_causal: bool
 
     def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
-        """Return the values that each token gathers (T, D), from queries, keys and values (T, E = 3
-        * D).
-        """
-        q_THK, k_THK, v_THK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1).unbind(1)
+        """Return the values that each token gathers (T, D), from queries, keys and values."""
+        qkv_T3HK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1)
+        q_THK, k_THK, v_THK = qkv_T3HK.unbind(1)
         attend = _attend_blocks if qkv_TE.device.type == "cpu" else _flash_attend
-        return attend(q_THK, k_THK, v_THK, rate, self).reshape(len(qkv_TE), -1)
+        context_THK = attend(q_THK, k_THK, v_THK, rate, self)
+        return context_THK.reshape(len(qkv_TE), -1)
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """Drop each value with probability `rate` and scale up the rest.
 
     PyTorch's own on the CPU draws one value after the other through a slow generator call, a
-    quarter of a small model's whole step. Here one 64-bit draw decides four values, so that there
+    quarter of a small model's whole step. Here one 64-bit draw decides four values, so on the CPU
     the rate is rounded to 1/65536.
     """
     if not training or rate == 0:
         return values
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(values, rate)
-    num_dropped = round(rate * 65536)
-    draws = (
-        torch.empty((values.numel() + 3) // 4, dtype=torch.int64)
-        .random_(-(2**63), None)
-        .view(torch.int16)
-    )
-    kept = draws[: values.numel()].view(values.shape) >= num_dropped - 32768
-    return values * kept.to(values.dtype).mul_(65536 / (65536 - num_dropped))
+    num_draws = (values.numel() + 3) // 4
+    draws = torch.empty(num_draws, dtype=torch.int64).random_(-(2**63), None)
+    numbers = draws.view(torch.int16)[: values.numel()].view(values.shape)
+    # Of the 65,536 numbers from -32,768 on, the lowest mean that a value is dropped.
+    num_dropping = round(rate * 65536)
+    is_kept = numbers >= num_dropping - 32768
+    return values * is_kept.to(values.dtype).mul_(65536 / (65536 - num_dropping))
 
 
 def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
@@ -129,9 +132,10 @@ def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
     """
     if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
         return F.embedding(token_type_ids_T, weight_SD)
-    chosen_TD = weight_SD[0].expand(len(token_type_ids_T), -1)
+    types_T1 = token_type_ids_T[:, None]
+    chosen_TD = weight_SD[0].expand(len(types_T1), -1)
     for segment in range(1, len(weight_SD)):
-        chosen_TD = torch.where(token_type_ids_T[:, None] == segment, weight_SD[segment], chosen_TD)
+        chosen_TD = torch.where(types_T1 == segment, weight_SD[segment], chosen_TD)
     return chosen_TD
 
 
@@ -153,9 +157,10 @@ class Embeddings(nn.Module):
         self, input_ids_T: Tensor, token_type_ids_T: Tensor, position_ids_T: Tensor
     ) -> Tensor:
         """Return the embedded tokens (T, D)."""
+        words_TD = self.word_embeddings(input_ids_T)
         segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
-        embedded_TD = self.word_embeddings(input_ids_T) + segments_TD
-        embedded_TD = self.LayerNorm(embedded_TD + self.position_embeddings(position_ids_T))
+        positions_TD = self.position_embeddings(position_ids_T)
+        embedded_TD = self.LayerNorm(words_TD + segments_TD + positions_TD)
         return dropout(embedded_TD, self.rate, self.training)
 
 
@@ -173,25 +178,23 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the values that each token gathers (T, D)."""
-        parts = (self.query, self.key, self.value)
-        weight, bias = (
-            torch.cat([part.weight for part in parts]),
-            torch.cat([part.bias for part in parts]),
-        )
-        return layout.attend(
-            F.linear(hidden_TD, weight, bias), self.num_heads, self.rate if self.training else 0.0
-        )
+        # One product for all three is faster than three; they are apart for the checkpoint's keys.
+        weight_ED = torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        bias_E = torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        qkv_TE = F.linear(hidden_TD, weight_ED, bias_E)
+        rate = self.rate if self.training else 0.0
+        return layout.attend(qkv_TE, self.num_heads, rate)
 
 
 def _products_are_faster(qkv_TE: Tensor, max_length: int, rate: float) -> bool:
-    # On the CPU the fused kernel draws dropout slowly, and its backward pass over short rows in
-    # bf16 takes four times as long as matrix products do. Over rows of 512 both take the same time,
-    # and in fp32 the kernel is not slower.
     if qkv_TE.device.type != "cpu":
         return False
-    return rate > 0 or (
-        qkv_TE.requires_grad and qkv_TE.dtype != torch.float32 and max_length <= 256
-    )
+    if rate > 0:
+        return True  # the fused kernel draws dropout slowly
+    # The fused kernel's backward pass over short rows in bf16 takes four times as long. Over rows
+    # of 512 both take the same time, and in fp32 the kernel is not slower.
+    has_slow_backward = qkv_TE.requires_grad and qkv_TE.dtype != torch.float32
+    return has_slow_backward and max_length <= 256
 
 
 def _attend(
@@ -207,15 +210,16 @@ def _attend(
 def _attend_by_products(
     q_BHLK: Tensor, k_BHLK: Tensor, v_BHLK: Tensor, rate: float, layout: PaddedRows
 ) -> Tensor:
-    # With dropout PyTorch falls back to these very steps on the CPU, but with its slow random
-    # draws.
-    scores_BHLL = (q_BHLK / math.sqrt(q_BHLK.shape[-1])) @ k_BHLK.transpose(-1, -2)
+    # PyTorch takes these very steps on the CPU if there is dropout, but draws it slowly.
+    scale = math.sqrt(q_BHLK.shape[-1])
+    scores_BHLL = (q_BHLK / scale) @ k_BHLK.transpose(-1, -2)
     if layout.is_causal:
         future_LL = torch.ones(scores_BHLL.shape[-2:], dtype=torch.bool).triu(1)
         scores_BHLL = scores_BHLL.masked_fill(future_LL, -math.inf)
     elif layout.key_mask_B11L is not None:
         scores_BHLL = scores_BHLL.masked_fill(~layout.key_mask_B11L, -math.inf)
-    return dropout(scores_BHLL.softmax(-1), rate, training=True) @ v_BHLK
+    weights_BHLL = dropout(scores_BHLL.softmax(-1), rate, training=True)
+    return weights_BHLL @ v_BHLK
 
 
 def _flash_attend(
@@ -223,26 +227,39 @@ def _flash_attend(
 ) -> Tensor:
     # The operator beneath PyTorch's own attention: no public function takes packed rows and a
     # dropout rate.
-    starts, longest = layout.row_starts, layout.max_length
-    flash = torch.ops.aten._flash_attention_forward
-    return flash(
-        q_THK, k_THK, v_THK, starts, starts, longest, longest, rate, layout.is_causal, False
-    )[0]
+    context_THK, *_ = torch.ops.aten._flash_attention_forward(
+        q_THK,
+        k_THK,
+        v_THK,
+        cum_seq_q=layout.row_starts,
+        cum_seq_k=layout.row_starts,
+        max_q=layout.max_length,
+        max_k=layout.max_length,
+        dropout_p=rate,
+        is_causal=layout.is_causal,
+        return_debug_mask=False,
+    )
+    return context_THK
 
 
 def _attend_blocks(
     q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
 ) -> Tensor:
-    # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens.
+    # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens. Tokens
+    # attend within blocks along its diagonal, one per row.
     tokens_T = torch.arange(len(q_THK), dtype=torch.int32)
     row_T = torch.bucketize(tokens_T, layout.row_starts[1:], right=True)
     mask_TT = row_T[:, None] == row_T
     if layout.is_causal:
         mask_TT = mask_TT & (tokens_T[:, None] >= tokens_T)
-    q_HTK, k_HTK, v_HTK = (part.transpose(0, 1) for part in (q_THK, k_THK, v_THK))
-    return F.scaled_dot_product_attention(
-        q_HTK, k_HTK, v_HTK, attn_mask=mask_TT, dropout_p=rate
-    ).transpose(0, 1)
+    context_HTK = F.scaled_dot_product_attention(
+        q_THK.transpose(0, 1),
+        k_THK.transpose(0, 1),
+        v_THK.transpose(0, 1),
+        attn_mask=mask_TT,
+        dropout_p=rate,
+    )
+    return context_HTK.transpose(0, 1)
 
 
 class ResidualOutput(nn.Module):
@@ -256,9 +273,8 @@ class ResidualOutput(nn.Module):
 
     def forward(self, values: Tensor, residual_TD: Tensor) -> Tensor:
         """Return (T, D) from `values` (T, D or F) and the residual."""
-        return add_and_norm(
-            self.LayerNorm, dropout(self.dense(values), self.rate, self.training), residual_TD
-        )
+        added_TD = dropout(self.dense(values), self.rate, self.training)
+        return add_and_norm(self.LayerNorm, added_TD, residual_TD)
 
 
 class Attention(nn.Module):
@@ -330,9 +346,7 @@ class BertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = Pooler(config)
         self.recomputes_layers = False
-        """Whether training keeps only each layer's input and computes the layer again in the
-        backward pass.
-        """
+        """In training, keep only each layer's input, and compute it again in the backward pass."""
 
     def forward(
         self,
@@ -342,9 +356,10 @@ class BertModel(nn.Module):
         token_index_T: Tensor | None = None,
     ) -> Tensor:
         """Return the last hidden states (B, L, D); see `hidden_states` for the arguments."""
-        return self.hidden_states(
+        (last_BLD,) = self.hidden_states(
             input_ids_BL, token_type_ids_BL, attention_mask_BL, token_index_T
-        )[-1]
+        )
+        return last_BLD
 
     def hidden_states(
         self,
@@ -355,8 +370,8 @@ class BertModel(nn.Module):
         *,
         all_layers: bool = False,
     ) -> list[Tensor]:
-        """Return hidden states (B, L, D): of the embeddings and of each layer, or of the last layer
-        alone.
+        """Return the hidden states (B, L, D) of the last layer; of the embeddings and each layer if
+        `all_layers`.
 
         `input_ids_BL` and `token_type_ids_BL` (0 by default) are int64, padded on the right;
         `attention_mask_BL` is 1 or True at real tokens, None where all are. `token_index_T` (int64,
@@ -364,20 +379,25 @@ class BertModel(nn.Module):
         computation; the states there are then 0.
         """
         num_rows, max_length = input_ids_BL.shape
-        mask = None if attention_mask_BL is None else attention_mask_BL.bool()[:, None, None, :]
-        layout = PaddedRows(num_rows, max_length, token_index_T, mask, self.config.is_decoder)
-        types_BL = (
-            torch.zeros_like(input_ids_BL) if token_type_ids_BL is None else token_type_ids_BL
+        if token_type_ids_BL is None:
+            token_type_ids_BL = torch.zeros_like(input_ids_BL)
+        key_mask_B11L = None
+        if attention_mask_BL is not None:
+            key_mask_B11L = attention_mask_BL.bool()[:, None, None, :]
+        positions_L = torch.arange(max_length, device=input_ids_BL.device)
+        positions_BL = positions_L.expand(num_rows, max_length)
+
+        layout = PaddedRows(
+            num_rows, max_length, token_index_T, key_mask_B11L, self.config.is_decoder
         )
-        positions_BL = torch.arange(max_length, device=input_ids_BL.device).expand(
-            num_rows, max_length
+        states = self._states(
+            layout.pack(input_ids_BL.reshape(-1)),
+            layout.pack(token_type_ids_BL.reshape(-1)),
+            layout.pack(positions_BL.reshape(-1)),
+            layout,
         )
-        tokens_T, types_T, positions_T = (
-            layout.pack(x.reshape(-1)) for x in (input_ids_BL, types_BL, positions_BL)
-        )
-        states = self._states(tokens_T, types_T, positions_T, layout)
-        kept = states if all_layers else states[-1:]
-        return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in kept]
+        wanted = states if all_layers else states[-1:]
+        return [layout.unpack(state_TD).view(num_rows, max_length, -1) for state_TD in wanted]
 
     def packed_states(
         self,
@@ -387,9 +407,7 @@ class BertModel(nn.Module):
         row_starts: Tensor,
         max_length: int,
     ) -> Tensor:
-        """Return the last hidden states (T, D) of rows that lie one after the other; see
-        `PackedRows`.
-        """
+        """Return the last hidden states (T, D) of rows as `PackedRows` has them."""
         layout = PackedRows(row_starts, max_length, self.config.is_decoder)
         return self._states(input_ids_T, token_type_ids_T, position_ids_T, layout)[-1]
 
@@ -403,25 +421,24 @@ class BertModel(nn.Module):
         states = [self.embeddings(tokens_T, types_T, positions_T)]
         recomputes = self.recomputes_layers and self.training
         for layer in self.encoder.layer:
-            state_TD = states[-1]
-            states.append(
-                checkpoint(layer, state_TD, layout, use_reentrant=False)
-                if recomputes
-                else layer(state_TD, layout)
-            )
+            if recomputes:
+                state_TD = checkpoint(layer, states[-1], layout, use_reentrant=False)
+            else:
+                state_TD = layer(states[-1], layout)
+            states.append(state_TD)
         return states
 
 
 def real_tokens(attention_mask_BL: Tensor) -> Tensor:
-    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for the device."""
+    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for it."""
     return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
 
 
 def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
-    """Draw all weights in the order of the modules: normal, cut off at 2 sigma; biases 0, LayerNorm
-    1 and 0.
+    """Draw all weights in the order of the modules, as google-research's BERT does.
 
-    Those of an LSTM are uniform up to 1 / sqrt(its size), as PyTorch has it.
+    They are normal, cut off at 2 sigma; biases are 0, LayerNorm's weights 1. An LSTM's are uniform
+    up to 1 / sqrt(its size), as PyTorch has it.
     """
     sigma = config.initializer_range
     for module in model.modules():
@@ -434,10 +451,6 @@ def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             nn.init.zeros_(module.bias)
         if isinstance(module, nn.LSTM):
+            bound = module.hidden_size**-0.5
             for weight in module.parameters():
-                nn.init.uniform_(
-                    weight,
-                    -(module.hidden_size**-0.5),
-                    module.hidden_size**-0.5,
-                    generator=generator,
-                )
+                nn.init.uniform_(weight, -bound, bound, generator=generator)

@@ -37,7 +37,7 @@ def export(directory: str | Path, output: str | Path, license: str | None = None
     present = storage.file_names(output)
     if others := [name for name in present if name not in FILES and not name.startswith(".")]:
         raise UserError(
-            f"{output} already contains other files ({others[0]}, …). Choose another --output."
+            f"{output} already contains other files ({others[0]}, …). Choose another `output`."
         )
     card = storage.read_bytes(storage.join(directory, CARD))
     if license:
@@ -46,7 +46,7 @@ def export(directory: str | Path, output: str | Path, license: str | None = None
         )
     if CARD in present and storage.read_bytes(storage.join(output, CARD)) != card:
         raise UserError(
-            f"{output} contains another {CARD}, perhaps edited. Delete it, or choose another --output."
+            f"{output} contains another {CARD}, perhaps edited. Delete it, or choose another `output`."
         )
     target = OutputDirectory(output)
     with locked(output):

@@ -1,4 +1,4 @@
-"""The pre-training heads: masked-LM logits at chosen positions only, and next-sentence prediction.
+"""Compute the pre-training losses: masked-LM logits at chosen positions only, and next sentence.
 
 Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tokens, V vocabulary.
 """
@@ -13,13 +13,11 @@ from .bert import BertModel, DenseGelu
 from .config import ModelConfig
 
 IGNORED = -100
-"""Label of what is not predicted or only pads a batch; the ``ignore_index`` of
-`torch.nn.functional.cross_entropy`.
-"""
+"""Label of what is not predicted or only pads a batch, as PyTorch's cross-entropy has it."""
 
 
 class PretrainSums(NamedTuple):
-    """Sums over a micro-batch, scalars; the caller divides by the counts of the whole global batch."""
+    """Sums over a micro-batch, scalars; the caller divides by the counts of the global batch."""
 
     mlm_loss: Tensor
     nsp_loss: Tensor
@@ -28,7 +26,7 @@ class PretrainSums(NamedTuple):
 
 
 class Transform(DenseGelu):
-    """Linear layer, GELU, LayerNorm, before the decoder of the masked-LM head."""
+    """Linear layer, GELU and LayerNorm, before the masked-LM head's logits."""
 
     def __init__(self, config: ModelConfig):
         super().__init__(config, config.hidden_size)
@@ -49,24 +47,24 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
         """Return logits (M, V)."""
+        transformed_MD = self.transform(hidden_MD)
         multiple = 64 if hidden_MD.device.type == "cuda" else 1
-        return aligned_linear(self.transform(hidden_MD), embeddings_VD, self.bias, multiple)
+        return aligned_linear(transformed_MD, embeddings_VD, self.bias, multiple)
 
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
-    """Return the linear layer's (M, V), computed with V padded to a multiple of `multiple`, but not
-    the weights themselves.
+    """Return the linear layer's outputs (M, V), computed with V padded to a multiple.
 
-    A GPU multiplies several times as fast where rows are aligned, which those of 30,522 logits are
-    not.
+    A GPU multiplies several times as fast if rows are aligned, which those of 30,522 logits are
+    not. The weights themselves keep their size, as checkpoints have it.
     """
-    num_added = -len(bias_V) % multiple
+    vocab_size = len(bias_V)
+    num_added = -vocab_size % multiple
     if not num_added:
         return F.linear(values_MD, weight_VD, bias_V)
-    padded = F.linear(
-        values_MD, F.pad(weight_VD, (0, 0, 0, num_added)), F.pad(bias_V, (0, num_added))
-    )
-    return padded[:, : len(bias_V)]
+    padded_weight = F.pad(weight_VD, (0, 0, 0, num_added))
+    padded_bias = F.pad(bias_V, (0, num_added))
+    return F.linear(values_MD, padded_weight, padded_bias)[:, :vocab_size]
 
 
 class PretrainHeads(nn.Module):
@@ -100,43 +98,46 @@ class BertForPreTraining(nn.Module):
         row_starts: Tensor | None = None,
         max_length: int = 0,
     ) -> PretrainSums:
-        """Return the summed losses and the numbers of correct predictions; `IGNORED` labels count
-        in neither.
+        """Return the summed losses and the numbers of correct predictions.
 
-        Rows are padded (B, L) as `BertModel.forward` takes them, or packed with `row_starts` as in
-        `PackedRows`; token ids, their types and positions then have any shape of T tokens.
-        `masked_index` are flat indices in B * L or T, `masked_ids` the tokens to predict, all
-        int64. Without labels the next-sentence head is left out and its sums are 0.
+        `IGNORED` labels count in neither. Rows are padded (B, L) as `BertModel.forward` takes them,
+        or packed with `row_starts` as in `PackedRows`; token ids, their types and positions then
+        have any shape of T tokens. `masked_index` are flat indices in B * L or T, `masked_ids` the
+        tokens to predict, all int64. Without labels the next-sentence head is left out and its sums
+        are 0.
         """
         if row_starts is None:
-            hidden = first = self.bert(input_ids, token_type_ids, attention_mask_BL, token_index_T)
+            hidden = self.bert(input_ids, token_type_ids, attention_mask_BL, token_index_T)
+            first_tokens = hidden
         else:
             assert position_ids is not None
-            ids_T, types_T, positions_T = (
-                part.flatten() for part in (input_ids, token_type_ids, position_ids)
+            hidden = self.bert.packed_states(
+                input_ids.flatten(),
+                token_type_ids.flatten(),
+                position_ids.flatten(),
+                row_starts,
+                max_length,
             )
-            hidden = self.bert.packed_states(ids_T, types_T, positions_T, row_starts, max_length)
             # Empty rows at the end have no first token; their label is `IGNORED`.
-            first = hidden.index_select(0, row_starts[:-1].clamp(max=len(hidden) - 1))[:, None]
+            first_index_B = row_starts[:-1].clamp(max=len(hidden) - 1)
+            first_tokens = hidden.index_select(0, first_index_B)[:, None]
+
         masked_ids_M = masked_ids.flatten()
         logits_MV = self.mlm_logits(hidden, masked_index.flatten())
-        # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in
-        # that.
-        mlm_loss = F.cross_entropy(logits_MV.float(), masked_ids_M, reduction="sum")
-        mlm_correct = _num_correct(logits_MV, masked_ids_M, exact=not self.training)
+        mlm_loss = _summed_loss(logits_MV, masked_ids_M)
+        mlm_correct = count_correct(logits_MV, masked_ids_M, exact=not self.training)
         if next_sentence_label_B is None:
             zero = torch.zeros_like(mlm_loss)
             return PretrainSums(mlm_loss, zero, mlm_correct, zero)
-        logits_B2 = self.nsp_logits(first)
-        nsp_loss = F.cross_entropy(logits_B2.float(), next_sentence_label_B, reduction="sum")
-        nsp_correct = _num_correct(logits_B2, next_sentence_label_B, exact=not self.training)
+        logits_B2 = self.nsp_logits(first_tokens)
+        nsp_loss = _summed_loss(logits_B2, next_sentence_label_B)
+        nsp_correct = count_correct(logits_B2, next_sentence_label_B, exact=not self.training)
         return PretrainSums(mlm_loss, nsp_loss, mlm_correct, nsp_correct)
 
     def mlm_logits(self, hidden: Tensor, masked_index_M: Tensor) -> Tensor:
-        """Return logits over the vocabulary (M, V) at flat indices in `hidden`, (B, L, D) or (T,
-        D).
-        """
-        hidden_MD = hidden.reshape(-1, hidden.shape[-1]).index_select(0, masked_index_M)
+        """Return logits (M, V) at flat indices in `hidden`, which is (B, L, D) or (T, D)."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        hidden_MD = flat.index_select(0, masked_index_M)
         return self.cls.predictions(hidden_MD, self.bert.embeddings.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
@@ -144,15 +145,21 @@ class BertForPreTraining(nn.Module):
         return self.cls.seq_relationship(self.bert.pooler(hidden_BLD))
 
 
-def _num_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
-    """Return how many labels have the largest logit; unless `exact`, also where another one is as
-    large.
+def _summed_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    # float(): under autocast the logits are bf16, and the CPU would sum up their softmax in that.
+    return F.cross_entropy(logits.float(), labels, reduction="sum")
 
-    That takes an eighth of the time of argmax on a CPU; an accuracy from it is about 0.1 points too
-    high in bf16.
+
+def count_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
+    """Return how many labels have the largest logit; unless `exact`, also if another is as large.
+
+    Not to tell such ties apart takes an eighth of the time of argmax on a CPU. An accuracy from it
+    is about 0.1 points too high in bf16.
     """
     with torch.no_grad():
         if exact:
             return (logits.argmax(1) == labels).sum()
-        chosen = logits.gather(1, labels[:, None].clamp(min=0)).squeeze(1)
-        return ((chosen >= logits.amax(1)) & (labels != IGNORED)).sum()
+        # `IGNORED` is no index; clamped, it reads some logit, which does not count.
+        labelled = logits.gather(1, labels[:, None].clamp(min=0)).squeeze(1)
+        is_correct = (labelled >= logits.amax(1)) & (labels != IGNORED)
+        return is_correct.sum()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -14,9 +15,19 @@ from ..pipeline.vocabulary.vocabulary import load_vocabulary, read_files, vocabu
 from .config import ModelConfig
 
 
+class TokenRow(NamedTuple):
+    """One row of tokens."""
+
+    input_ids: np.ndarray
+    """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, int32, not padded."""
+    segment_b_start: int
+    """Index of B's first token; the row's length if there is no B."""
+    num_cut: int = 0
+    """Tokens of the example that did not fit and are in no other row either."""
+
+
 class TextTokenizer:
-    """The WordPiece tokenizer of a checkpoint. "[SEP]" in a text becomes ordinary tokens, never the
-    special one.
+    """The WordPiece tokenizer of a checkpoint.
 
     Raises `UserError` if `directory` holds neither ``tokenizer.json`` nor ``vocab.txt``, or not a
     BERT tokenizer.
@@ -26,9 +37,11 @@ class TextTokenizer:
         self._tokenizer = read_tokenizer(directory)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        # Otherwise "[SEP]" in a user's text would become the special token and end the segment.
         self._tokenizer.encode_special_tokens = True
         self.vocab_size = self._tokenizer.get_vocab_size()
-        self._cls, self._sep = (self._special(token, directory) for token in ("[CLS]", "[SEP]"))
+        self._cls = self._special("[CLS]", directory)
+        self._sep = self._special("[SEP]", directory)
         self.unknown = self._special("[UNK]", directory)
 
     def _special(self, token: str, directory: str | Path) -> int:
@@ -45,95 +58,122 @@ class TextTokenizer:
         return [encoding.ids for encoding in encodings]
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return `token_ids`, and each token's characters [start, end) in the original text, int64
-        (T, 2).
+        """Return `token_ids`, and where each token lies in the original text.
+
+        Offsets are int64 (T, 2): a token's first character, and one past its last.
         """
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [
-            (each.ids, np.array(each.offsets, dtype=np.int64).reshape(-1, 2)) for each in encodings
-        ]
+        tokenized = []
+        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            # A text without tokens has no offsets either: reshaped, they are (0, 2).
+            offsets_T2 = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+            tokenized.append((encoding.ids, offsets_T2))
+        return tokenized
 
     def token(self, token_id: int) -> str:
-        """Return the token with this id."""
+        """Return the token with this id, "" if the vocabulary has none."""
         return self._tokenizer.id_to_token(int(token_id)) or ""
 
-    def row(
-        self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int
-    ) -> tuple[np.ndarray, int, int]:
-        """Return ``[CLS] A [SEP] B [SEP]`` (int32), the index of B's first token, and the number of
-        tokens cut.
+    def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> TokenRow:
+        """Return ``[CLS] A [SEP]``, or ``[CLS] A [SEP] B [SEP]``, of at most `max_length` tokens.
 
-        The row has at most `max_length` tokens: the longer segment is cut first, at its end
-        (google-research's ``_truncate_seq_pair``). Without B the index is the row's length.
+        Of a pair that is too long the longer segment is cut first, at its end (google-research's
+        ``_truncate_seq_pair``).
         """
+        num_tokens = len(tokens_a)
         if tokens_b is None:
-            ids = [self._cls, *tokens_a[: max_length - 2], self._sep]
-            return np.array(ids, dtype=np.int32), len(ids), len(tokens_a) + 2 - len(ids)
-        length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), max_length - 3)
-        ids = [self._cls, *tokens_a[:length_a], self._sep, *tokens_b[:length_b], self._sep]
-        return (
-            np.array(ids, dtype=np.int32),
-            length_a + 2,
-            len(tokens_a) + len(tokens_b) + 3 - len(ids),
-        )
+            segment_a = tokens_a[: max_length - 2]
+            ids = [self._cls, *segment_a, self._sep]
+            segment_b_start = len(ids)
+            num_left = len(segment_a)
+        else:
+            num_tokens += len(tokens_b)
+            length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), max_length - 3)
+            segment_a = [self._cls, *tokens_a[:length_a], self._sep]
+            ids = [*segment_a, *tokens_b[:length_b], self._sep]
+            segment_b_start = len(segment_a)
+            num_left = length_a + length_b
+        return TokenRow(np.array(ids, dtype=np.int32), segment_b_start, num_tokens - num_left)
 
 
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
-    """Return the lengths that remain when the longer segment (B, if equal) loses its last token
-    until both fit.
+    """Return the lengths of two segments after cutting them to `limit` tokens together.
 
-    >>> cut_lengths(10, 3, 9), cut_lengths(10, 20, 9)
-    ((6, 3), (5, 4))
+    It is what remains if the longer segment loses its last token, again and again, and B if both
+    are equally long.
+
+    >>> cut_lengths(10, 3, 9)
+    (6, 3)
+    >>> cut_lengths(10, 20, 9)
+    (5, 4)
     """
     excess = max(0, length_a + length_b - limit)
+    # First the longer one alone, down to the other's length; then both in turn, beginning with B.
     from_longer = min(excess, abs(length_a - length_b))
-    both = excess - from_longer
+    from_both = excess - from_longer
     if length_a > length_b:
         length_a -= from_longer
     else:
         length_b -= from_longer
-    return length_a - both // 2, length_b - (both + 1) // 2
+    from_a = from_both // 2
+    from_b = from_both - from_a
+    return length_a - from_a, length_b - from_b
 
 
-class _Limit(Struct):
-    """The part of ``tokenizer_config.json`` that limits rows."""
+class _TokenizerConfig(Struct):
+    """The only field of ``tokenizer_config.json`` that matters here."""
 
     model_max_length: float = math.inf
 
 
 def trained_length(directory: str | Path, num_positions: int) -> int:
-    """Return how many of a model's positions are trained, which `pretrain` writes as
-    ``model_max_length``.
+    """Return how many of a model's positions are trained.
+
+    `pretrain` writes it as ``model_max_length``; other checkpoints may not say, or more than the
+    model's `num_positions`.
     """
     content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
-    limit = parse_json(content, _Limit, f"{directory}/tokenizer_config.json").model_max_length
-    return int(min(limit, num_positions))
+    config = parse_json(content, _TokenizerConfig, f"{directory}/tokenizer_config.json")
+    return int(min(config.model_max_length, num_positions))
 
 
 def check_vocabulary(vocab_size: int, config: ModelConfig, directory: str | Path) -> None:
-    """Raise `UserError` if the vocabulary in `directory` has more tokens than the model has
-    embeddings.
-    """
+    """Raise `UserError` if the vocabulary in `directory` exceeds the model's embeddings."""
     if vocab_size > config.vocab_size:
-        sizes = f"{vocab_size} tokens, but its model has {config.vocab_size}"
-        raise UserError(f"The vocabulary in {directory} has {sizes}; use another checkpoint.")
+        raise UserError(
+            f"The vocabulary in {directory} has {vocab_size} tokens, but its model has "
+            f"{config.vocab_size}; use another checkpoint."
+        )
+
+
+def check_fit(
+    tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path
+) -> None:
+    """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
+    check_vocabulary(tokenizer.vocab_size, config, directory)
+    if max_length > config.max_position_embeddings:
+        positions = config.max_position_embeddings
+        raise UserError(
+            f"`max_length` is {max_length}, but the model in {directory} has {positions} "
+            "positions; lower it."
+        )
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by name; a missing ``tokenizer.json`` is made
-    from ``vocab.txt``.
+    """Return the tokenizer's files in `directory` by name.
+
+    A missing ``tokenizer.json`` is made from ``vocab.txt``.
     """
     files = read_files(str(directory))
     if "tokenizer.json" not in files:
-        files["tokenizer.json"] = vocabulary_files(load_vocabulary(files, str(directory)))[
-            "tokenizer.json"
-        ]
+        vocabulary = load_vocabulary(files, str(directory))
+        files["tokenizer.json"] = vocabulary_files(vocabulary)["tokenizer.json"]
     return files
 
 
 def read_tokenizer(directory: str | Path) -> Tokenizer:
-    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``; raises
-    `UserError`.
+    """Return the tokenizer of a model directory, from ``tokenizer.json`` or ``vocab.txt``.
+
+    Raises `UserError` if there is none, or it is damaged.
     """
     content = tokenizer_files(directory)["tokenizer.json"]
     try:

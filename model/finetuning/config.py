@@ -4,12 +4,13 @@ This module does not import torch, so that ``--help`` is fast.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ...pipeline.config import check, option
 from ...pipeline.errors import UserError
 from ..config import check_license
+from ..tasks.options import MAX_TASK_SIZE, LayerChoice, TaskOptions
 
 _AT_LEAST_1 = (
     "batch_size",
@@ -22,17 +23,6 @@ _AT_LEAST_1 = (
     "seeds",
 )
 _TASK_SIZES = ("max_length", "lstm_size", "stride", "max_question_length", "max_answer_length")
-MAX_TASK_SIZE = 1 << 16
-"""The most tokens or units that a task's settings may name."""
-LayerChoice = Literal[
-    "embeddings",
-    "second-to-last",
-    "last",
-    "weighted-sum-last-four",
-    "concat-last-four",
-    "weighted-sum-all",
-]
-"""The rows of the paper's Table 7."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +170,11 @@ class FinetuneConfig:
         check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
+
+    @property
+    def task_options(self) -> TaskOptions:
+        """Those of the options that the task itself is made from."""
+        return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the values of those of the options `names` that are not None."""

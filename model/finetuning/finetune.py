@@ -46,12 +46,12 @@ from ..config import ModelConfig
 from ..mirror import mirrored, upload
 from ..tasks.splits import TaskData, read_data
 from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
-from ..tokenizer import TextTokenizer, tokenizer_files, trained_length
+from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
 from ..training.logs import ProgressCallback, RunLog
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
-from .predict import TASK, check_fit, infer, load_finetuned, predict_files
+from .predict import TASK, infer, load_finetuned, predict_files
 from .results import (
     LEFT_TO_RIGHT,
     RESULTS,
@@ -137,7 +137,7 @@ def finetune(
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
         raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
-    data_read = read_data(task_name, data, config)
+    data_read = read_data(task_name, data, config.task_options)
     with mirrored(output) as directory:
         job = _prepare(str(data), data_read, str(checkpoint), directory, config)
         return _finetune(job, progress, overwrite)

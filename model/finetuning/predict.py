@@ -20,7 +20,6 @@ from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
 from ..checkpoint import load_weights, read_config
-from ..config import ModelConfig
 from ..mirror import local_copy
 from ..tasks.catalogue import TASKS, read_task
 from ..tasks.conll import has_columns
@@ -30,7 +29,7 @@ from ..tasks.squad import Squad
 from ..tasks.squad_metrics import Metric
 from ..tasks.tables import check_file, text_lines
 from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, report_cut
-from ..tokenizer import TextTokenizer, check_vocabulary
+from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
 
 TASK = "task.json"
@@ -60,18 +59,6 @@ def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
     check_fit(tokenizer, config, task.max_length, directory)
     load_weights(model, directory)
     return Finetuned(task, tokenizer, model.to(device).eval())
-
-
-def check_fit(
-    tokenizer: TextTokenizer, config: ModelConfig, max_length: int, directory: str | Path
-) -> None:
-    """Raise `UserError` if the vocabulary or `max_length` exceeds the model's embeddings."""
-    check_vocabulary(tokenizer.vocab_size, config, directory)
-    if max_length > config.max_position_embeddings:
-        positions = config.max_position_embeddings
-        raise UserError(
-            f"--max-length is {max_length}, but the model in {directory} has {positions} positions; lower it."
-        )
 
 
 @torch.inference_mode()

@@ -20,10 +20,10 @@ from ...pipeline.seeding import rng_for
 from ..bert import BertModel
 from ..checkpoint import read_config
 from ..config import PretrainConfig
-from ..finetuning.config import FinetuneConfig
 from ..finetuning.predict import infer
 from ..tasks.catalogue import find_entry
 from ..tasks.classification import Classification
+from ..tasks.options import TaskOptions
 from ..tasks.splits import read_data
 from ..tasks.task import Feature, Scores, TaskBatch, TaskModel
 from ..tokenizer import TextTokenizer
@@ -89,7 +89,7 @@ def read_probe(config: PretrainConfig, vocabulary: str) -> Probe:
     positions = (
         read_config(config.checkpoint).max_position_embeddings if config.checkpoint else MAX_LENGTH
     )
-    options = FinetuneConfig(max_length=min(MAX_LENGTH, positions))
+    options = TaskOptions(max_length=min(MAX_LENGTH, positions))
     if not issubclass(find_entry(name, options).kind, Classification):
         raise UserError(f"--probe takes a task of GLUE, or classify, not {name}.")
     data = read_data(name, path, options)

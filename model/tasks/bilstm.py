@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
+from .options import TaskOptions
 from .task import IGNORED, TaskBatch, TaskModel
 
 LSTM_SIZE = 768
@@ -81,9 +81,9 @@ class BiLstm(nn.Module):
         return values_BLD
 
 
-def bilstm_size(config: FinetuneConfig) -> int | None:
+def bilstm_size(options: TaskOptions) -> int | None:
     """Return the units in each direction of the BiLSTM on top of the encoder; None for none."""
-    return (config.lstm_size or LSTM_SIZE) if config.bilstm else None
+    return (options.lstm_size or LSTM_SIZE) if options.bilstm else None
 
 
 class BiLstmTagger(TaskModel):

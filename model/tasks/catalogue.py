@@ -9,14 +9,13 @@ import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
-from ..finetuning.config import FinetuneConfig
 from . import tables
 from .bilstm import bilstm_size
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
 from .glue import GLUE
-from .names import check_task
 from .ner import EntityRecognition, read_ner
+from .options import TaskOptions, check_task
 from .squad import Squad, read_squad
 from .task import Size, Task
 
@@ -25,15 +24,15 @@ class TaskEntry(NamedTuple):
     """How a task is created."""
 
     kind: type[Task]
-    read: Callable[[Sequence[Path], FinetuneConfig], Task]
+    read: Callable[[Sequence[Path], TaskOptions], Task]
     """From its training files and the options."""
     suffixes: tuple[str, ...] = tables.SUFFIXES
     """Of its files; empty for any."""
 
 
 def _glue(task: Classification) -> TaskEntry:
-    def read(_: Sequence[Path], config: FinetuneConfig) -> Classification:
-        return replace(task, **config.given("max_length"), lstm_size=bilstm_size(config))
+    def read(_: Sequence[Path], options: TaskOptions) -> Classification:
+        return replace(task, **options.given("max_length"), lstm_size=bilstm_size(options))
 
     return TaskEntry(Classification, read)
 
@@ -47,11 +46,11 @@ TASKS = {
 }
 
 
-def find_entry(name: str, config: FinetuneConfig) -> TaskEntry:
+def find_entry(name: str, options: TaskOptions) -> TaskEntry:
     """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's
     option.
     """
-    check_task(name, config)
+    check_task(name, options)
     return TASKS[name]
 
 

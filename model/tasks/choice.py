@@ -19,11 +19,11 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .classification import LabelTask
+from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
-from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch, TokenRow
+from .task import Answer, Feature, LinearHead, Outputs, Recipe, Size, TaskBatch
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -116,8 +116,7 @@ class Choice(LabelTask):
         features = []
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
             rows = tuple(
-                TokenRow(*tokenizer.row(text, next(endings), self.max_length))
-                for _ in example.endings
+                tokenizer.row(text, next(endings), self.max_length) for _ in example.endings
             )
             target = None if example.target is None else np.array(example.target, dtype=np.int64)
             features.append(Feature(rows, target, index))
@@ -135,7 +134,7 @@ class Choice(LabelTask):
         return [{**answer, "label": int(answer["label"])} for answer in answers]
 
 
-def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
+def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
     """Return the task that the first row of the `files` defines; raises `UserError` without two
     choices.
     """
@@ -147,7 +146,7 @@ def read_choice(files: Sequence[Path], config: FinetuneConfig) -> Choice:
         raise UserError(
             f"{first.where} lacks the columns ending0, ending1, …; it has {listed(first.values)}."
         )
-    return Choice(num_choices=num_choices, **config.given("max_length"))
+    return Choice(num_choices=num_choices, **options.given("max_length"))
 
 
 def _codah_columns(

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from ...pipeline.errors import UserError
 from ..bert import dropout
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from .bilstm import BiLstm, bilstm_size
 from .metrics import measure
+from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
 from .task import (
     Answer,
@@ -38,7 +38,6 @@ from .task import (
     Size,
     Task,
     TaskBatch,
-    TokenRow,
     hf_encoder_alone,
     hf_labels,
 )
@@ -225,9 +224,7 @@ class Classification(LabelTask):
         for index, (example, a, b) in enumerate(zip(examples, tokens_a, tokens_b, strict=True)):
             dtype = np.int64 if self.labels else np.float32
             target = None if example.target is None else np.array(example.target, dtype=dtype)
-            features.append(
-                Feature((TokenRow(*tokenizer.row(a, b, self.max_length)),), target, index)
-            )
+            features.append(Feature((tokenizer.row(a, b, self.max_length),), target, index))
         return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
@@ -302,7 +299,7 @@ def _column(row: TableRow, names: tuple[str, ...]) -> str:
     return next((name for name in names if name in row.values), names[0])
 
 
-def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classification:
+def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:
     """Return the task that the training `files`, a table of the user's own, define.
 
     Labels that are words or whole numbers are classes; labels with fractions make it a regression.
@@ -312,20 +309,20 @@ def read_classify(files: Sequence[Path], config: FinetuneConfig) -> Classificati
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
-    text = config.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
-    label = config.label or "label"
+    text = options.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
+    label = options.label or "label"
     if text not in first.values or label not in first.values:
         raise UserError(
-            f"{files[0]} has the columns {listed(first.values)}; choose with --text and --label."
+            f"{files[0]} has the columns {listed(first.values)}; choose with `text` and `label`."
         )
     return Classification(
         name="classify",
         text=(text,),
-        text_pair=(config.text_pair,) if config.text_pair else (),
+        text_pair=(options.text_pair,) if options.text_pair else (),
         label=(label,),
         labels=_labels(chain([first], rows), label, str(files[0])),
-        **config.given("max_length"),
-        lstm_size=bilstm_size(config),
+        **options.given("max_length"),
+        lstm_size=bilstm_size(options),
     )
 
 

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig, LayerChoice
 from ..tokenizer import TextTokenizer
 from .bilstm import LSTM_SIZE, BiLstmTagger
-from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_documents, split_words
+from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
+from .options import LayerChoice, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
@@ -86,7 +86,7 @@ class EntityRecognition(Task):
         """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and
         line.
         """
-        for document in read_documents(path, labelled, self.types):
+        for document in read_conll(path, labelled, self.types):
             yield from (SentenceExample(document, index) for index in range(len(document)))
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
@@ -184,19 +184,19 @@ class EntityRecognition(Task):
         return hf_labels(self.labels) | hf_encoder_alone(self.features)
 
 
-def read_ner(files: Sequence[Path], config: FinetuneConfig) -> EntityRecognition:
+def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
     """Return the task defined by the training `files`; raises `UserError` if they contain no
     entity.
     """
-    documents = chain.from_iterable(read_documents(file, labelled=True) for file in files)
+    documents = chain.from_iterable(read_conll(file, labelled=True) for file in files)
     tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
     types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person."
         )
-    given = config.given("max_length", "features", "lstm_size")
-    if config.features:
+    given = options.given("max_length", "features", "lstm_size")
+    if options.features:
         given.setdefault("lstm_size", LSTM_SIZE)
     return EntityRecognition(types=tuple(types), **given)
 

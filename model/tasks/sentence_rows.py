@@ -1,14 +1,13 @@
-"""Rows of tokens from sentences of given words, filled up with context from their document."""
+"""Make rows of tokens from sentences of given words, filled up with context from their document."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, TokenRow
 from .conll import Sentence
-from .task import TokenRow
 
 
 class SentenceExample(NamedTuple):
@@ -25,8 +24,9 @@ class SentenceExample(NamedTuple):
 
 
 class SentenceRow(NamedTuple):
-    """One row of tokens, and what of its sentence is read from it; positions are those in the row,
-    [CLS] is 0.
+    """One row of tokens, and the tokens and words of its sentence that are read from it.
+
+    Positions are those in the row, where [CLS] is 0.
     """
 
     example: int
@@ -41,78 +41,128 @@ class SentenceRow(NamedTuple):
     """Positions of these first tokens."""
 
 
+class _DocumentTokens(NamedTuple):
+    """The tokens of a whole document, and where its words and sentences begin.
+
+    Two sentences, "cats purr loudly" and "dogs", in tokens "cats pur ##r loud ##ly dogs"::
+
+        tokens                   0     1    2    3     4     5
+        word_starts             [0     1         3           5     6]
+        sentence_starts         [0 (the first word)          3     4]
+    """
+
+    ids: list[int]
+    word_starts: np.ndarray
+    """Index of each word's first token, and one past the last token."""
+    sentence_starts: np.ndarray
+    """Index of each sentence's first word, and one past the last word."""
+
+
+def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
+    words = [word for sentence in document for word in sentence.words]
+    # A word of control characters alone has no tokens, but needs one to be read from.
+    ids_of_words = [ids or [tokenizer.unknown] for ids in tokenizer.token_ids(words)]
+    return _DocumentTokens(
+        ids=[token for ids in ids_of_words for token in ids],
+        word_starts=np.cumsum([0, *map(len, ids_of_words)]),
+        sentence_starts=np.cumsum([0, *(len(sentence.words) for sentence in document)]),
+    )
+
+
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
-    """Yield the rows of each example, of at most `max_length` tokens: one, or several if it is
-    longer than that.
+    """Yield the rows of each example, of at most `max_length` tokens.
 
-    Words are tokenised one by one, and stay one word even if the tokenizer splits them at
-    punctuation; one without tokens (control characters) becomes [UNK]. Each token, and so each
+    A sentence has one row, or several if it is longer than that. Words are tokenised one by one,
+    and stay one word even if the tokenizer splits them at punctuation. Each token, and so each
     word, is read from exactly one row.
     """
-    # Sentences of one document follow each other. `examples` keeps the documents alive, so an id is
-    # not reused.
-    for _, group in groupby(enumerate(examples), key=lambda each: id(each[1].document)):
-        sentences = list(group)
-        document = sentences[0][1].document
-        tokens = tokenizer.token_ids([word for sentence in document for word in sentence.words])
-        ids = [token for word in tokens for token in word or [tokenizer.unknown]]
-        # The first token of each word and the first word of each sentence, and one past the last.
-        word_starts = np.cumsum([0, *(len(word) or 1 for word in tokens)])
-        sentence_starts = np.cumsum([0, *(len(sentence.words) for sentence in document)])
-        for index, example in sentences:
-            begin, end = sentence_starts[example.number : example.number + 2]
-            first, last = int(word_starts[begin]), int(word_starts[end])
-            for window in context_windows(first, last, len(ids), max_length - 2):
-                row = TokenRow(*tokenizer.row(ids[window.start : window.end], None, max_length))
-                shift = 1 - window.start
-                tokens_read = np.arange(window.first, window.last)
-                starts = word_starts[begin:end]
-                words = np.flatnonzero((starts >= window.first) & (starts < window.last))
-                yield SentenceRow(
-                    index,
-                    row,
-                    tokens_read - first,
-                    tokens_read + shift,
-                    words,
-                    starts[words] + shift,
-                )
+    document: Sequence[Sentence] | None = None
+    tokens: _DocumentTokens | None = None
+    for index, example in enumerate(examples):
+        # Sentences of one document follow each other, so it is tokenised once.
+        if tokens is None or example.document is not document:
+            document = example.document
+            tokens = _tokenize(document, tokenizer)
+        yield from _rows_of_sentence(index, example.number, tokens, tokenizer, max_length)
+
+
+def _rows_of_sentence(
+    example: int, number: int, document: _DocumentTokens, tokenizer: TextTokenizer, max_length: int
+) -> Iterator[SentenceRow]:
+    first_word, end_word = document.sentence_starts[number : number + 2]
+    word_starts = document.word_starts[first_word:end_word]
+    sentence_start = int(document.word_starts[first_word])
+    sentence_end = int(document.word_starts[end_word])
+    room = max_length - 2  # without [CLS] and [SEP]
+    for window in context_windows(sentence_start, sentence_end, len(document.ids), room):
+        tokens = np.arange(window.read_start, window.read_end)
+        is_read = (word_starts >= window.read_start) & (word_starts < window.read_end)
+        words = np.flatnonzero(is_read)
+        # A token of the document lies behind [CLS] in the row: the window's first is at 1.
+        shift = 1 - window.start
+        yield SentenceRow(
+            example=example,
+            row=tokenizer.row(document.ids[window.start : window.end], None, max_length),
+            tokens=tokens - sentence_start,
+            token_positions=tokens + shift,
+            words=words,
+            word_positions=word_starts[words] + shift,
+        )
 
 
 class ContextWindow(NamedTuple):
-    """The tokens of a row, and those read from it, as ranges of the document's tokens."""
+    """The tokens of a row, and those read from it, as ranges of the document's tokens.
+
+    Ends are exclusive; tokens in the row that are not read are context.
+    """
 
     start: int
     end: int
-    first: int
-    """The first token read; the others are context."""
-    last: int
-    """One past the last token read."""
+    read_start: int
+    read_end: int
 
 
-def context_windows(first: int, last: int, num_tokens: int, size: int) -> list[ContextWindow]:
-    """Return windows of at most `size` tokens from which the tokens from `first` to `last` are
-    read, each from one.
+def context_windows(
+    sentence_start: int, sentence_end: int, num_tokens: int, size: int
+) -> list[ContextWindow]:
+    """Return windows of at most `size` tokens of a document, from which its sentence is read.
 
-        A sentence that fits into one window lies in its middle, or off-centre at an end of the document of `num_tokens` to
-        keep the window full. A longer one gets overlapping windows, half their size apart, without context around the
-        sentence; each token is read from the window in which the smaller of its left and right contexts is largest.
+    A sentence that fits into one window lies in its middle, or off-centre at an end of the document
+    of `num_tokens`, to keep the window full. Here tokens 4 and 5 of 20 are the sentence, and a
+    window has 6; read tokens are in brackets::
 
-        >>> context_windows(4, 6, 20, 6), context_windows(0, 2, 20, 6), context_windows(4, 6, 7, 8)
-        ([ContextWindow(start=2, end=8, first=4, last=6)], [ContextWindow(start=0, end=6, first=0, last=2)], \
-    [ContextWindow(start=0, end=7, first=4, last=6)])
-        >>> context_windows(0, 9, 20, 6)
-        [ContextWindow(start=0, end=6, first=0, last=5), ContextWindow(start=3, end=9, first=5, last=9)]
+        0 1 2 3 4 5 6 7 8 ...
+            2 3[4 5]6 7
+
+    A longer sentence gets overlapping windows, half their size apart, without context around the
+    sentence. Each token is read from the window in which the smaller of its left and right contexts
+    is largest, so windows share an overlap at its middle. Here tokens 0 to 8 are the sentence::
+
+        0 1 2 3 4 5 6 7 8
+       [0 1 2 3 4]5
+              3 4[5 6 7 8]
+
+    >>> context_windows(4, 6, 20, 6)
+    [ContextWindow(start=2, end=8, read_start=4, read_end=6)]
+    >>> [window[:2] for window in context_windows(0, 2, 20, 6)]
+    [(0, 6)]
+    >>> [window[2:] for window in context_windows(0, 9, 20, 6)]
+    [(0, 5), (5, 9)]
     """
-    length = last - first
+    length = sentence_end - sentence_start
     if length <= size:
-        start = max(0, min(first - (size - length) // 2, num_tokens - size))
-        return [ContextWindow(start, min(start + size, num_tokens), first, last)]
-    starts = [*range(first, last - size, max(1, size // 2)), last - size]
-    middles = [(later + start + size + 1) // 2 for start, later in pairwise(starts)]
-    bounds = [first, *middles, last]
+        centred = sentence_start - (size - length) // 2
+        start = max(0, min(centred, num_tokens - size))
+        end = min(start + size, num_tokens)
+        return [ContextWindow(start, end, sentence_start, sentence_end)]
+    last_start = sentence_end - size
+    starts = [*range(sentence_start, last_start, max(1, size // 2)), last_start]
+    # The overlap of two windows begins at the later one's start, and ends at the earlier one's end.
+    middles = [(later + earlier + size + 1) // 2 for earlier, later in pairwise(starts)]
+    bounds = pairwise([sentence_start, *middles, sentence_end])
     return [
-        ContextWindow(start, start + size, bounds[index], bounds[index + 1])
-        for index, start in enumerate(starts)
+        ContextWindow(start, start + size, read_start, read_end)
+        for start, (read_start, read_end) in zip(starts, bounds, strict=True)
     ]

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
-from ..finetuning.config import FinetuneConfig
 from ..mirror import local_copy
 from .catalogue import find_entry
+from .options import TaskOptions
 from .tables import SUFFIXES, hub_split, is_hub
 from .task import Task
 
@@ -199,18 +199,18 @@ class TaskData:
         return f"{stable_hash(*(open_set(*str(file).split('#', 1)).digest for file in files)):016x}"
 
 
-def read_data(task_name: str, data: str | Path, config: FinetuneConfig) -> TaskData:
+def read_data(task_name: str, data: str | Path, options: TaskOptions) -> TaskData:
     """Read the examples for training and development; without a dev file, hold out a tenth by hash.
 
     Raises `UserError` for bad rows, a missing training file, and a file without rows.
     """
-    entry = find_entry(task_name, config)
+    entry = find_entry(task_name, options)
     splits = find_splits(data, entry.suffixes)
     if "train" not in splits:
         raise UserError(
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
-    task = entry.read(splits["train"], config)
+    task = entry.read(splits["train"], options)
     train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}
     held_out = "" not in dev

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from ...pipeline.errors import UserError
 from ..bert import BertModel, dropout
 from ..config import ModelConfig
-from ..finetuning.config import FinetuneConfig
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
 from .bilstm import BiLstm, bilstm_size
+from .options import TaskOptions
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
 from .squad_windows import (
@@ -45,7 +45,6 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    TokenRow,
     hf_encoder_alone,
 )
 
@@ -158,7 +157,7 @@ class Squad(Task):
             if room < 1:
                 found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
                 raise UserError(
-                    f"{example.where} has {found}; raise --max-length or lower --max-question-length."
+                    f"{example.where} has {found}; raise `max_length` or lower `max_question_length`."
                 )
             ids, offsets_P2 = passages[example.passage]
             answer = example.located_answer
@@ -170,10 +169,10 @@ class Squad(Task):
                 unlocated.append(example)
             owner_P = most_context(len(ids), room, self.stride)
             for number, (start, end) in enumerate(window_spans(len(ids), room, self.stride)):
-                row_ids, segment_b_start, _ = tokenizer.row(kept, ids[start:end], self.max_length)
-                row = TokenRow(row_ids, segment_b_start, len(question) - len(kept))
+                row = tokenizer.row(kept, ids[start:end], self.max_length)
+                row = row._replace(num_cut=len(question) - len(kept))
                 window = PassageWindow(
-                    start, segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
+                    start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
                 )
                 target = (
                     None if example.answers is None or is_unlocated else window_target(span, window)
@@ -324,7 +323,7 @@ class Squad(Task):
         }
 
 
-def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
+def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced
     answers.
     """
@@ -347,10 +346,10 @@ def read_squad(files: Sequence[Path], config: FinetuneConfig) -> Squad:
         raise UserError(
             f"{found}; answer_start must be the index of its first character in the passage."
         )
-    given = config.given(
+    given = options.given(
         "max_length", "stride", "max_question_length", "max_answer_length", "metric"
     )
-    given["lstm_size"] = bilstm_size(config)
+    given["lstm_size"] = bilstm_size(options)
     metric: Metric = (
         "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
     )

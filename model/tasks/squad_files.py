@@ -1,4 +1,13 @@
-"""Read the official JSON of SQuAD: questions, each with its passage and answers."""
+"""Read the official JSON of SQuAD: questions, each with its passage and answers.
+
+The structs below have the fields of the file that are used, and msgspec checks their types::
+
+    {"version": "1.1", "data": [                                       _SquadFile
+      {"title": "...", "paragraphs": [                                 _Article
+        {"context": "the passage", "qas": [                            _Paragraph
+          {"id": "...", "question": "...",                             _FileQuestion
+           "answers": [{"text": "...", "answer_start": 4}]}]}]}]}      GoldAnswer
+"""
 
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -11,8 +20,7 @@ from ...pipeline.parsing import describe_fault
 from .tables import check_file
 
 MIN_ARTICLES = 10
-"""With at least so many, whole articles are held out for development; with fewer, single passages.
-"""
+"""With this many, whole articles are held out for development; with fewer, single passages."""
 Version = Literal["1.1", "2.0"]
 _VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -27,24 +35,22 @@ class GoldAnswer(Struct, frozen=True):
 
     def is_located(self, passage: str) -> bool:
         """Return whether the passage has the text there."""
-        return (
-            bool(self.text)
-            and self.answer_start >= 0
-            and passage.startswith(self.text, self.answer_start)
-        )
+        if not self.text or self.answer_start < 0:
+            return False
+        return passage.startswith(self.text, self.answer_start)
 
 
-class _Question(Struct, kw_only=True):
+class _FileQuestion(Struct, kw_only=True):
     id: str | int
     question: str
     is_impossible: Any = False
 
 
-class _AnsweredQuestion(_Question, kw_only=True):
+class _LabelledQuestion(_FileQuestion, kw_only=True):
     answers: tuple[GoldAnswer, ...]
 
 
-_Q = TypeVar("_Q", bound=_Question)
+_Q = TypeVar("_Q", bound=_FileQuestion)
 
 
 class _Paragraph(Struct, Generic[_Q]):
@@ -57,7 +63,7 @@ class _Article(Struct, Generic[_Q]):
     title: Any = None
 
 
-class _Content(Struct, Generic[_Q]):
+class _SquadFile(Struct, Generic[_Q]):
     data: list[_Article[_Q]]
     version: Any = ""
 
@@ -101,37 +107,44 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     repeated.
     """
     check_file(path)
-    kind: Any = _Content[_AnsweredQuestion] if labelled else _Content[_Question]
-    try:
-        content: _Content[_Question] = msgspec.json.decode(
-            path.read_bytes().removeprefix(_UTF8_BOM), type=kind
-        )
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
-        ) from None
-    by_article = len({str(article.title) for article in content.data}) >= MIN_ARTICLES
+    content = _parse(path, labelled)
+    titles = {str(article.title) for article in content.data}
+    groups_are_articles = len(titles) >= MIN_ARTICLES
     name_and_version = str(content.version).lower()
     version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
     for article in content.data:
         for paragraph in article.paragraphs:
             passage = paragraph.context
-            group = str(article.title) if by_article else passage
+            group = str(article.title) if groups_are_articles else passage
             for record in paragraph.qas:
-                name, where = str(record.id), f"{path}, question {record.id}"
-                answers = record.answers if isinstance(record, _AnsweredQuestion) else None
+                question = _question(record, passage, group, path)
                 if record.is_impossible is True:
                     version = "2.0"
-                    if answers:
-                        raise UserError(
-                            f"{where} is marked as impossible but has answers; fix one of the two."
-                        )
-                if name in questions:
+                if question.id in questions:
                     raise UserError(
-                        f"{where} occurs twice; predictions are keyed by id, so ids must be unique."
+                        f"{question.where} occurs twice; predictions are keyed by id, so ids must "
+                        "be unique."
                     )
-                questions[name] = Question(where, name, record.question, passage, group, answers)
-    return QuestionFile(
-        version, list(questions.values()), is_korquad=name_and_version.startswith("korquad")
-    )
+                questions[question.id] = question
+    is_korquad = name_and_version.startswith("korquad")
+    return QuestionFile(version, list(questions.values()), is_korquad)
+
+
+def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
+    kind: Any = _SquadFile[_LabelledQuestion] if labelled else _SquadFile[_FileQuestion]
+    content = path.read_bytes().removeprefix(_UTF8_BOM)
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path} is not in the official format of SQuAD ({describe_fault(error)})."
+        ) from None
+
+
+def _question(record: _FileQuestion, passage: str, group: str, path: Path) -> Question:
+    where = f"{path}, question {record.id}"
+    answers = record.answers if isinstance(record, _LabelledQuestion) else None
+    if record.is_impossible is True and answers:
+        raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
+    return Question(where, str(record.id), record.question, passage, group, answers)

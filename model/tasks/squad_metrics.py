@@ -1,5 +1,7 @@
-"""The official metrics of SQuAD and KorQuAD, in percent, as in their scripts ``evaluate-v1.1.py``,
-``evaluate-v2.0.py`` and ``evaluate-v1.0.py``.
+"""Compute the official metrics of SQuAD and KorQuAD, in percent.
+
+They follow the scripts ``evaluate-v1.1.py`` and ``evaluate-v2.0.py`` of SQuAD, and KorQuAD's
+``evaluate-v1.0.py``.
 
 Predictions and gold answers are texts, in the order of the questions; an empty prediction means "no
 answer". The two differ in how they normalise an answer and what they count in it: SQuAD shared
@@ -11,7 +13,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,8 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _KOREAN_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 
 Metric = Literal["squad", "korquad"]
-TextMetric = Callable[[str, str], float]
+TextScore = Callable[[str, str], float]
+"""The score of a prediction against one gold answer."""
 
 
 def normalize_answer(text: str, metric: Metric = "squad") -> str:
@@ -31,24 +34,26 @@ def normalize_answer(text: str, metric: Metric = "squad") -> str:
     >>> normalize_answer("《The Art》(1990)", "korquad")
     'the art 1990'
     """
-    return normalize_korean(text) if metric == "korquad" else normalize_english(text)
+    if metric == "korquad":
+        return normalize_korean(text)
+    return normalize_english(text)
 
 
 def normalize_korean(text: str) -> str:
-    """Return the text in lower case without quotes, brackets, ASCII punctuation and extra white
-    space.
-    """
-    return " ".join(text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION).split())
+    """Lower-case the text and remove quotes, brackets, ASCII punctuation and extra white space."""
+    without_marks = text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION)
+    return " ".join(without_marks.split())
 
 
 def normalize_english(text: str) -> str:
-    """Return the text in lower case without ASCII punctuation, English articles and extra white
-    space.
+    """Lower-case the text and remove ASCII punctuation, English articles and extra white space.
 
     >>> normalize_english("The  Panthers' “A” team, 24-10")
     'panthers “ ” team 2410'
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    without_punctuation = text.lower().translate(_NO_PUNCTUATION)
+    without_articles = _ARTICLES.sub(" ", without_punctuation)
+    return " ".join(without_articles.split())
 
 
 def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
@@ -57,12 +62,15 @@ def exact_match(prediction: str, gold: str, metric: Metric = "squad") -> float:
 
 
 def overlap_f1(prediction: str, gold: str, metric: Metric = "squad") -> float:
-    """Return the F1 score of shared words (for KorQuAD, characters); 0 if one of the two has none."""
-    predicted, wanted = _units(prediction, metric), _units(gold, metric)
-    num_same = sum((Counter(predicted) & Counter(wanted)).values())
-    if num_same == 0:
+    """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared."""
+    predicted = _units(prediction, metric)
+    wanted = _units(gold, metric)
+    shared = Counter(predicted) & Counter(wanted)
+    num_shared = shared.total()
+    if num_shared == 0:
         return 0.0
-    precision, recall = num_same / len(predicted), num_same / len(wanted)
+    precision = num_shared / len(predicted)
+    recall = num_shared / len(wanted)
     return (2 * precision * recall) / (precision + recall)
 
 
@@ -74,16 +82,19 @@ def overlap_f1_or_none(prediction: str, gold: str, metric: Metric = "squad") -> 
 
 
 def _units(text: str, metric: Metric) -> Sequence[str]:
+    """Return the words of an answer, or its characters without white space for KorQuAD."""
     words = normalize_answer(text, metric).split()
-    return "".join(words) if metric == "korquad" else words
+    if metric == "korquad":
+        return "".join(words)
+    return words
 
 
 def best_over_golds(
-    metric: TextMetric, predictions: Sequence[str], golds: Sequence[Sequence[str]]
+    score: TextScore, predictions: Sequence[str], golds: Sequence[Sequence[str]]
 ) -> list[float]:
-    """Return each question's highest value of the metric over its gold answers."""
+    """Return each question's highest score over its gold answers."""
     return [
-        max(metric(prediction, gold) for gold in answers)
+        max(score(prediction, gold) for gold in answers)
         for prediction, answers in zip(predictions, golds, strict=True)
     ]
 
@@ -91,49 +102,56 @@ def best_over_golds(
 def squad1_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
 ) -> dict[str, float]:
-    """Return ``f1`` and ``exact_match`` of SQuAD 1.1 or KorQuAD; each question has at least one
-    gold answer.
+    """Return ``f1`` and ``exact_match`` of SQuAD 1.1 or KorQuAD.
+
+    Each question has at least one gold answer.
     """
-    return {
-        "f1": _percent(best_over_golds(partial(overlap_f1, metric=metric), predictions, golds)),
-        "exact_match": _percent(
-            best_over_golds(partial(exact_match, metric=metric), predictions, golds)
-        ),
-    }
+    f1 = best_over_golds(partial(overlap_f1, metric=metric), predictions, golds)
+    exact = best_over_golds(partial(exact_match, metric=metric), predictions, golds)
+    return {"f1": _percent(f1), "exact_match": _percent(exact)}
 
 
 def squad2_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
 ) -> dict[str, float]:
-    """Return ``exact``, ``f1`` and ``total`` as ``evaluate-v2.0.py`` does, of all and of
+    """Return ``exact``, ``f1`` and ``total`` of SQuAD 2.0, as ``evaluate-v2.0.py`` does.
+
+    They are given for all questions, and for those with and without an answer under the prefixes
     ``HasAns_`` and ``NoAns_``.
     """
     exact, f1 = question_scores(predictions, golds, metric)
-    everything = range(len(golds))
-    has_answer = [index for index in everything if golds[index]]
-    no_answer = [index for index in everything if not golds[index]]
+    groups = {
+        "": list(range(len(golds))),
+        "HasAns_": [index for index, answers in enumerate(golds) if answers],
+        "NoAns_": [index for index, answers in enumerate(golds) if not answers],
+    }
     scores = {}
-    for prefix, members in (("", everything), ("HasAns_", has_answer), ("NoAns_", no_answer)):
-        if members:
-            scores[f"{prefix}exact"] = _percent([exact[index] for index in members])
-            scores[f"{prefix}f1"] = _percent([f1[index] for index in members])
-            scores[f"{prefix}total"] = len(members)
+    for prefix, questions in groups.items():
+        if questions:
+            scores[f"{prefix}exact"] = _percent([exact[index] for index in questions])
+            scores[f"{prefix}f1"] = _percent([f1[index] for index in questions])
+            scores[f"{prefix}total"] = len(questions)
     return scores
+
+
+class QuestionScores(NamedTuple):
+    """One value per question, 0 to 1."""
+
+    exact: list[float]
+    f1: list[float]
 
 
 def question_scores(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], metric: Metric = "squad"
-) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 of each question of SQuAD 2.0, 0 to 1; without gold answers, "" is
-    correct.
-    """
+) -> QuestionScores:
+    """Return the scores of each question of SQuAD 2.0; without gold answers, "" is correct."""
     # As in the official script, gold answers that are empty once normalised are ignored.
-    known = [
+    wanted = [
         [gold for gold in answers if normalize_answer(gold, metric)] or [""] for answers in golds
     ]
-    return (
-        best_over_golds(partial(exact_match, metric=metric), predictions, known),
-        best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, known),
+    return QuestionScores(
+        exact=best_over_golds(partial(exact_match, metric=metric), predictions, wanted),
+        f1=best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted),
     )
 
 
@@ -143,21 +161,29 @@ def best_threshold(
     null_odds: Sequence[float],
     golds: Sequence[Sequence[str]],
 ) -> tuple[float, float]:
-    """Return the best total score in percent, and the threshold of the null odds up to which
-    questions are answered.
+    """Return the best total score in percent, and the threshold that reaches it.
 
-    `predictions` are the best non-null answers, and `scores` theirs. If answering nothing is best,
-    the threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
+    Questions whose null odds are at most the threshold get their best non-null answer, which
+    `predictions` and `scores` hold; the others get none. If answering nothing is best, the
+    threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
     """
+    # Answer nothing at first: right for each question without a gold answer. Then answer one
+    # question after the other, surest first. Each adds its score, or loses what silence gained::
+    #
+    #     null odds             -9    -4     1     6
+    #     gold answer          yes    no   yes    no
+    #     score                1.0     0   0.5     0
+    #     gain                +1.0  -1.0  +0.5  -1.0
+    #     total        2       3.0   2.0   2.5   1.5    best after one: threshold -9
     has_answer = np.array([bool(answers) for answers in golds])
-    answered = np.array([bool(prediction) for prediction in predictions])
+    is_answered = np.array([bool(prediction) for prediction in predictions])
     order = np.argsort(null_odds, kind="stable")
-    gains = np.where(has_answer, scores, -1.0 * answered)[order]
-    totals = np.cumsum(np.concatenate([[np.count_nonzero(~has_answer)], gains]))
-    best = int(totals.argmax())
-    return float(100 * totals[best] / len(golds)), float(
-        null_odds[order[best - 1]]
-    ) if best else 0.0
+    gains = np.where(has_answer, scores, -1.0 * is_answered)[order]
+    score_of_silence = np.count_nonzero(~has_answer)
+    totals = np.cumsum(np.concatenate([[score_of_silence], gains]))
+    num_answered = int(totals.argmax())
+    threshold = float(null_odds[order[num_answered - 1]]) if num_answered else 0.0
+    return float(100 * totals[num_answered] / len(golds)), threshold
 
 
 def _percent(scores: list[float]) -> float:

@@ -1,12 +1,18 @@
-"""The windows that a passage longer than a row is read in, and the best answers from the logits of
-all its windows.
+"""Cut a passage into windows that fit into rows, and find the best answers in all its windows.
+
+A passage of 10 tokens in windows of 6, the stride being 3; digits in brackets have most context in
+that window::
+
+    window 0   [0 1 2 3 4]5
+    window 1          3 4[5 6 7]8
+    window 2                6 7[8 9]
 
 Shapes: P tokens of a passage or of its part in a window, W windows, K longest answer in tokens, L
 tokens of a row.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,20 +31,21 @@ class PassageWindow(NamedTuple):
     """Index in the row of that token."""
     offsets_P2: np.ndarray
     """First character of each token in the passage, and one past its last."""
-    counts_P: np.ndarray
-    """bool: the token has most context in this window."""
+    may_start_P: np.ndarray
+    """bool: an answer may start at this token, because no other window gives it more context."""
 
 
 def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Return each window's first token and one past its last; an empty passage has one empty
-    window.
+    """Return each window's first token and one past its last.
+
+    An empty passage has one empty window.
 
     >>> window_spans(10, 6, 3)
     [(0, 6), (3, 9), (6, 10)]
     """
     # A stride longer than a window would leave gaps.
-    last_start = max(0, num_tokens - room)
     step = min(stride, room)
+    last_start = max(0, num_tokens - room)
     starts = range(0, last_start + step, step)
     return [(start, min(start + room, num_tokens)) for start in starts]
 
@@ -49,28 +56,42 @@ def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
 
     Context is the smaller of the numbers of neighbours to the left and right; ties go to the longer
     window, then to the first (google-research's ``_check_is_max_context``).
+
+    >>> most_context(10, 6, 3)
+    array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
     """
-    starts_W1, ends_W1 = np.array(window_spans(num_tokens, room, stride)).T[:, :, None]
+    spans_W2 = np.array(window_spans(num_tokens, room, stride))
+    starts_W1 = spans_W2[:, :1]
+    ends_W1 = spans_W2[:, 1:]
     tokens_P = np.arange(num_tokens)
-    left_WP, right_WP = tokens_P - starts_W1, ends_W1 - 1 - tokens_P
+    left_WP = tokens_P - starts_W1
+    right_WP = ends_W1 - 1 - tokens_P
     context_WP = np.minimum(left_WP, right_WP) + 0.01 * (ends_W1 - starts_W1)
-    return np.where((left_WP >= 0) & (right_WP >= 0), context_WP, -np.inf).argmax(0)
+    is_inside_WP = (left_WP >= 0) & (right_WP >= 0)
+    return np.where(is_inside_WP, context_WP, -np.inf).argmax(0)
 
 
 def token_span(offsets_P2: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """Return the first and last token that overlap ``passage[start:end]``; None if there is none."""
-    (touching,) = np.nonzero((offsets_P2[:, 0] < end) & (offsets_P2[:, 1] > start))
-    return (int(touching[0]), int(touching[-1])) if len(touching) else None
+    """Return the first and last token that overlap ``passage[start:end]``, or None."""
+    overlaps_P = (offsets_P2[:, 0] < end) & (offsets_P2[:, 1] > start)
+    tokens = np.flatnonzero(overlaps_P)
+    if not len(tokens):
+        return None
+    return int(tokens[0]), int(tokens[-1])
 
 
 def window_target(span: tuple[int, int] | None, window: PassageWindow) -> np.ndarray:
-    """Return the positions in the row (2,) of an answer's first and last token; (0, 0) unless both
-    are in it.
+    """Return the positions in the row, int64 (2,), of an answer's first and last token.
+
+    They are (0, 0), [CLS], unless both lie in this window.
     """
-    first, last = (token - window.first_token for token in span or (-1, -1))
-    if first < 0 or last >= len(window.offsets_P2):
-        return np.zeros(2, dtype=np.int64)
-    return np.array([first, last], dtype=np.int64) + window.row_start
+    nowhere = np.zeros(2, dtype=np.int64)
+    if span is None:
+        return nowhere
+    target = np.array(span, dtype=np.int64) - window.first_token
+    if target[0] < 0 or target[1] >= len(window.offsets_P2):
+        return nowhere
+    return target + window.row_start
 
 
 class Span(NamedTuple):
@@ -101,60 +122,70 @@ class Prediction(NamedTuple):
     @property
     def null_odds(self) -> float:
         """By how much "no answer" outscores the best answer."""
-        return sum(self.null_logits) - self.spans[0].score if self.spans else 0.0
+        if not self.spans:
+            return 0.0
+        return sum(self.null_logits) - self.spans[0].score
 
 
 def predict_answer(
     windows: Iterable[tuple[PassageWindow, np.ndarray]], passage: str, max_tokens: int
 ) -> Prediction:
-    """Return the best spans of at most `max_tokens` tokens over the windows and their logits, float
-    (L, 2).
+    """Return the best spans of at most `max_tokens` tokens in all windows of a passage.
+
+    Each window comes with the logits of its row, float (L, 2): of being the first token of the
+    answer, and the last.
     """
     candidates: list[Span] = []
-    null_logits = []
-    for window, logits_L2 in windows:
-        logits_L2 = logits_L2.astype(np.float64)
+    null_logits: list[tuple[float, float]] = []
+    for window, row_logits_L2 in windows:
+        logits_L2 = row_logits_L2.astype(np.float64)
         null_logits.append((float(logits_L2[0, 0]), float(logits_L2[0, 1])))
-        logits_P2 = logits_L2[window.row_start : window.row_start + len(window.offsets_P2)]
-        for first, last in best_spans(
-            logits_P2[:, 0], logits_P2[:, 1], window.counts_P, max_tokens
-        ):
-            start, end = int(window.offsets_P2[first, 0]), int(window.offsets_P2[last, 1])
-            # A combining accent, which BERT strips, is in no token; it belongs to the letter before
-            # it.
-            while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
-                end += 1
-            start_logit, end_logit = float(logits_P2[first, 0]), float(logits_P2[last, 1])
-            candidates.append(
-                Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
-            )
+        candidates.extend(_spans_in_window(window, logits_L2, passage, max_tokens))
     candidates.sort(key=lambda span: (-span.score, span.start))
-    distinct: dict[str, Span] = {}
+    best_by_text: dict[str, Span] = {}
     for span in candidates:
-        distinct.setdefault(span.text, span)
-    return Prediction(list(distinct.values())[:N_BEST], min(null_logits, key=sum))
+        best_by_text.setdefault(span.text, span)
+    return Prediction(list(best_by_text.values())[:N_BEST], min(null_logits, key=sum))
+
+
+def _spans_in_window(
+    window: PassageWindow, logits_L2: np.ndarray, passage: str, max_tokens: int
+) -> Iterator[Span]:
+    row_end = window.row_start + len(window.offsets_P2)
+    starts_P, ends_P = logits_L2[window.row_start : row_end].T
+    for first, last in best_spans(starts_P, ends_P, window.may_start_P, max_tokens):
+        start = int(window.offsets_P2[first, 0])
+        end = int(window.offsets_P2[last, 1])
+        # BERT strips combining accents, so they are in no token; one belongs to the letter before.
+        while end < len(passage) and unicodedata.category(passage[end]) == "Mn":
+            end += 1
+        start_logit = float(starts_P[first])
+        end_logit = float(ends_P[last])
+        yield Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
 
 
 def best_spans(
-    starts_P: np.ndarray, ends_P: np.ndarray, counts_P: np.ndarray, max_tokens: int
+    starts_P: np.ndarray, ends_P: np.ndarray, may_start_P: np.ndarray, max_tokens: int
 ) -> np.ndarray:
     """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the
     best first.
 
-    A span has at most `max_tokens` tokens and begins at a token that has most context in this
-    window (`counts_P`). Its end need not, as in google-research's ``run_squad.py``, so that no span
-    is lost between two windows.
+    A span has at most `max_tokens` tokens and starts at one of `may_start_P`. Where it may end is
+    not limited, as in google-research's ``run_squad.py``: otherwise a span between two windows
+    would be lost.
     """
-    padded = np.concatenate([ends_P, np.full(max_tokens, -np.inf)])
-    scores_PK = (
-        np.where(counts_P, starts_P, -np.inf)[:, None]
-        + sliding_window_view(padded, max_tokens)[: len(starts_P)]
-    )
-    flat = scores_PK.ravel()
-    chosen = (
-        np.argpartition(-flat, N_BEST - 1)[:N_BEST] if len(flat) > N_BEST else np.arange(len(flat))
-    )
-    chosen = chosen[np.lexsort((chosen, -flat[chosen]))]
-    chosen = chosen[np.isfinite(flat[chosen])]
+    # One row of scores per first token, one column per length: (first, length) holds the logits of
+    # tokens first and first + length. Past the passage's end no token can be the last.
+    padding_K = np.full(max_tokens, -np.inf)
+    ends_PK = sliding_window_view(np.concatenate([ends_P, padding_K]), max_tokens)[: len(starts_P)]
+    scores_PK = np.where(may_start_P, starts_P, -np.inf)[:, None] + ends_PK
+    scores = scores_PK.ravel()
+    if len(scores) > N_BEST:
+        chosen = np.argpartition(-scores, N_BEST - 1)[:N_BEST]
+    else:
+        chosen = np.arange(len(scores))
+    # By score, and equal ones by position.
+    chosen = chosen[np.lexsort((chosen, -scores[chosen]))]
+    chosen = chosen[np.isfinite(scores[chosen])]
     firsts = chosen // max_tokens
     return np.stack([firsts, firsts + chosen % max_tokens], axis=1)

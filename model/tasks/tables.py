@@ -1,6 +1,4 @@
-"""Read task tables: TSV in GLUE's form, CSV, JSON Lines, Parquet, and data sets of the Hugging Face
-Hub.
-"""
+"""Read tables of examples: TSV as in GLUE, CSV, JSON Lines, Parquet, and data sets of the Hub."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,7 +50,9 @@ class TableRow(NamedTuple):
             raise UserError(
                 f"{self.where}: the label in {column} is {shown(value)}, neither text nor a number."
             )
-        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        return str(value)
 
     def value(self, column: str) -> Any:
         """Return the value in `column`; raises `UserError` if the row has no such column."""
@@ -66,21 +66,16 @@ class TableRow(NamedTuple):
 def read_rows(
     path: Path, headerless: Headerless | None = None, max_short_share: float = 0.0
 ) -> Iterator[TableRow]:
-    """Yield the rows of a table, in the format that its suffix names; raises `UserError` naming
-    file and line.
+    """Yield the rows of a table, in the format that its suffix names.
 
     TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
     quoted; JSON Lines has one object per line. TSV and CSV start with a header line, unless
     `headerless` gives a TSV its columns. Up to `max_short_share` of the lines of a TSV may lack
-    columns; they are left out, with a notice. Data sets of the Hub are streamed.
+    columns; they are left out, with a notice. Data sets of the Hub are streamed. Raises `UserError`
+    naming file and line.
     """
     if is_hub(path):
-        # Imported late: it needs the `datasets` library.
-        from ...pipeline.storage.hub import open_set
-
-        name, _, split = str(path).partition("#")
-        for number, values in enumerate(open_set(name, split or None).rows, 1):
-            yield TableRow(f"{name}, {f'split {split}, ' if split else ''}row {number}", values)
+        yield from _hub_rows(path)
         return
     check_file(path)
     match path.suffix:
@@ -112,31 +107,34 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format names for a message: quoted if they begin or end in white space, shortened if there
-    are many.
+    """Format names for a message, shortened if there are many.
+
+    White space at the ends of a name would not be seen, so such names are quoted.
     """
-    return _shortened(
-        ", ".join(name if name and name == name.strip() else repr(name) for name in names), 200
-    )
+    seen = (name if name and name == name.strip() else repr(name) for name in names)
+    return _shortened(", ".join(seen), 200)
 
 
 def _shortened(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: size - 1]}…"
+    if len(text) <= size:
+        return text
+    return f"{text[: size - 1]}…"
 
 
 def is_hub(path: Path) -> bool:
-    """Return whether `path` names a data set of the Hub, or a split of one as `hub_split` names it."""
+    """Return whether `path` names a data set of the Hub, or a split of one (`hub_split`)."""
     return str(path).startswith(_HUB)
 
 
 def hub_split(name: str, split: str) -> Path:
-    """Return a name for a split of a data set of the Hub that `read_rows` takes in place of a file."""
+    """Return a name for a split of a Hub data set that `read_rows` takes in place of a file."""
     return Path(f"{name}#{split}")
 
 
 def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark; only LF and CRLF
-    end a line.
+    """Yield (where, line) of a UTF-8 file, without line ends and byte order mark.
+
+    Only LF and CRLF end a line; the other line ends of Unicode may be part of a text.
     """
     for number, line in enumerate(file, 1):
         where = f"{name}, line {number}"
@@ -148,31 +146,53 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             raise UserError(f"{where} is not UTF-8; convert the file.") from None
 
 
+def _hub_rows(path: Path) -> Iterator[TableRow]:
+    # Imported late: it needs the `datasets` library.
+    from ...pipeline.storage.hub import open_set
+
+    name, _, split = str(path).partition("#")
+    place = f"{name}, split {split}" if split else name
+    for number, values in enumerate(open_set(name, split or None).rows, 1):
+        yield TableRow(f"{place}, row {number}", values)
+
+
 def _tsv_rows(
     path: Path, headerless: Headerless | None, max_short_share: float
 ) -> Iterator[TableRow]:
-    short: list[str] = []
+    short_lines: list[str] = []
     columns: Sequence[str] = ()
     num_lines = 0
     with path.open("rb") as file:
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
-                columns = (headerless(fields) if headerless else None) or fields
-                if columns is fields:
-                    _check_names(where, columns)
+                given = headerless(fields) if headerless else None
+                if not given:
+                    _check_names(where, fields)
+                    columns = fields
                     continue
+                columns = given
             if max_short_share and len(fields) < len(columns):
-                short.append(where)
+                short_lines.append(where)
+            # A blank line is a row only if the table has one column, whose text may be empty.
             elif line or len(columns) == 1:
                 yield _row(where, columns, fields)
-    if short:
-        found = f"Columns are missing in {len(short):,} of {num_lines:,} lines of {path} (the first: {short[0]})"
-        if len(short) > max_short_share * num_lines:
-            raise UserError(
-                f"{found}, more than {max_short_share:.1%}; fix the file or download it again."
-            )
-        print_notice(f"{found}; these lines are left out.")
+    if short_lines:
+        _report_short(path, short_lines, num_lines, max_short_share)
+
+
+def _report_short(
+    path: Path, short_lines: Sequence[str], num_lines: int, max_short_share: float
+) -> None:
+    finding = (
+        f"Columns are missing in {len(short_lines):,} of {num_lines:,} lines of {path} (the first: "
+        f"{short_lines[0]})"
+    )
+    if len(short_lines) > max_short_share * num_lines:
+        raise UserError(
+            f"{finding}, more than {max_short_share:.1%}; fix the file or download it again."
+        )
+    print_notice(f"{finding}; these lines are left out.")
 
 
 def _csv_rows(path: Path) -> Iterator[TableRow]:
@@ -203,7 +223,8 @@ def _check_names(where: str, columns: Sequence[str]) -> None:
 def _row(where: str, columns: Sequence[str], fields: Sequence[str]) -> TableRow:
     if len(fields) != len(columns):
         raise UserError(
-            f"{where}: the number of columns is {len(fields)}, not {len(columns)} ({listed(columns)})."
+            f"{where}: the number of columns is {len(fields)}, not {len(columns)} "
+            f"({listed(columns)})."
         )
     return TableRow(where, dict(zip(columns, fields, strict=True)))
 

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from ..bert import BertModel, dropout, real_tokens
 from ..config import ModelConfig
-from ..finetuning.config import MAX_TASK_SIZE
 from ..heads import IGNORED
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
+from .options import MAX_TASK_SIZE
 
 Outputs = Sequence[np.ndarray]
 """The head's outputs for each feature, float32, without padding."""
@@ -37,17 +37,6 @@ classes.
 """
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
-
-
-class TokenRow(NamedTuple):
-    """One row of tokens."""
-
-    input_ids: np.ndarray
-    """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, int32, not padded."""
-    segment_b_start: int
-    """Index of B's first token; the row's length if there is no B."""
-    num_cut: int = 0
-    """Tokens of the example that did not fit and are in no other row either."""
 
 
 class Feature(NamedTuple):

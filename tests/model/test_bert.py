@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import transformers
 from clozeworks.model.bert import dropout, initialise, real_tokens
 from clozeworks.model.config import SIZES, ModelConfig
-from clozeworks.model.heads import IGNORED, BertForPreTraining, _num_correct, aligned_linear
+from clozeworks.model.heads import IGNORED, BertForPreTraining, aligned_linear, count_correct
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -309,4 +309,4 @@ def test_of_equal_logits_one_is_the_prediction():
         torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]),
         torch.tensor([0, 1, IGNORED]),
     )
-    assert [int(_num_correct(logits, labels, exact=exact)) for exact in (True, False)] == [1, 2]
+    assert [int(count_correct(logits, labels, exact=exact)) for exact in (True, False)] == [1, 2]

@@ -98,11 +98,11 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
             export(*args)  # pyright: ignore[reportArgumentType]
 
     other = "already contains other files (metrics.csv, …)"
-    refused(f"{run} {other}. Choose another --output.", run, run)
+    refused(f"{run} {other}. Choose another `output`.", run, run)
     form = (
         "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
     )
-    refused(f"--license is Apache 2.0, but {form}.", run, tmp_path / "hub", "Apache 2.0")
+    refused(f"`license` is Apache 2.0, but {form}.", run, tmp_path / "hub", "Apache 2.0")
     (run / "README.md").unlink()
     what_next = "README.md is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")

@@ -138,19 +138,19 @@ def test_the_operator_takes_these_arguments_forward_and_backward():
 def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
     for is_decoder in (False, True):
         check_packing(replace(SHAPE, is_decoder=is_decoder), CPU, torch.float32)
-    blocks: Any = bert._attend_blocks
+    attend = PackedRows.attend
 
-    def across_rows(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
-        return blocks(q, k, v, rate, layout._replace(row_starts=layout.row_starts[[0, -1]]))
+    def across_rows(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
+        return attend(layout._replace(row_starts=layout.row_starts[[0, -1]]), qkv, num_heads, rate)
 
-    def undefined(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
-        return blocks(q, k, v, rate, layout) * torch.nan
+    def undefined(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
+        return attend(layout, qkv, num_heads, rate) * torch.nan
 
-    def unscaled(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
-        return blocks(q, k, v, rate, layout) * (1 - rate)
+    def unscaled(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
+        return attend(layout, qkv, num_heads, rate) * (1 - rate)
 
-    def without_dropout(q: Tensor, k: Tensor, v: Tensor, rate: float, layout: PackedRows) -> Tensor:
-        return blocks(q, k, v, 0.0, layout)
+    def without_dropout(layout: PackedRows, qkv: Tensor, num_heads: int, rate: float) -> Tensor:
+        return attend(layout, qkv, num_heads, 0.0)
 
     reasons = {
         across_rows: "gradients differ",
@@ -159,7 +159,7 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
         without_dropout: "mean",
     }
     for wrong, reason in reasons.items():
-        monkeypatch.setattr(bert, "_attend_blocks", wrong)
+        monkeypatch.setattr(PackedRows, "attend", wrong)
         with pytest.raises(AssertionError, match=reason):
             check_packing(SHAPE, CPU, torch.float32)
 

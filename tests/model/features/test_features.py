@@ -185,7 +185,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
         UserError, match=r"validation, row 1: there is no column text, only sentence, label"
     ):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
-    with pytest.raises(UserError, match=r"--format is columns, but hf:.* is a table; leave it out"):
+    with pytest.raises(UserError, match=r"`format` is columns, but hf:.* is a table; leave it out"):
         extract(checkpoint, name, tmp_path / "c.parquet", format="columns")
     write_parquet(file, TEXTS[:3])
     hub.open_set.cache_clear()
@@ -276,7 +276,7 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     footer = pq.read_schema(output).metadata or {}
     assert json.loads(footer[b"clozeworks"])["layers"] == [-1]
     assert footer[b"clozeworks.schema_version"] == b"1"
-    with pytest.raises(UserError, match=r"\(per was token, now text\)\. Choose another --output"):
+    with pytest.raises(UserError, match=r"\(per was token, now text\)"):
         extract(checkpoint, texts, output, per="text")
     extract_features(
         checkpoint, texts, output, FeaturesConfig(device="cpu", per="text"), overwrite=True
@@ -285,23 +285,23 @@ def test_what_is_there_is_not_written_over(checkpoint, texts, tmp_path):
     output.write_text("precious")
     with pytest.raises(UserError, match=r"was not written by clozeworks features"):
         extract(checkpoint, texts, output)
-    with pytest.raises(UserError, match="--output is DATA itself"):
+    with pytest.raises(UserError, match="`output` is the data itself"):
         extract(checkpoint, texts, texts)
 
 
 def test_mistakes_are_named(checkpoint, texts, tmp_path):
     output = tmp_path / "a.parquet"
     with pytest.raises(
-        UserError, match=r"--layers contains 4, but the model has layers 0 \(the embeddings\) to 3"
+        UserError, match=r"`layers` contains 4, but the model has layers 0 \(the embeddings\) to 3"
     ):
         extract(checkpoint, texts, output, layers=(4,))
     with pytest.raises(UserError, match="twice"):
         resolve_layers([3, -1], 3)
     with pytest.raises(UserError, match="must be different numbers"):
         FeaturesConfig(layers=(1, 1))
-    with pytest.raises(UserError, match="--max-length is 65, but the model"):
+    with pytest.raises(UserError, match="`max_length` is 65, but the model"):
         extract(checkpoint, texts, output, max_length=65)
-    with pytest.raises(UserError, match="--text is for tables"):
+    with pytest.raises(UserError, match="`text` is for tables"):
         extract(checkpoint, texts, output, text="a")
     with pytest.raises(UserError, match=r" does not exist\.$"):
         extract(checkpoint, tmp_path / "none.txt", output)
@@ -340,7 +340,7 @@ def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
     path = "s3://bucket/a.parquet"
     ended = CliRunner().invoke(command, [str(checkpoint), path, "--output", path])
     assert ended.stderr == f"Working in a local folder; the finished file is uploaded to {path}.\n"
-    assert str(ended.exception) == f"--output is DATA itself ({path}); give another file."
+    assert str(ended.exception) == f"`output` is the data itself ({path}); give another file."
 
 
 def test_features_load_no_beam():

@@ -22,6 +22,7 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.choice import BertForMultipleChoice, Choice, Choices, read_choice
+from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
 from clozeworks.model.tokenizer import TextTokenizer
@@ -54,7 +55,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def read(path: Path, labelled: bool = True) -> list[Choices]:
-    return list(read_choice([path], FinetuneConfig()).read(path, labelled))
+    return list(read_choice([path], TaskOptions()).read(path, labelled))
 
 
 def test_swag_s_own_columns(tmp_path):
@@ -93,7 +94,7 @@ def test_any_number_of_choices_from_two_on(tmp_path):
             f"startphrase,{endings},label",
             "p," + "x," * (number - 1) + f"y,{number - 1}",
         )
-        task = read_choice([path], FinetuneConfig(max_length=30))
+        task = read_choice([path], TaskOptions(max_length=30))
         assert (task.num_choices, task.max_length) == (number, 30)
         (example,) = task.read(path, True)
         # In the order of their numbers: ending10 comes after ending9.
@@ -325,7 +326,7 @@ def test_plain_text_and_other_numbers_of_choices(trained, tmp_path):
 @needs_shared_data
 def test_all_of_codah_and_swag_is_read():
     codah = SWAG_DATA / "codah" / "full_data.tsv"
-    data = read_data("swag", codah, FinetuneConfig())
+    data = read_data("swag", codah, TaskOptions())
     assert len(data.train) + len(data.dev[""]) == 2776
     assert data.held_out
     assert not {example.text for example in data.train} & {example.text for example in data.dev[""]}

@@ -19,6 +19,7 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.catalogue import find_entry
+from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.squad import Squad, read_squad
 from clozeworks.model.tasks.squad_metrics import (
     exact_match,
@@ -131,15 +132,13 @@ def test_the_metric_is_that_of_the_file_unless_it_is_given(tmp_path):
         ([korean], None, "korquad"), ([korean], "squad", "squad"), ([other], None, "squad"),
         ([other], "korquad", "korquad"), ([korean, other], None, "squad"),
     ]:  # fmt: skip
-        assert read_squad(files, FinetuneConfig(metric=given)) == Squad(
-            version="1.1", metric=metric
-        )
+        assert read_squad(files, TaskOptions(metric=given)) == Squad(version="1.1", metric=metric)
     assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == (
         "1.1",
         "2.0 korquad",
     )
-    with pytest.raises(UserError, match="--metric is for squad; mrpc does not take it"):
-        find_entry("mrpc", FinetuneConfig(metric="korquad"))
+    with pytest.raises(UserError, match="`metric` is for squad; mrpc does not take it"):
+        find_entry("mrpc", TaskOptions(metric="korquad"))
 
 
 def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):

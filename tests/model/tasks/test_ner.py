@@ -30,10 +30,11 @@ from clozeworks.model.tasks.conll import (
     entities,
     entity_scores,
     has_columns,
-    read_documents,
+    read_conll,
     split_words,
 )
 from clozeworks.model.tasks.ner import BertForTokenClassification, EntityRecognition, read_ner
+from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tasks.task import IGNORED, make_batch
@@ -154,14 +155,14 @@ def test_an_entity_is_right_only_as_a_whole():
 def test_four_columns_with_documents_and_two_without(tmp_path):
     first = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nsays VBZ I-VP O\n\nYes UH O O\n\n\n"
     text = first + "-DOCSTART- -X- -X- O\n\nBonn N N I-LOC\n"
-    documents = list(read_documents(write(tmp_path / "eng.train", text), labelled=True))
+    documents = list(read_conll(write(tmp_path / "eng.train", text), labelled=True))
     assert [[sentence.words for sentence in document] for document in documents] == [
         [("EU", "says"), ("Yes",)], [("Bonn",)],
     ]  # fmt: skip
     assert documents[0][0].tags == ("I-ORG", "O")
     assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
     two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
-    documents = list(read_documents(two, labelled=True))
+    documents = list(read_conll(two, labelled=True))
     assert [[(sentence.words, sentence.tags) for sentence in document] for document in documents] == [
         [(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))],
     ]  # fmt: skip
@@ -184,7 +185,7 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
 def test_bad_columns_are_named(tmp_path, text, message):
     path = write(tmp_path / "train.conll", text)
     with pytest.raises(UserError) as error:
-        read_ner([path], FinetuneConfig())
+        read_ner([path], TaskOptions())
     assert message in str(error.value)
 
 
@@ -201,11 +202,11 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match=r"dev\.json is a \.json file; give one with CoNLL columns"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give one with"):
-        read_ner([write(tmp_path / "train.csv", "text,label\n")], FinetuneConfig())
-    with pytest.raises(UserError, match="--features is for ner; sst2 does not take it"):
-        find_entry("sst2", FinetuneConfig(features="last"))
+        read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
+    with pytest.raises(UserError, match="`features` is for ner; sst2 does not take it"):
+        find_entry("sst2", TaskOptions(features="last"))
     with pytest.raises(UserError, match="ner does not take it"):
-        find_entry("ner", FinetuneConfig(bilstm=True))
+        find_entry("ner", TaskOptions(bilstm=True))
     with pytest.raises(UserError, match="--lstm-size is for a BiLSTM"):
         FinetuneConfig(lstm_size=8)
     with pytest.raises(UserError, match="--compile gains nothing"):
@@ -243,16 +244,16 @@ def test_windows_are_full_and_each_token_counts_where_it_has_most_context(
 ):
     first, last, num_tokens = before, before + length, before + length + after
     cut = context_windows(first, last, num_tokens, size)
-    assert [token for window in cut for token in range(window.first, window.last)] == list(
+    assert [token for window in cut for token in range(window.read_start, window.read_end)] == list(
         range(first, last)
     )
     for window in cut:
-        assert 0 <= window.start <= window.first <= window.last <= window.end <= num_tokens
+        assert 0 <= window.start <= window.read_start <= window.read_end <= window.end <= num_tokens
         assert window.end - window.start == min(size, num_tokens)
         if length <= size and window.start > 0 and window.end < num_tokens:
-            left, right = window.first - window.start, window.end - window.last
+            left, right = window.read_start - window.start, window.end - window.read_end
             assert abs(left - right) <= 1
-        for token in range(window.first, window.last) if length > size else ():
+        for token in range(window.read_start, window.read_end) if length > size else ():
             contexts = [
                 min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end
             ]
@@ -631,7 +632,7 @@ def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
     )
     finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
     test = tmp_path / "data" / "emerging.test.annotated"
-    gold = [sentence for document in read_documents(test, labelled=True) for sentence in document]
+    gold = [sentence for document in read_conll(test, labelled=True) for sentence in document]
     assert predict(tmp_path / "run", test, tmp_path / "out.jsonl", "cpu") == len(gold)
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [tuple(answer["words"]) for answer in answers] == [sentence.words for sentence in gold]

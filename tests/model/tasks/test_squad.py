@@ -18,6 +18,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
+from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tasks.squad import BertForQuestionAnswering, Squad, read_squad
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, Version, read_questions
@@ -261,14 +262,14 @@ def test_questions_come_with_passage_answers_and_location(tmp_path):
 def test_the_version_is_recognised(tmp_path, content, version):
     path = write(tmp_path / "a.json", content)
     assert read_questions(path, labelled=True).version == version
-    assert read_squad([path], FinetuneConfig()).version == (version or "1.1")
+    assert read_squad([path], TaskOptions()).version == (version or "1.1")
 
 
 def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     assert Squad(version="1.1").recipe == (32, 3.0, (5e-5,))
     assert Squad(version="2.0").recipe == (48, 2.0, (5e-5,))
     path = write(tmp_path / "a.json", squad_json(qa()))
-    task = read_squad([path], FinetuneConfig(stride=99, max_answer_length=7))
+    task = read_squad([path], TaskOptions(stride=99, max_answer_length=7))
     assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (
         384,
         99,
@@ -276,9 +277,9 @@ def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
         7,
     )
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
-    with pytest.raises(UserError, match="--max-answer-length is for squad; mrpc does not take it"):
-        find_entry("mrpc", FinetuneConfig(max_answer_length=7))
-    with pytest.raises(UserError, match="--stride is 0, but must be at least 1"):
+    with pytest.raises(UserError, match="`max_answer_length` is for squad; mrpc does not take it"):
+        find_entry("mrpc", TaskOptions(max_answer_length=7))
+    with pytest.raises(UserError, match="`stride` is 0, but must be at least 1"):
         FinetuneConfig(stride=0)
 
 
@@ -367,7 +368,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     with pytest.raises(
         UserError, match=r"train-v1.1.json is SQuAD 1.1, but .*train-v2.0.json is 2.0; give one of"
     ):
-        read_squad([first, second], FinetuneConfig())
+        read_squad([first, second], TaskOptions())
     with pytest.raises(
         UserError, match=r"train-v1.1.json is SQuAD 1.1, but the training file is SQuAD 2.0"
     ):
@@ -379,7 +380,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
         read_questions(tmp_path / "none.json", labelled=True)
     empty = write(tmp_path / "empty" / "train.json", {"version": "1.1", "data": []})
     with pytest.raises(UserError, match=r"train\.json contains no rows"):
-        read_data("squad", empty, FinetuneConfig())
+        read_data("squad", empty, TaskOptions())
 
 
 def test_whole_articles_are_held_out_or_passages_if_there_are_few(tmp_path):
@@ -398,7 +399,7 @@ def test_whole_articles_are_held_out_or_passages_if_there_are_few(tmp_path):
         data = read_data(
             "squad",
             write(tmp_path / f"{num_articles}.json", content(num_articles)),
-            FinetuneConfig(),
+            TaskOptions(),
         )
         dev = {each.passage for each in data.dev[""]}
         assert data.held_out
@@ -474,7 +475,7 @@ def test_every_token_counts_in_one_window_and_labels_decode_to_the_answer(tokeni
             assert row.segment_b_start == window.row_start == 14
             assert row.input_ids[13] == row.input_ids[-1] == 3
             owners[window.first_token : window.first_token + len(window.offsets_P2)] += (
-                window.counts_P
+                window.may_start_P
             )
             if first:
                 start, end = window.offsets_P2[first - 14, 0], window.offsets_P2[last - 14, 1]

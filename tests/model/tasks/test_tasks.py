@@ -14,7 +14,6 @@ import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
 from clozeworks.model.config import ModelConfig
-from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.tasks import classification
 from clozeworks.model.tasks.catalogue import TASKS, find_entry, read_task, restore_task
 from clozeworks.model.tasks.classification import (
@@ -23,7 +22,7 @@ from clozeworks.model.tasks.classification import (
     read_classify,
 )
 from clozeworks.model.tasks.glue import GLUE
-from clozeworks.model.tasks.names import TASK_OPTIONS
+from clozeworks.model.tasks.options import TASK_OPTIONS, TaskOptions
 from clozeworks.model.tasks.splits import dev_sets, find_splits, hold_out, read_data, single_file
 from clozeworks.model.tasks.tables import read_rows
 from clozeworks.model.tasks.task import Feature, TokenRow, make_batch
@@ -348,7 +347,7 @@ def test_the_digest_of_the_data_says_which_files_are_for_training(tmp_path):
                 tmp_path / folder / f"{name}.tsv",
                 f"sentence\tlabel\ngood {number}\t1\nbad {number}\t0\n",
             )
-    one, two = (read_data("sst2", tmp_path / folder, FinetuneConfig()) for folder in ("one", "two"))
+    one, two = (read_data("sst2", tmp_path / folder, TaskOptions()) for folder in ("one", "two"))
     assert (one.held_out, two.held_out) == (True, False)
     assert one.digest() != two.digest()
 
@@ -457,7 +456,7 @@ def test_a_checkpoint_without_a_vocabulary_is_refused(tmp_path):
 
 
 def classify(path: Path, **options):
-    return read_classify([path], FinetuneConfig(**options))
+    return read_classify([path], TaskOptions(**options))
 
 
 def test_classes_of_a_table_of_the_users_own(tmp_path):
@@ -485,7 +484,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("a,b\nx,1\n", "has the columns a, b; choose with --text and --label"),
+        ("a,b\nx,1\n", "has the columns a, b; choose with `text` and `label`"),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         (
@@ -502,7 +501,7 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ),
         (
             "text, label\nx,1\n",
-            "a.csv has the columns text, ' label'; choose with --text and --label",
+            "a.csv has the columns text, ' label'; choose with `text` and `label`",
         ),
         ("text,label\nx,1\ny,1\n", "a.csv: every row has '1' in label; training needs"),
         (
@@ -523,9 +522,9 @@ def test_every_task_is_named_before_pytorch_is_loaded():
 
 def test_unknown_tasks_and_columns_of_fixed_tasks_are_refused():
     with pytest.raises(UserError, match="There is no task 'sst'; did you mean sst2"):
-        find_entry("sst", FinetuneConfig())
-    with pytest.raises(UserError, match="--text-pair is for classify; sst2 does not take it"):
-        find_entry("sst2", FinetuneConfig(text_pair="b"))
+        find_entry("sst", TaskOptions())
+    with pytest.raises(UserError, match="`text_pair` is for classify; sst2 does not take it"):
+        find_entry("sst2", TaskOptions(text_pair="b"))
 
 
 def features_of(lengths: list[int], vocab_size: int, num_classes: int) -> list[Feature]:

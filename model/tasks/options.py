@@ -1,0 +1,67 @@
+"""The options that a task is made from, and which tasks take them; needs no PyTorch."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...pipeline.errors import UserError, did_you_mean
+
+MAX_TASK_SIZE = 1 << 16
+"""The most tokens or units that a task's settings may name."""
+LayerChoice = Literal[
+    "embeddings",
+    "second-to-last",
+    "last",
+    "weighted-sum-last-four",
+    "concat-last-four",
+    "weighted-sum-all",
+]
+"""The rows of the paper's Table 7."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """The user's choices for a task; None means the task's default.
+
+    `FinetuneConfig` has the same fields, with a help text each, and checks their values.
+    """
+
+    max_length: int | None = None
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    features: LayerChoice | None = None
+    bilstm: bool = False
+    lstm_size: int | None = None
+    stride: int | None = None
+    max_question_length: int | None = None
+    max_answer_length: int | None = None
+    metric: Literal["squad", "korquad"] | None = None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the values of those of the options `names` that are not None."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+_BILSTM = ("bilstm", "lstm_size")
+
+TASK_OPTIONS = {
+    **dict.fromkeys(
+        ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"), _BILSTM
+    ),
+    "classify": ("text", "text_pair", "label", *_BILSTM),
+    "squad": ("stride", "max_question_length", "max_answer_length", "metric", *_BILSTM),
+    "swag": (),
+    "ner": ("features", "lstm_size"),
+}
+"""By the task's name: the options that other tasks do not take."""
+
+
+def check_task(name: str, options: TaskOptions) -> None:
+    """Raise `UserError` for an unknown name or another task's option."""
+    if name not in TASK_OPTIONS:
+        raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
+    of_any_task = {option for taken in TASK_OPTIONS.values() for option in taken}
+    for option in sorted(of_any_task.difference(TASK_OPTIONS[name])):
+        if getattr(options, option) not in (None, False):
+            owners = ", ".join(task for task, taken in TASK_OPTIONS.items() if option in taken)
+            raise UserError(f"`{option}` is for {owners}; {name} does not take it.")
