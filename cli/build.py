@@ -1,19 +1,14 @@
 """Define the command ``clozeworks build``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
-from ..pipeline.execution.counters import count_of
+from .data_warnings import warn_about_instances
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
+from .summary import CommandSummary, summarize_dry_run, summarize_shards
 from .terminal import data_stage_terminal
-
-if TYPE_CHECKING:
-    from ..pipeline.manifests import InstancesShard
-
-NUM_WARNINGS = 3
 
 
 @click.command(cls=GroupedCommand)
@@ -51,15 +46,5 @@ def build(
         return summarize_dry_run("build", output, estimate)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
-    _warn(manifest.shards)
+    warn_about_instances(manifest.shards)
     return summarize_shards("build", output, manifest)
-
-
-def _warn(shards: "list[InstancesShard]") -> None:
-    """Warn of shards whose labels could not be balanced."""
-    shards_with_warnings = [shard for shard in shards if shard.warnings]
-    for shard in shards_with_warnings[:NUM_WARNINGS]:
-        warn(f"{shard.name}: {shard.warnings[0]}")
-    num_more = len(shards_with_warnings) - NUM_WARNINGS
-    if num_more > 0:
-        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

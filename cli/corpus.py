@@ -9,9 +9,11 @@ import msgspec
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import describe_fault, read_toml
+from .data_warnings import warn_about_documents, warn_about_instances
 from .options import make_config
-from .summary import CommandSummary, summarize_shards, summarize_vocabulary
+from .summary import CommandSummary, summarize_shards
 from .terminal import data_stage_terminal
+from .vocabulary_summary import summarize_vocabulary
 
 CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
 ON_THE_LINE = {"language": "ingest", "size": "vocab", "max_length": "build", "duplicates": "build"}
@@ -88,6 +90,8 @@ def corpus(
             options,
             progress,
         )
+    warn_about_documents(manifests.documents)
+    warn_about_instances(manifests.instances.shards)
     return [
         summarize_shards("ingest", f"{output}/documents", manifests.documents),
         summarize_vocabulary("vocab", f"{output}/vocab", manifests.vocabulary),

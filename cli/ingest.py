@@ -6,25 +6,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pipeline.config import IngestConfig, RunOptions
-from ..pipeline.execution.counters import count_of, count_words, name_counts
-from ..pipeline.languages import UNKNOWN
+from ..pipeline.execution.counters import count_words
+from .data_warnings import warn_about_documents
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn, with_spaces
+from .summary import CommandSummary, summarize_dry_run, summarize_shards, with_spaces
 from .terminal import data_stage_terminal
 
 if TYPE_CHECKING:
     from ..pipeline.documents.explain import Explanation
-    from ..pipeline.manifests import DocumentsManifest
 
 LONGEST_SHOWN = 200
 """Characters of a passage that ``--explain`` shows."""
-
-REMOVED = {
-    "duplicate_texts": "exact duplicate",
-    "near_duplicates": "near-duplicate",
-    "repeated_ids": "repeated id",
-}
-"""The names of removed documents in warnings, by counter."""
 
 
 @click.command(cls=GroupedCommand)
@@ -75,7 +67,7 @@ def ingest(
         )
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_ingest(sources, output, config, options, progress)
-    _warn(manifest)
+    warn_about_documents(manifest)
     return summarize_shards("ingest", output, manifest)
 
 
@@ -102,32 +94,3 @@ def print_explanation(explanation: "Explanation") -> None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"
-
-
-def _warn(manifest: "DocumentsManifest") -> None:
-    """Warn of input that was skipped or that only one worker can read, and of removed documents."""
-    counts = manifest.counts
-    examples = manifest.examples
-    if bad := manifest.bad:
-        # The most frequent reason; of equally frequent ones the first by name.
-        reason = min(bad, key=lambda reason: (-bad[reason], reason))
-        first = f"{with_spaces(reason)} at {examples[reason][0]}"
-        warn(f"bad input: {name_counts(bad)}; for example {first}")
-    if num_files := counts.get("files_of_unknown_format", 0):
-        files = count_of(num_files, "file")
-        names = ", ".join(examples["files_of_unknown_format"])
-        warn(f"skipped {files} of unknown format, for example {names}; give --format to read all")
-    if num_folders := counts.get("linked_folders", 0):
-        folders = count_of(num_folders, "linked folder")
-        names = ", ".join(examples["linked_folders"])
-        warn(f"skipped {folders}, for example {names}; to read them, name them as sources")
-    if num_files := counts.get("single_stream_files", 0):
-        files = count_of(num_files, "single-stream .bz2 file")
-        warn(f"{files} can be read by only one worker each; use multistream dumps")
-    if num_unknown := manifest.languages.get(UNKNOWN, 0):
-        documents = count_of(num_unknown, "document")
-        split = "sentences are split as in English; give --language for them"
-        warn(f"the language of {documents} is unknown: {split}")
-    for reason, what in REMOVED.items():
-        if num_removed := counts.get(reason, 0):
-            warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")

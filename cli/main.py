@@ -12,6 +12,7 @@ import click
 
 from .audit import audit
 from .build import build
+from .corpus import corpus
 from .evaluate import evaluate
 from .export import export
 from .failures import describe_failure, fields_as_flags
@@ -28,6 +29,7 @@ from .summary import CommandSummary, is_first_rank, print_summaries
 from .vocab import vocab
 
 COMMANDS = (
+    corpus,
     ingest,
     vocab,
     build,
@@ -43,7 +45,7 @@ COMMANDS = (
     export,
     run,
 )
-DATA_STAGES = ("ingest", "vocab", "build")
+DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
 RANKS_WAIT_S = 5.0

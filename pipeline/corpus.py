@@ -9,14 +9,8 @@ from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .documents.pipeline import IngestStage
 from .execution.progress import ShowProgress, progress_shown
-from .execution.stages import (
-    Stage,
-    check_runner,
-    errors_of_workers,
-    finish_stage,
-    open_stage,
-    progress_of,
-)
+from .execution.runner import check_runner, errors_of_workers
+from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked

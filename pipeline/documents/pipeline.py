@@ -22,7 +22,8 @@ from ..execution.counters import Counters, sum_counters
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.stages import Stage, StagePlan, check_runner, run_stage
+from ..execution.runner import check_runner, run_stage
+from ..execution.stages import Stage, StagePlan
 from ..execution.tables import TemporaryTable
 from ..manifests import DocumentsManifest
 from ..sources.formats import Input, find_inputs

@@ -10,40 +10,34 @@ A stage is done in three steps, and any of them may run on another machine than 
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
 from .. import storage
-from ..config import RunOptions
-from ..errors import RunError, UserError
+from ..errors import RunError
 from ..manifests import Manifest
 from ..parsing import parse_json
-from ..storage.directory import WORK, locked
+from ..storage.directory import WORK
 from ..storage.stage import (
     MANIFEST,
     StageDirectory,
     begin_stage,
-    finished_manifest,
     read_manifest,
     write_manifest,
 )
-from .phases import Phase, do_unit, plan_phase
-from .progress import Progress, ShowProgress, progress_shown
+from .phases import Phase
+from .progress import Progress
 from .units import (
     LAYOUT,
     Unit,
     clear_errors,
     errors_written_down,
     finished_units,
-    read_errors,
     read_units,
     write_units,
 )
-from .workers import DeadWorkerError, do_all, num_workers, started
 
 SETUP = f"{WORK}/setup.json"
 
@@ -155,92 +149,6 @@ def finish_stage(stage: Stage[Any, M]) -> M:
         return write_manifest(directory, manifest, stage.manifest_type, time.time() - begun)
 
 
-def run_stage(
-    stage: Stage[Any, M], options: RunOptions, show_progress: ShowProgress | None = None
-) -> M:
-    """Run a stage to its end, or what is left of it, and return its manifest.
-
-    A finished directory of the same configuration is left as it is. `show_progress` is called now
-    and then, from another thread. Raises `UserError` if an input or option is wrong, also where a
-    worker finds that, and `RunError` if the run broke.
-    """
-    check_runner(options, stage.output)
-    plan = stage.plan()
-    finished = finished_manifest(stage.output, plan.head, options.overwrite)
-    with ExitStack() as lock:
-        try:
-            lock.enter_context(locked(stage.output))
-        except UserError:
-            if finished is None:
-                raise
-            return finished  # whatever the process that holds the lock is going to do
-        directory, manifest = open_stage(stage, plan, options.overwrite)
-        if manifest is not None:
-            return manifest
-        read_progress = partial(progress_of, [stage])
-        with (
-            progress_shown(read_progress, show_progress, stage.output),
-            errors_of_workers([stage]),
-        ):
-            if options.beam_options:
-                from .beam import RunStage, run_pipeline
-
-                run_pipeline([RunStage(stage)], options)
-            else:
-                _run_phases(stage, directory, options, num_units=len(plan.units))
-        return finish_stage(stage)
-
-
-def _run_phases(
-    stage: Stage[Any, Any], directory: StageDirectory, options: RunOptions, num_units: int
-) -> None:
-    """Run the phases in this process or in worker processes; the first one has `num_units`."""
-    phases = list(stage.phases())
-    only_one_unit = len(phases) == 1 and num_units <= 1
-    if num_workers(options) == 1 or only_one_unit:
-        for phase in phases:
-            for number in plan_phase(directory, phase):
-                do_unit(number, directory, phase)
-        return
-    with started(num_workers(options)) as workers:
-        for phase in phases:
-            numbers = plan_phase(directory, phase)
-            do_all(numbers, partial(do_unit, directory=directory, phase=phase), workers)
-
-
-@contextmanager
-def errors_of_workers(stages: Sequence[Stage[Any, Any]]) -> Iterator[None]:
-    """Raise the `UserError` that a worker of `stages` wrote down, whatever the body raises itself.
-
-    Other errors of the body become a `RunError` of one line.
-    """
-    try:
-        yield
-    except Exception as error:
-        message = _take_written_error(stages)
-        if message is not None:
-            raise UserError(message) from error
-        if isinstance(error, UserError | RunError):
-            raise
-        if isinstance(error, DeadWorkerError):
-            raise RunError(str(error)) from error
-        cause = str(error) or type(error).__name__
-        raise RunError(f"The run failed: {cause.rstrip('.')}.") from error
-
-
-def _take_written_error(stages: Sequence[Stage[Any, Any]]) -> str | None:
-    """Return the first message that a worker wrote down, and delete all of them."""
-    for stage in stages:
-        directory = StageDirectory(stage.output, fingerprint="")
-        messages: list[str] = []
-        with suppress(UserError, RunError):  # the store may be out of reach
-            messages = read_errors(directory)
-        if messages:
-            clear_errors(directory)
-            return messages[0]
-    return None
-
-
 def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
     """Return how far the current phase is; None between phases."""
     for stage in stages:
@@ -258,14 +166,3 @@ def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
                     total_bytes=sum(unit.cost for unit in units),
                 )
     return None
-
-
-def check_runner(options: RunOptions, output: str) -> None:
-    """Check the options for Beam, if there are any, before anything is read or written.
-
-    Raises `UserError`.
-    """
-    if options.beam_options:
-        from .beam import check_options
-
-        check_options(options, output)

@@ -13,7 +13,8 @@ from ..execution.counters import sum_counters
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.stages import Stage, StagePlan, check_runner, run_stage
+from ..execution.runner import check_runner, run_stage
+from ..execution.stages import Stage, StagePlan
 from ..execution.units import Unit
 from ..manifests import DocumentsManifest, InstancesManifest, InstancesTokenizer
 from ..mixture import plan_mixture

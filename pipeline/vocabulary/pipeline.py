@@ -17,7 +17,8 @@ from ..config import RunOptions, VocabConfig
 from ..execution.estimates import Estimate
 from ..execution.phases import Phase
 from ..execution.progress import ShowProgress
-from ..execution.stages import Stage, StagePlan, check_runner, run_stage
+from ..execution.runner import check_runner, run_stage
+from ..execution.stages import Stage, StagePlan
 from ..execution.units import Record, Unit
 from ..manifests import DocumentsManifest, FertilityReport, VocabularyManifest
 from ..mixture import plan_mixture
