@@ -7,6 +7,7 @@ import click
 
 from ..model.finetuning.config import FinetuneConfig
 from .options import GroupedCommand, config_options, make_config
+from .signals import StopOnSignal
 from .summary import CommandSummary, figure
 from .training_progress import report_upload, training_progress
 
@@ -50,7 +51,16 @@ def finetune(
     config = make_config(FinetuneConfig, values)
     report_upload(output)
     with training_progress() as report:
-        summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
+        summary = run_finetune(
+            task,
+            data,
+            checkpoint,
+            output,
+            config,
+            report,
+            overwrite=overwrite,
+            stop=StopOnSignal(),
+        )
     if summary["status"] == "interrupted":
         raise click.Abort
     return CommandSummary("finetune", output, _rows(summary))

@@ -18,7 +18,6 @@ SHOWN = {
     "nsp_loss": "NSP loss {:.3f}",
     "mlm_accuracy": "MLM accuracy {:.1%}",
     "nsp_accuracy": "NSP accuracy {:.1%}",
-    "probe": "probe {:.3f}",
     "tokens_per_second": "{:,.0f} tokens/s",
     "examples_per_second": "{:,.0f} examples/s",
     "mfu": "MFU {:.1%}",

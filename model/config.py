@@ -38,6 +38,18 @@ RANGES = {
 }
 """The least and the most that a field of `ModelConfig` may be."""
 DEFAULT_STEPS = 1_000_000
+SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
+POSITIVE_COUNTS = (
+    *SHAPE_OPTIONS,
+    "batch_size",
+    "micro_batch_size",
+    "duplicates_per_epoch",
+    "evaluate_every",
+    "evaluation_rows",
+    "checkpoint_every",
+    "archive_every",
+)
+"""Options of `PretrainConfig` that count something, from 1."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
 
@@ -130,9 +142,8 @@ class ModelConfig:
             raise UserError(
                 f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read."
             )
-        from ..pipeline.parsing import (
-            convert,
-        )  # imported here so that a new model does not need msgspec
+        # Imported here so that a new model does not need msgspec.
+        from ..pipeline.parsing import convert
 
         return convert(values, cls, path, "Use another checkpoint.")
 
@@ -152,26 +163,19 @@ class PretrainConfig:
     num_layers: int | None = option(None, "Number of layers; overrides --model.")
     hidden_size: int | None = option(None, "Hidden size; overrides --model.")
     num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
-    intermediate_size: int | None = option(
-        None, "Width of the feed-forward layers; by default 4 x the hidden size."
-    )
     initializer_range: float = option(
         0.02,
         "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08.",
     )
     checkpoint: str | None = option(
         None,
-        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh.",
+        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh. Rows longer than "
+        "its number of positions extend it by copies of its first positions.",
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
         "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, onto which its "
         "embeddings are moved (a new token starts as the mean of its old pieces).",
-    )
-    extend_positions: bool = option(
-        False,
-        "Let a model that starts from --checkpoint read rows longer than its number of positions: further positions "
-        "begin as copies of its first ones, in their order.",
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
         "mlm+nsp",
@@ -197,13 +201,10 @@ class PretrainConfig:
         "none",
         "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks.",
     )
-    mask_rate: float = option(
-        BuildConfig.mask_rate, "Share of each row's tokens to predict, with --dynamic-masking."
-    )
-    mask_split: tuple[int, int, int] = option(
-        BuildConfig.mask_split,
+    mask_split: tuple[int, int, int] | None = option(
+        None,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept, with "
-        "--dynamic-masking.",
+        "--dynamic-masking; by default as in the instances, like the share of tokens to predict.",
     )
     duplicates_per_epoch: int | None = option(
         None,
@@ -221,9 +222,6 @@ class PretrainConfig:
         None, "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000."
     )
     weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
-    bias_correction: bool = option(
-        False, "Correct the initial bias of Adam's moments, which BERT does not."
-    )
     dropout: float = option(0.1, "Dropout rate, in hidden states and attention.")
     evaluate_every: int = option(
         1000,
@@ -239,15 +237,9 @@ class PretrainConfig:
     checkpoint_every: int | None = option(
         None, "Steps between further checkpoints; by default only --checkpoint-minutes counts."
     )
-    probe: tuple[str, str] | None = option(
-        None,
-        "At each evaluation, also measure how well a linear model on the frozen encoder solves a task of GLUE, or "
-        "classify, on DATA as `finetune` takes it.",
-    )
     archive_every: int | None = option(
         None, "Steps between models kept for later study, in archive/step-N; by default none are."
     )
-    keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     license: str | None = option(
         None,
@@ -263,11 +255,6 @@ class PretrainConfig:
         "Compile the model with torch.compile; by default only on a GPU.",
         "--compile/--no-compile",
     )
-    wandb: bool | None = option(
-        None,
-        "Log to Weights & Biases too, if its package is installed; by default if the environment sets WANDB_PROJECT.",
-        "--wandb/--no-wandb",
-    )
     activation_checkpointing: bool = option(
         False,
         "Keep only each layer's input for the backward pass and compute the layer again: a third more computation, but "
@@ -278,79 +265,59 @@ class PretrainConfig:
     )
 
     def __post_init__(self) -> None:
-        shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
-        moves = self.vocabulary_from == "instances"
-        check(
-            not moves or self.checkpoint is not None,
-            "vocabulary_from",
-            self.vocabulary_from,
-            "needs --checkpoint",
-        )
-        extends = self.extend_positions
-        check(
-            not extends or self.checkpoint is not None,
-            "extend_positions",
-            extends,
-            "needs --checkpoint",
-        )
-        batches = (
-            "batch_size",
-            "micro_batch_size",
-            "duplicates_per_epoch",
-            "evaluate_every",
-            "evaluation_rows",
-        )
-        for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
+        self._check_numbers()
+        self._check_start()
+        self._check_budget()
+        self._check_masking()
+        check_license(self.license)
+
+    def _check_numbers(self) -> None:
+        for name in POSITIVE_COUNTS:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
             check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
-        free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
-        check(
-            free,
-            "checkpoint",
-            self.checkpoint,
-            "its model's shape cannot be changed; drop the shape options",
-        )
-        check_license(self.license)
-        self._check_budget()
-        self._check_masking()
+
+    def _check_start(self) -> None:
+        moves = self.vocabulary_from == "instances"
+        if self.checkpoint is None:
+            check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
+            return
+        keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
+        must = "its model's shape cannot be changed; drop the shape options"
+        check(keeps_shape, "checkpoint", self.checkpoint, must)
 
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         for name in given:
             check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
-            raise UserError(
-                f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one."
-            )
-        if self.warmup_steps is not None:
-            steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
-            possible = 0 <= self.warmup_steps <= steps
-            check(
-                possible,
-                "warmup_steps",
-                self.warmup_steps,
-                f"must be between 0 and --steps ({steps})",
-            )
-            reason = "with --hours the warm-up is a tenth of the time; leave it out"
-            check(self.hours is None, "warmup_steps", self.warmup_steps, reason)
+            both = f"`{given[0]}` and `{given[1]}` are both given"
+            raise UserError(f"{both}, but a run has one budget; drop one.")
+        self._check_warmup()
         shares = self.phase_shares
         shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
         check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
 
+    def _check_warmup(self) -> None:
+        if self.warmup_steps is None:
+            return
+        # The number of steps that a budget of tokens allows is known only with the instances.
+        steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
+        possible = 0 <= self.warmup_steps <= steps
+        must = f"must be between 0 and `steps` ({steps})"
+        check(possible, "warmup_steps", self.warmup_steps, must)
+        must = "with `hours` the warm-up is a tenth of the time; leave it out"
+        check(self.hours is None, "warmup_steps", self.warmup_steps, must)
+
     def _check_masking(self) -> None:
-        check_masks(self.mask_rate, self.mask_split)
-        draws = self.dynamic_masking != "none"
-        for name in ("mask_rate", "mask_split"):
-            value, unused = getattr(self, name), "it has no effect without --dynamic-masking"
-            check(draws or value == getattr(BuildConfig, name), name, value, unused)
-        possible = not (draws and self.objective == "ltr")
-        check(
-            possible,
-            "dynamic_masking",
-            self.dynamic_masking,
-            "--objective ltr uses no masks; drop it",
-        )
+        draws_masks = self.dynamic_masking != "none"
+        if self.mask_split is not None:
+            check_masks(BuildConfig.mask_rate, self.mask_split)
+            must = "it has no effect without `dynamic_masking`"
+            check(draws_masks, "mask_split", self.mask_split, must)
+        possible = not (draws_masks and self.objective == "ltr")
+        must = "`objective` ltr uses no masks; drop it"
+        check(possible, "dynamic_masking", self.dynamic_masking, must)

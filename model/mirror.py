@@ -85,12 +85,12 @@ class _Mirror:
         index = self._path(INDEX)
         if storage.exists(index):
             names = parse_json(
-                storage.read_bytes(index), list[FilePath], index, "Use another --output."
+                storage.read_bytes(index), list[FilePath], index, "Use another `output`."
             )
             _download(self.remote, self.local, names)
         elif found := storage.find_files(self.remote):
             raise UserError(
-                f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output."
+                f"{self.remote} is not empty ({next(iter(found))}, …). Use another `output`."
             )
         else:
             self._write_index([])  # so that what a killed upload leaves is known to be a run's

@@ -9,12 +9,10 @@ from typing import Any
 from ..card import (
     DATASET,
     as_code,
-    front_matter,
-    licence_notice,
     model_index,
     model_name,
+    render_card,
     software,
-    table,
 )
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -49,19 +47,17 @@ def task_card(
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
-    front = front_matter(
-        language=languages,
-        license=config.license,
-        library_name="transformers",
-        pipeline_tag=pipeline,
-        tags=["bert"],
-        datasets=[dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
-        **{
-            "model-index": model_index(
-                f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"]
-            )
-        },
-    )
+    metadata = {
+        "language": languages,
+        "license": config.license,
+        "library_name": "transformers",
+        "pipeline_tag": pipeline,
+        "tags": ["bert"],
+        "datasets": [dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
+        "model-index": model_index(
+            f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"]
+        ),
+    }
     baseline = summary["baseline"]
     scores = {
         metric: _figure(score)
@@ -86,10 +82,15 @@ def task_card(
         },
         "On the dev examples": scores,
     }
-    text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
-    licences = licence_notice(config.license, "the data and of the encoder")
-    title = f"# A BERT encoder fine-tuned on {name} by Clozeworks"
-    return f"{front}\n{title}\n{_use(pipeline, in_transformers)}{text}{licences}\n"
+    return render_card(
+        "finetuning/card.md.jinja",
+        title=f"A BERT encoder fine-tuned on {name} by Clozeworks",
+        metadata=metadata,
+        tables=tables,
+        licensed_sources="the data and of the encoder",
+        pipeline=pipeline,
+        in_transformers=in_transformers and pipeline != "multiple-choice",
+    )
 
 
 def _figure(score: float) -> str:
@@ -109,12 +110,3 @@ def _dataset(task: Task, data: str) -> dict[str, str]:
         return {"type": address, "name": address, **({"config": config[0]} if config else {})}
     name = Path(data).name
     return {"type": name, "name": name}
-
-
-def _use(pipeline: str, in_transformers: bool) -> str:
-    if pipeline == "multiple-choice" or not in_transformers:
-        return "\n```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```\n"
-    return (
-        f'\n```python\nfrom transformers import pipeline\n\nmodel = pipeline("{pipeline}", model=".")'
-        "  # this directory, or its name on the Hub\n```\n"
-    )

@@ -8,21 +8,19 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ...pipeline.config import check, option
-from ...pipeline.errors import UserError
 from ..config import check_license
-from ..tasks.options import MAX_TASK_SIZE, LayerChoice, TaskOptions
+from ..tasks.options import MAX_TASK_SIZE, TaskOptions
 
 _AT_LEAST_1 = (
     "batch_size",
     "micro_batch_size",
     "checkpoint_every",
-    "lstm_size",
     "stride",
     "max_question_length",
     "max_answer_length",
     "seeds",
 )
-_TASK_SIZES = ("max_length", "lstm_size", "stride", "max_question_length", "max_answer_length")
+_TASK_SIZES = ("max_length", "stride", "max_question_length", "max_answer_length")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +41,12 @@ class FinetuneConfig:
     )
     epochs: float | None = option(
         None,
-        "Passes over the training examples; the default is 3, for SQuAD 2.0 2, with --features 10.",
+        "Passes over the training examples; the default is 3, for SQuAD 2.0 2.",
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. The default is "
-        "5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5, with --features 1e-3.",
+        "5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
     )
     seeds: int = option(
         1, "Number of runs per learning rate, each with its own seed; you can add more later."
@@ -86,17 +84,6 @@ class FinetuneConfig:
     random_weights: bool = option(
         False,
         "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth.",
-    )
-    features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
-        None,
-        "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.",
-    )
-    bilstm: bool = option(
-        False,
-        "For GLUE, classify and squad, add a two-layer BiLSTM with random weights on top of the encoder; train both.",
-    )
-    lstm_size: int | None = option(
-        None, "Units of the BiLSTM of --features or --bilstm in each direction; the default is 768."
     )
     stride: int | None = option(
         None, "Tokens from one window of a long passage to the next, for squad; the default is 128."
@@ -144,12 +131,6 @@ class FinetuneConfig:
                 value,
                 f"must be at most {MAX_TASK_SIZE:,}",
             )
-        if self.lstm_size and not self.features and not self.bilstm:
-            raise UserError(
-                "--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out."
-            )
-        if self.compile and (self.features or self.bilstm):
-            raise UserError("--compile gains nothing for a BiLSTM; leave it out.")
         check(
             self.epochs is None or 0 < self.epochs < math.inf,
             "epochs",

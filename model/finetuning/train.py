@@ -27,15 +27,16 @@ from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_
 from ..training.device import (
     compiles,
     drain_every,
+    kept_generators,
     oom_as_user_error,
     peak_memory,
-    pin_attention,
+    pinned_attention,
     product_dtype,
     rows_per_micro_batch,
     trim_memory,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.loop import prefetch, stop_signals
+from ..training.loop import StopRequest, prefetch
 from ..training.optim import learning_rate, make_optimizer
 from ..training.ranks import Ranks
 from ..training.update import Loss, Update, Updater
@@ -77,12 +78,15 @@ class Training:
 
 
 def train_model(
-    model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None
+    model: TaskModel,
+    training: Training,
+    report: ProgressCallback = lambda figures: None,
+    stop: StopRequest | None = None,
 ) -> float | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a
     checkpoint.
 
-    Return the seconds of training, or None if a signal interrupted it, after saving a checkpoint.
+    Return the seconds of training, or None if `stop` interrupted it, after saving a checkpoint.
     `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last
     call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not
     finite, a batch does not fit into memory, or the disk is full.
@@ -97,33 +101,32 @@ def train_model(
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
     step, spent_s, losses = _load(training, model, updater)
-    pin_attention()
+    stop = stop or StopRequest()
     model.train()
     if compiles(config.compile, ranks.device):
         model.compile()
     lengths = np.array([feature.length for feature in training.features])
     order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))
     batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
-    devices = [ranks.device] if ranks.device.type == "cuda" else []
 
-    # Dropout re-seeds PyTorch's generator; the caller, who may train again, gets back its own.
     with (
-        torch.random.fork_rng(devices),
+        kept_generators(ranks.device),
         _open_log(training, step) as log,
         closing(batches),
-        stop_signals() as stop,
+        pinned_attention(),
+        stop,
     ):
         clock = Clock(spent=spent_s)
         while step < num_steps:
             with clock.waiting():
                 micro_batches = next(batches)
-            with oom_as_user_error("--micro-batch-size"):
+            with oom_as_user_error("micro_batch_size"):
                 updater.update(
                     step,
                     micro_batches,
                     lambda micro_batch: _loss(model, micro_batch),
                     training.rate(step),
-                    stop_asked=stop.is_set(),
+                    stop_asked=stop.is_requested,
                 )
             rows = order[step]
             clock.count(num_rows=len(rows), num_tokens=int(lengths[rows].sum()))

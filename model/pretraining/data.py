@@ -29,7 +29,7 @@ COLUMNS = [
     "masked_lm_ids",
     "next_sentence_label",
 ]
-REBUILD = "rebuild the instances with `clozeworks build … --overwrite`"
+REBUILD = "rebuild the instances with `overwrite`"
 
 
 class RowGroup(NamedTuple):
@@ -55,7 +55,7 @@ class InstanceDirectory:
 
     @property
     def max_length(self) -> int:
-        """The ``--max-length`` of the rows, in tokens."""
+        """The most tokens that a row may have."""
         return self.manifest.config.max_length
 
     @property
@@ -173,7 +173,8 @@ def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> 
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
         raise UserError(
-            f"{path} contains a row of {longest} tokens, but its --max-length is {directory.max_length}; {REBUILD}."
+            f"{path} contains a row of {longest} tokens, but its `max_length` is "
+            f"{directory.max_length}; {REBUILD}."
         )
     if rows.next_sentence_label.max(initial=0) > 1:
         raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")

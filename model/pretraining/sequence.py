@@ -182,12 +182,12 @@ def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> l
         where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
         reason = f"the footer of {where} does not say which pass its rows belong to"
         raise UserError(
-            f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances."
+            f"`duplicates_per_epoch` cannot be used because {reason}; rebuild the instances."
         )
     if duplicates_per_epoch > len(stored):
         raise UserError(
-            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} was built with "
-            f"--duplicates {len(stored)}; lower it."
+            f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {directory.path} was built "
+            f"with `duplicates` {len(stored)}; lower it."
         )
     num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
     turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)

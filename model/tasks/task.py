@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -98,15 +98,6 @@ class TaskModel(nn.Module, ABC):
     per_token: bool = False
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
 
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode; a frozen encoder stays in evaluation, as dropout would only disturb its
-        features.
-        """
-        super().train(mode)
-        if not any(parameter.requires_grad for parameter in self.bert.parameters()):
-            self.bert.eval()
-        return self
-
     @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the head's outputs, (N, ...)."""
@@ -150,7 +141,11 @@ class LinearHead(TaskModel):
 
 
 class Task(ABC):
-    """A task, as a frozen dataclass of its settings; examples are of the task's own type."""
+    """A task, as a frozen dataclass of its settings; examples are of the task's own type.
+
+    A subclass of one of the tasks whose `model` returns another model gives it another head:
+    `finetune`, `predict` and `evaluate_task` take such an object instead of a name.
+    """
 
     name: str
     """On the command line."""
@@ -158,6 +153,8 @@ class Task(ABC):
     """Of a row, in tokens."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
     """What is cut if it is too long, and the field with the limit."""
+    tuned_settings: ClassVar[tuple[str, ...]] = ()
+    """The fields that `tuned` changes."""
 
     @property
     def variant(self) -> str:
@@ -258,13 +255,6 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
     }
-
-
-def hf_encoder_alone(has_own_head: object) -> dict[str, Any]:
-    """Return what makes ``transformers`` load the encoder alone, if the head is one that it does
-    not know.
-    """
-    return {"architectures": ["BertModel"]} if has_own_head else {}
 
 
 def num_cut(features: Sequence[Feature]) -> int:

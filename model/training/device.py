@@ -40,7 +40,7 @@ def find_device(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            "--device is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
+            "`device` is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
         )
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
@@ -82,7 +82,7 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     can = any(map(shutil.which, compilers)) and (has_triton() or not on_gpu)
     if choice and not can:
         needed = "Triton and a C compiler; install gcc" if on_gpu else "a C++ compiler; install g++"
-        raise UserError(f"--compile needs {needed}, or leave the option out.")
+        raise UserError(f"`compile` needs {needed}, or leave the option out.")
     return on_gpu and can if choice is None else choice
 
 
@@ -91,11 +91,24 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
 
 
-def pin_attention() -> None:
-    """Rule out the attention of cuDNN, which rounds a dropout rate to a sixteenth without saying
-    so.
+def kept_generators(device: torch.device) -> AbstractContextManager[None]:
+    """Give the caller's random generators back as they were: making a model draws from PyTorch's,
+    and each update seeds it for dropout.
     """
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
+@contextmanager
+def pinned_attention() -> Iterator[None]:
+    """Rule out the attention of cuDNN within the block: it rounds a dropout rate to a sixteenth
+    without saying so.
+    """
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:
@@ -155,7 +168,7 @@ def oom_as_user_error(option: str) -> Iterator[None]:
         if not (isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)):
             raise
         raise UserError(
-            f"A batch does not fit into the memory of this device; lower {option}."
+            f"A batch does not fit into the memory of this device; lower `{option}`."
         ) from None
 
 

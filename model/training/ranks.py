@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -19,8 +19,8 @@ from .device import find_device
 
 BUCKET_BYTES = 25 << 20
 SHARED = (
-    "Run the same command on all machines, on directories that all of them share; a remote --output works "
-    "only with one torchrun on one machine."
+    "Run the same command on all machines, on directories that all of them share; a remote "
+    "`output` works only with one torchrun on one machine."
 )
 TIMEOUT = timedelta(hours=2)
 """How long ranks wait for the first one, which alone predicts the test files."""
@@ -104,23 +104,23 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size < num_ranks:
         raise UserError(
-            f"--batch-size is {batch_size}, but {num_ranks} processes need at least one row each."
+            f"`batch_size` is {batch_size}, but {num_ranks} processes need at least one row each."
         )
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
     # Imported at the first update, torch._dynamo would keep the group as a default argument. The
     # group would outlive destroy_process_group, and gloo's threads, which own tensors, would abort
     # one exit in five.
     import_module("torch._dynamo")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
-    try:
-        yield Ranks(dist.get_rank(), num_ranks, device)
-    finally:
-        dist.destroy_process_group()
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+        try:
+            yield Ranks(dist.get_rank(), num_ranks, device)
+        finally:
+            dist.destroy_process_group()
 
 
 def print_notice(line: str) -> None:

@@ -97,7 +97,7 @@ def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(
     bucket, tmp_path, monkeypatch
 ):
     write(f"{bucket}/other/notes.txt", b"")
-    refused = r"^s3://bucket/other is not empty \(.*notes.txt, …\)\. Use another --output\.$"
+    refused = r"^s3://bucket/other is not empty \(.*notes.txt, …\)\. Use another `output`\.$"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/other"):
         pass
@@ -114,7 +114,7 @@ def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(
 )
 def test_an_index_that_is_not_ours_is_refused(bucket, index: bytes):
     write(f"{bucket}/damaged/{INDEX}", index)
-    refused = rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another --output\.$"
+    refused = rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another `output`\.$"
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/damaged"):
         pass
 

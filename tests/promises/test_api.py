@@ -48,12 +48,13 @@ MODEL = {
     ),
     "ModelConfig": CLASS,
     "PretrainConfig": CLASS,
+    "StopRequest": CLASS,
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
     "evaluate_task": "directory, data, device='auto', metric=None",
-    "finetune": "task_name, data, checkpoint, output, config, progress=None, *, overwrite=False",
+    "finetune": "task_name, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None",
     "predict": "directory, data, output, device='auto', *, official=False",
-    "pretrain": "config, instances, output, progress=None, *, overwrite=False, resume=False",
+    "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory, changes=None",
 }
 

@@ -211,7 +211,7 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         _, errors = process.communicate()
         assert f"every checkpoint is uploaded to {remote}" in errors.decode()
         assert not storage.exists(f"{remote}/summary.json")
-        run("pretrain", instances, "--output", remote, "--resume", *options)
+        run("pretrain", instances, "--output", remote, *options)
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
         for name in (
             "model.safetensors",

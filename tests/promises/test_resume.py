@@ -79,7 +79,7 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
         stop(process, signal.SIGKILL, lambda aim=aim: last_step(killed) >= aim, draw.random() / 50)
         assert process.returncode == -signal.SIGKILL
         reached = last_step(killed)
-    finish(start("pretrain", instances, "--output", str(killed), "--resume", *options))
+    finish(start("pretrain", instances, "--output", str(killed), *options))
     finish(undisturbed)
     for name in (
         "model.safetensors",

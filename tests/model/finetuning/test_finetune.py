@@ -223,10 +223,10 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     done = []
     train = trainer.train_model
 
-    def watched(model, training, report):
+    def watched(model, training, *rest):
         done.append((training.peak_rate, training.seed))
         assert not (tmp_path / "grown" / "summary.json").exists()
-        return train(model, training, report)
+        return train(model, training, *rest)
 
     monkeypatch.setattr(trainer, "train_model", watched)
     for rates, seed, seeds in [((1e-4,), 1, 1), ((1e-4,), 0, 2), ((1e-3, 1e-4), 0, 3)]:

@@ -22,6 +22,7 @@ from clozeworks.model.finetuning.train import Training, batch_rows, train_model
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import IGNORED, Feature, Recipe, TaskModel, TokenRow, num_targets
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS
+from clozeworks.model.training.loop import StopRequest
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
@@ -208,16 +209,17 @@ def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
         assert (output / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
+def test_a_request_to_stop_saves_and_leaves(checkpoint, tmp_path):
+    request = StopRequest()
+
     def stop(live: dict[str, Any]) -> None:
         if live["step"] == 10:
-            os.kill(os.getpid(), number)
+            request.request()
 
-    before, features = signal.getsignal(number), sentences(60)
+    features = sentences(60)
     whole, model = classifier(checkpoint, 0.1), classifier(checkpoint, 0.1)
     assert train_model(whole, make_training(features, tmp_path / "whole")) is not None
-    assert train_model(model, make_training(features, tmp_path / "run"), stop) is None
+    assert train_model(model, make_training(features, tmp_path / "run"), stop, request) is None
     assert [row["step"] for row in read_csv(tmp_path / "run" / "metrics.csv")] == ["10"]
     resumed = classifier(checkpoint, 0.1)
     steps: list[int] = []
@@ -229,20 +231,20 @@ def test_a_signal_saves_and_leaves(checkpoint, tmp_path, number):
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == (
         tmp_path / "whole" / "metrics.csv"
     ).read_bytes()
-    assert signal.getsignal(number) == before
 
 
-def test_a_signal_in_the_last_update_is_not_lost(checkpoint, tmp_path, monkeypatch):
-    rate, signals = Training.rate, [signal.SIGTERM]
+def test_a_request_in_the_last_update_is_not_lost(checkpoint, tmp_path, monkeypatch):
+    rate = Training.rate
+    request = StopRequest()
 
-    def signalling_rate(training: Training, step: int) -> float:
-        if step == 15 and signals:
-            os.kill(os.getpid(), signals.pop())
+    def requesting_rate(training: Training, step: int) -> float:
+        if step == 15:
+            request.request()
         return rate(training, step)
 
-    monkeypatch.setattr(Training, "rate", signalling_rate)
+    monkeypatch.setattr(Training, "rate", requesting_rate)
     features, model = sentences(60), classifier(checkpoint, 0.1)
-    assert train_model(model, make_training(features, tmp_path)) is None
+    assert train_model(model, make_training(features, tmp_path), stop=request) is None
     resumed = classifier(checkpoint, 0.1)
     assert train_model(resumed, make_training(features, tmp_path)) is not None
     assert_same_weights(model, resumed)
@@ -325,7 +327,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(checkpoint, monkeypatch, e
         raise error
 
     monkeypatch.setattr(model, "forward", full)
-    with pytest.raises(UserError, match="lower --micro-batch-size"):
+    with pytest.raises(UserError, match="lower `micro_batch_size`"):
         train_model(model, make_training(sentences(8)))
 
 

@@ -198,6 +198,6 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
 
     monkeypatch.setattr(BertForPreTraining, "forward", full)
     with pytest.raises(
-        UserError, match="does not fit into the memory of this device; lower --batch-size"
+        UserError, match="does not fit into the memory of this device; lower `batch_size`"
     ):
         evaluate(run, instances)

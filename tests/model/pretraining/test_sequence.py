@@ -148,7 +148,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
     with pytest.raises(
         UserError,
-        match=r"--duplicates-per-epoch is 3, but .* was built with --duplicates 2; lower it\.",
+        match=r"`duplicates_per_epoch` is 3, but .* was built with `duplicates` 2; lower it\.",
     ):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
