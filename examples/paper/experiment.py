@@ -116,7 +116,6 @@ class Experiment:
         instances = [str(self.instances)]
         announce(f"pre-train {output}")
         summary = pretrain(config, instances, output, progress_lines())
-        stop_if_interrupted(summary)
         self.perplexities.setdefault(row, []).append(summary["final"][PERPLEXITY])
         return output
 
@@ -191,7 +190,7 @@ class Experiment:
     ) -> None:
         output = self.output / row / str(seed) / column
         announce(f"fine-tune {output}")
-        stop_if_interrupted(finetune(task, data, encoder, output, config, progress_lines()))
+        finetune(task, data, encoder, output, config, progress_lines())
         self.finetuned.setdefault((row, column), []).append(output)
 
     # The end
@@ -228,12 +227,6 @@ def is_there(path: Path) -> bool:
 def announce(step: str) -> None:
     """Print what is done next."""
     click.echo(f"{time.strftime('%H:%M')} {step}")
-
-
-def stop_if_interrupted(summary: Mapping[str, Any]) -> None:
-    """End the program if a signal ended a run, which has saved everything."""
-    if summary["status"] == "interrupted":
-        raise click.Abort
 
 
 def progress_lines() -> Callable[[Mapping[str, Any]], None]:

@@ -45,14 +45,13 @@ from ...pipeline.storage.directory import (
 )
 from ..bert import BertModel
 from ..checkpoint import files_digest, load_weights, model_digest, read_config
-from ..finetuning.predict import check_fit
 from ..mirror import local_copy, local_file
 from ..tasks.classification import TEXT_COLUMNS
-from ..tasks.conll import read_documents, split_words
+from ..tasks.conll import read_conll, split_words
 from ..tasks.sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from ..tasks.tables import SUFFIXES, is_hub, read_rows, text_lines
 from ..tasks.task import Feature, make_batch
-from ..tokenizer import TextTokenizer, trained_length
+from ..tokenizer import TextTokenizer, check_fit, trained_length
 from ..training.device import autocast, find_device, oom_as_user_error, product_dtype, trim_memory
 from ..training.logs import Clock, ProgressCallback
 from .config import FeaturesConfig
@@ -86,7 +85,7 @@ def extract_features(
     where `output` holds something else.
     """
     if Path(output).resolve() == Path(data).resolve():
-        raise UserError(f"--output is DATA itself ({output}); give another file.")
+        raise UserError(f"`output` is the data itself ({output}); give another file.")
     with local_file(output) as local:
         data, digest = _opened(local_copy(data))
         num_texts = sum(1 for _ in read_texts(data, config))
@@ -141,9 +140,9 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
         by_suffix = "text" if data.suffix == ".txt" else "columns"
         kind = "table" if is_hub(data) or data.suffix in SUFFIXES else by_suffix
     if is_hub(data) and kind != "table":
-        raise UserError(f"--format is {kind}, but {data} is a table; leave it out.")
+        raise UserError(f"`format` is {kind}, but {data} is a table; leave it out.")
     if config.text and kind != "table":
-        raise UserError(f"--text is for tables, but {data} is read as {kind}; leave it out.")
+        raise UserError(f"`text` is for tables, but {data} is read as {kind}; leave it out.")
     match kind:
         case "text":
             with data.open("rb") as file:
@@ -156,7 +155,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[SentenceExample]:
                 )
                 yield SentenceExample([split_words(row.text(column))], 0)
         case _:
-            for document in read_documents(data, labelled=False):
+            for document in read_conll(data, labelled=False):
                 yield from (SentenceExample(document, number) for number in range(len(document)))
 
 
@@ -176,7 +175,7 @@ def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> boo
     try:
         content = (pq.read_schema(output).metadata or {})[METADATA]
     except (pa.ArrowException, OSError, KeyError):
-        what_next = "Choose another --output, or start over with --overwrite."
+        what_next = "Choose another `output`, or start over with `overwrite`."
         raise UserError(f"{output} was not written by clozeworks features. {what_next}") from None
     if changes := changed_fields(parse_json(content, dict[str, Any], output), identity):
         raise other_settings(str(output), changes)
@@ -381,12 +380,12 @@ def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
             raise UserError(
-                f"--layers contains {layer}, but the model has layers 0 (the embeddings) to {num_layers}."
+                f"`layers` contains {layer}, but the model has layers 0 (the embeddings) to {num_layers}."
             )
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
         raise UserError(
-            f"--layers names a layer twice: of {num_layers} layers, {num_layers} and -1 are the same."
+            f"`layers` names a layer twice: of {num_layers} layers, {num_layers} and -1 are the same."
         )
     return resolved
 

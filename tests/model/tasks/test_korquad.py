@@ -180,5 +180,5 @@ def test_evaluate_takes_a_metric_for_squad_only(tmp_path):
     table.write_text("text\tlabel\n" + "good film\tyes\nbad film\tno\n" * 10)
     config = FinetuneConfig(epochs=0.1, learning_rates=(1e-4,), max_length=16, device="cpu")
     finetune("classify", table, checkpoint, tmp_path / "run", config)
-    with pytest.raises(UserError, match=r"--metric is for squad, but .* is a model for classify"):
+    with pytest.raises(UserError, match=r"`metric` is for squad, but .* is a model for classify"):
         evaluate_task(tmp_path / "run", table, "cpu", "korquad")
