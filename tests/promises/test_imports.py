@@ -71,6 +71,7 @@ SHARED_BY_COMMANDS = {
     "cli.failures",
     "cli.options",
     "cli.recipe",
+    "cli.signals",
     "cli.summary",
     "cli.terminal",
     "cli.training_progress",
