@@ -219,7 +219,7 @@ def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
         thread.start()
         error = _wait_for(results)
         if error is not None:
-            raise error if isinstance(error, DeadWorkerError) else _in_a_line(error) from error
+            raise error if isinstance(error, DeadWorkerError) else in_a_line(error) from error
     except KeyboardInterrupt:
         stop()
         _wait_for(results)
@@ -234,7 +234,7 @@ def _wait_for(results: "SimpleQueue[Exception | None]") -> Exception | None:
             return results.get(timeout=LOOK_FOR_INTERRUPT_S)
 
 
-def _in_a_line(error: Exception) -> Exception:
+def in_a_line(error: Exception) -> Exception:
     """Return the innermost cause of an error that came through Beam, as an error of ours.
 
     Beam wraps the traceback of a worker into its message, and marks each step it passed::
@@ -244,17 +244,21 @@ def _in_a_line(error: Exception) -> Exception:
         clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
     """
     if isinstance(error, UserError | RunError):
-        return error
+        return type(error)(_without_steps(str(error)))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("[while running", "File ", "return ", "raise ")
     causes = [line for line in lines if not line.startswith(noise)]
     cause = causes[-1] if causes else type(error).__name__
-    cause = re.sub(r"\s*\[while running .*", "", cause)
+    cause = _without_steps(cause)
     users_mistake = re.search(r"\bUserError: (.*)", cause)
     if users_mistake:
         return UserError(users_mistake[1])
     message = re.sub(r"^(RuntimeError: )?([\w.]+: )?", "", cause)
     return RunError(f"The run failed: {message.rstrip('.')}.")
+
+
+def _without_steps(message: str) -> str:
+    return re.sub(r"\s*\[while running .*", "", message)
 
 
 def check_options(options: RunOptions, output: str) -> None:
@@ -278,7 +282,7 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam
     does not know.
     """
-    runner, flags = _take_runner(options.beam_options)
+    runner, flags = take_runner(options.beam_options)
     if runner in (None, "DirectRunner"):
         workers = num_workers(options)
         mode = "in_memory" if workers == 1 else "multi_processing"
@@ -308,7 +312,7 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     return PipelineOptions(flags)
 
 
-def _take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
+def take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the runner that the options name, as one word or two, and the other options."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--runner")

@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from ..storage.stage import (
     MANIFEST,
     StageDirectory,
     begin_stage,
-    read_manifest,
+    read_any_manifest,
     write_manifest,
 )
 from .phases import Phase
@@ -141,7 +141,7 @@ def finish_stage(stage: Stage[Any, M]) -> M:
     """Write the manifest of a stage whose phases are done, unless it is there; return it."""
     directory = opened_directory(stage)
     if directory is None:
-        return read_manifest(stage.output, stage.manifest_type)
+        return cast(M, read_any_manifest(stage.output))
     with errors_written_down(directory, "finish"):
         begun = _read_setup(stage).begun
         plan_head = msgspec.json.decode(storage.read_bytes(directory.file(f"{WORK}/plan.json")))
