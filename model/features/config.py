@@ -15,7 +15,8 @@ class FeaturesConfig:
 
     layers: tuple[int, ...] = option(
         (-1,),
-        "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one before it.",
+        "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the "
+        "one before it.",
     )
     combine: Literal["none", "concat", "sum"] = option(
         "none",
@@ -23,16 +24,16 @@ class FeaturesConfig:
     )
     per: Literal["word", "token", "text"] = option(
         "token",
-        "Write one vector per word (that of its first token), per token, or per text (the mean of its tokens, "
-        "including [CLS] and [SEP]).",
+        "Write one vector per word (that of its first token), per token, or per text (the mean of "
+        "its tokens, including [CLS] and [SEP]).",
     )
     dtype: Literal["float32", "float16"] = option(
         "float32", "Number format of the vectors in the file."
     )
     format: Literal["auto", "text", "table", "columns"] = option(
         "auto",
-        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: .txt is text, an "
-        "unknown one columns. A data set of the Hub is a table.",
+        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: "
+        ".txt is text, an unknown one columns. A data set of the Hub is a table.",
         group="Reading",
     )
     text: str | None = option(
@@ -40,7 +41,8 @@ class FeaturesConfig:
     )
     max_length: int | None = option(
         None,
-        "Longest row in tokens; longer texts are cut into windows. The default is that of pre-training.",
+        "Longest row in tokens; longer texts are cut into windows. The default is that of "
+        "pre-training.",
         group="Reading",
     )
     batch_tokens: int = option(
@@ -48,7 +50,8 @@ class FeaturesConfig:
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
-        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 or T4, else fp32.",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 "
+        "or T4, else fp32.",
         group="Hardware",
     )
     device: Literal["auto", "cpu", "cuda"] = option(

@@ -1,4 +1,4 @@
-"""The configuration of fine-tuning: one documented field per option of ``clozeworks finetune``.
+"""Configure fine-tuning: one documented field per option of ``clozeworks finetune``.
 
 This module does not import torch, so that ``--help`` is fast.
 """
@@ -25,11 +25,12 @@ _TASK_SIZES = ("max_length", "stride", "max_question_length", "max_answer_length
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How to fine-tune an encoder on a task; None means the task's default, which is the paper's."""
+    """How to fine-tune an encoder on a task; None means the task's default, from the paper."""
 
     max_length: int | None = option(
         None,
-        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, for squad 384 (in windows).",
+        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
+        "for squad 384 (in windows).",
     )
     batch_size: int | None = option(
         None,
@@ -41,8 +42,8 @@ class FinetuneConfig:
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
-        "Peak learning rates to try, each in its own run; the best run on dev is kept. The default is "
-        "5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
+        "Peak learning rates to try, each in its own run; the best run on dev is kept. "
+        "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
         identity=False,
     )
     seeds: int = option(
@@ -76,7 +77,8 @@ class FinetuneConfig:
     )
     random_weights: bool = option(
         False,
-        "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth.",
+        "Ignore the checkpoint's weights and start from random ones, to see what pre-training "
+        "is worth.",
         group="Optimisation",
     )
     text: str | None = option(
@@ -111,8 +113,8 @@ class FinetuneConfig:
     )
     metric: Literal["squad", "korquad"] | None = option(
         None,
-        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; by default KorQuAD's for files "
-        "whose version names it.",
+        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
+        "by default KorQuAD's for files whose version names it.",
         group="Question answering (squad)",
     )
     checkpoint_every: int = option(
@@ -123,7 +125,8 @@ class FinetuneConfig:
     )
     license: str | None = option(
         None,
-        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as apache-2.0 or cc-by-sa-4.0.",
+        "Licence of the model, for its card: an identifier of the Hugging Face Hub "
+        "such as apache-2.0 or cc-by-sa-4.0.",
         group="Checkpoints",
         identity=False,
     )
@@ -142,8 +145,8 @@ class FinetuneConfig:
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, fp16 on a V100 "
-        "or T4, else fp32; dev and test examples are always computed with auto.",
+        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "
+        "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
         group="Hardware",
     )
     device: Literal["auto", "cpu", "cuda"] = option(
@@ -154,43 +157,28 @@ class FinetuneConfig:
     )
 
     def __post_init__(self) -> None:
-        check(
-            self.max_length is None or self.max_length >= 8,
-            "max_length",
-            self.max_length,
-            "must be at least 8",
-        )
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in _TASK_SIZES:
             value = getattr(self, name)
-            check(
-                value is None or value <= MAX_TASK_SIZE,
-                name,
-                value,
-                f"must be at most {MAX_TASK_SIZE:,}",
-            )
-        check(
-            self.epochs is None or 0 < self.epochs < math.inf,
-            "epochs",
-            self.epochs,
-            "must be above 0 and finite",
-        )
+            is_size = value is None or value <= MAX_TASK_SIZE
+            check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
+        length_ok = self.max_length is None or self.max_length >= 8
+        check(length_ok, "max_length", self.max_length, "must be at least 8")
+        epochs_ok = self.epochs is None or 0 < self.epochs < math.inf
+        check(epochs_ok, "epochs", self.epochs, "must be above 0 and finite")
         rates = self.learning_rates
         rates_ok = rates is None or (
             len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
         )
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
-        check(
-            0 <= self.warmup_share <= 1,
-            "warmup_share",
-            self.warmup_share,
-            "must lie between 0 and 1",
-        )
+        warmup_ok = 0 <= self.warmup_share <= 1
+        check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
         check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
+        dropout_ok = 0 <= self.dropout < 1
+        check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
 
     @property
     def task_options(self) -> TaskOptions:
@@ -198,5 +186,6 @@ class FinetuneConfig:
         return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of those of the options `names` that are not None."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        """Return the values of the options `names`, those that are None left out."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}

@@ -35,6 +35,7 @@ from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
+    TASK,
     WEIGHTS,
     files_digest,
     load_weights,
@@ -55,7 +56,7 @@ from ..training.loop import StopRequest
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
-from .predict import TASK, infer, load_finetuned, predict_files
+from .predict import infer, load_finetuned, predict_files
 from .results import (
     LEFT_TO_RIGHT,
     RESULTS,
@@ -136,8 +137,8 @@ def finetune(
     file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint` any
     BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other
     learning rates or seeds adds those runs; `overwrite` starts over, and `stop` lets another thread
-    end the work early. ``status`` is ``finished``, or ``interrupted`` (and nothing else is there) by
-    `stop`, when everything is saved. `progress` is called about every tenth step with ``stage``
+    end the work early: ``status`` is then ``interrupted``, and nothing else is there, but all is
+    saved. Otherwise it is ``finished``. `progress` is called about every tenth step with ``stage``
     (which run it is) and what `train_model` says. Raises `UserError` for bad input, for an `output`
     that holds something else, and for a loss that is not finite.
     """
@@ -224,7 +225,7 @@ def _finetune(
 
 
 def _identity(job: Job) -> dict[str, Any]:
-    """Return all that decides what the runs give; how and where they are computed is no part of it."""
+    """Return all that decides the runs' results, but not how and where they are computed."""
     task = job.data.task
     options = identity_fields(job.config)
     # The task's defaults take the place of None.

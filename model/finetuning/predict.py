@@ -19,7 +19,7 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
-from ..checkpoint import load_weights, read_config
+from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
 from ..tasks.catalogue import file_suffixes, read_task
 from ..tasks.conll import has_columns
@@ -32,7 +32,6 @@ from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, 
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
 
-TASK = "task.json"
 PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
@@ -120,8 +119,8 @@ def predict(
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     answer and the probability of each class, or the score: tab-separated with a header line, or as
     ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With `official`,
-    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given an
-    object. Raises `UserError` for bad input, and then writes nothing.
+    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
+    an object. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix
@@ -301,7 +300,7 @@ def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
 
 
 def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], Any]) -> int:
-    """Write a header line and a line for each answer, with a column for each class's probability."""
+    """Write a header line and a line for each answer; each class's probability has a column."""
     num_answers = 0
     for answer in answers:
         num_answers += 1

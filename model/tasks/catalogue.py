@@ -47,8 +47,9 @@ TASKS = {
 
 
 def find_entry(name: str, options: TaskOptions) -> TaskEntry:
-    """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's
-    option.
+    """Return the entry of the task `name`.
+
+    Raises `UserError` for an unknown name or another task's option.
     """
     check_task(name, options)
     return TASKS[name]

@@ -64,7 +64,6 @@ MODEL = {
     "finetune": "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None",
     "make_task": "name, data, **options",
     "predict": "directory, data, output, device='auto', *, official=False, task=None",
-
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory, changes=None",
 }

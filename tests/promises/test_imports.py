@@ -61,8 +61,7 @@ ALLOWED_IN_MODEL = {
     "model.export": {"model.card", "model.checkpoint", "model.config"},
     "model.tasks": BELOW_LOOPS,
     "model.features": BELOW_LOOPS | {"model.tasks"},
-    # Its probe trains a task on frozen states.
-    "model.pretraining": BELOW_LOOPS | {"model.card", "model.tasks", "model.finetuning.predict"},
+    "model.pretraining": BELOW_LOOPS | {"model.card"},
     "model.finetuning": BELOW_LOOPS | {"model.card", "model.tasks"},
 }
 # The modules of `cli` that commands share; only `main` imports the commands themselves.
@@ -70,6 +69,7 @@ SHARED_BY_COMMANDS = {
     "cli.data_warnings",
     "cli.failures",
     "cli.options",
+    "cli.signals",
     "cli.recipe",
     "cli.signals",
     "cli.summary",
