@@ -165,28 +165,10 @@ class PretrainConfig:
         "base",
         "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024.",
     )
-    num_layers: int | None = option(None, "Number of layers; overrides --model.")
-    hidden_size: int | None = option(None, "Hidden size; overrides --model.")
-    num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
-    initializer_range: float = option(
-        0.02,
-        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster "
-        "with about 0.08.",
-    )
     checkpoint: str | None = option(
         None,
         "Model directory to start from, which sets the encoder's size; the optimiser starts fresh. "
         "Rows longer than its number of positions extend it by copies of its first positions.",
-    )
-    vocabulary_from: Literal["checkpoint", "instances"] = option(
-        "checkpoint",
-        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, "
-        "onto which its embeddings are moved (a new token starts as the mean of its old pieces).",
-    )
-    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
-        "mlm+nsp",
-        "Training objective: masked tokens and next sentences, masked tokens only, or left to "
-        "right.",
     )
     steps: int | None = option(
         None,
@@ -202,82 +184,141 @@ class PretrainConfig:
         "Training time, including the parts of an interrupted run. The learning rate follows the "
         "clock, so the weights differ from run to run, and after a resume.",
     )
+    batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
+    learning_rate: float = option(
+        1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0."
+    )
+    seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
+    num_layers: int | None = option(None, "Number of layers; overrides --model.", group="Encoder")
+    hidden_size: int | None = option(None, "Hidden size; overrides --model.", group="Encoder")
+    num_heads: int | None = option(
+        None, "Number of attention heads; overrides --model.", group="Encoder"
+    )
+    initializer_range: float = option(
+        0.02,
+        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster "
+        "with about 0.08.",
+        group="Encoder",
+    )
+    vocabulary_from: Literal["checkpoint", "instances"] = option(
+        "checkpoint",
+        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, "
+        "onto which its embeddings are moved (a new token starts as the mean of its old pieces).",
+        group="Encoder",
+    )
+    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
+        "mlm+nsp",
+        "Training objective: masked tokens and next sentences, masked tokens only, or left to "
+        "right.",
+        group="Objective and masking",
+    )
     phase_shares: tuple[float, float] = option(
-        (0.9, 0.1), "Shares of the steps for the first and the second directory, if two are given."
+        (0.9, 0.1),
+        "Shares of the steps for the first and the second directory, if two are given.",
+        group="Objective and masking",
     )
     dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
         "none",
         "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the "
         "stored masks.",
+        group="Objective and masking",
     )
     mask_split: tuple[int, int, int] | None = option(
         None,
         "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random "
         "token, or kept, with --dynamic-masking; by default as in the instances, like the share of "
         "tokens to predict.",
+        group="Objective and masking",
     )
     duplicates_per_epoch: int | None = option(
         None,
         "Number of stored passes over the documents that each epoch uses, in rotation; by default "
         "all.",
-    )
-    batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
-    micro_batch_size: int | None = option(
-        None,
-        "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: "
-        "32,768).",
-    )
-    learning_rate: float = option(
-        1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0."
+        group="Objective and masking",
     )
     warmup_steps: int | None = option(
-        None, "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000."
+        None,
+        "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000.",
+        group="Optimisation",
     )
-    weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
-    dropout: float = option(0.1, "Dropout rate, in hidden states and attention.")
+    weight_decay: float = option(
+        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
+    )
+    dropout: float = option(
+        0.1, "Dropout rate, in hidden states and attention.", group="Optimisation"
+    )
     evaluate_every: int = option(
         1000,
         "Steps between evaluations on the validation split; it is also evaluated at the start and "
         "the end.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     evaluation_rows: int = option(
-        4000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
+        4000,
+        "Rows per evaluation: the first rows of the validation split, which is shuffled.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     checkpoint_minutes: float = option(
         10.0,
         "Minutes between checkpoints, from which an interrupted run resumes; written while "
         "training continues.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     checkpoint_every: int | None = option(
-        None, "Steps between further checkpoints; by default only --checkpoint-minutes counts."
+        None,
+        "Steps between further checkpoints; by default only --checkpoint-minutes counts.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     archive_every: int | None = option(
-        None, "Steps between models kept for later study, in archive/step-N; by default none are."
+        None,
+        "Steps between models kept for later study, in archive/step-N; by default none are.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
-    seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     license: str | None = option(
         None,
         "Licence of the model, for its card: an identifier of the Hugging Face Hub such as "
         "apache-2.0 or cc-by-sa-4.0.",
+        group="Evaluation and checkpoints",
+        identity=False,
+    )
+    micro_batch_size: int | None = option(
+        None,
+        "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: "
+        "32,768).",
+        group="Hardware",
+        identity=False,
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto",
         "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 with loss "
         "scaling on a V100 or T4, else fp32. On a CPU with AVX-512 BF16 or AMX, bf16 is faster "
         "too, but results differ between machines.",
+        group="Hardware",
     )
     compile: bool | None = option(
         None,
         "Compile the model with torch.compile; by default only on a GPU.",
         "--compile/--no-compile",
+        group="Hardware",
+        identity=False,
     )
     activation_checkpointing: bool = option(
         False,
         "Keep only each layer's input for the backward pass and compute the layer again: a third "
         "more computation, but far less memory.",
+        group="Hardware",
+        identity=False,
     )
     device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", "Device to train on; auto uses a GPU if there is one."
+        "auto",
+        "Device to train on; auto uses a GPU if there is one.",
+        group="Hardware",
+        identity=False,
     )
 
     def __post_init__(self) -> None:

@@ -1,6 +1,4 @@
-"""The model card of a fine-tuned model: what it does, from which encoder and data, and how well on
-the dev examples.
-"""
+"""Write the model card of a fine-tuned model: its task, encoder and data, and its dev scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,10 +41,12 @@ def task_card(
     `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set;
     `in_transformers` says whether ``transformers`` has the head.
     """
-    pipeline, best = _PIPELINES.get(task.name, "text-classification"), summary["best"]
+    pipeline = _PIPELINES.get(task.name, "text-classification")
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
+    best = summary["best"]
+    results = model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])
     metadata = {
         "language": languages,
         "license": config.license,
@@ -54,16 +54,14 @@ def task_card(
         "pipeline_tag": pipeline,
         "tags": ["bert"],
         "datasets": [dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
-        "model-index": model_index(
-            f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"]
-        ),
+        "model-index": results,
     }
-    baseline = summary["baseline"]
-    scores = {
-        metric: _figure(score)
-        + (f" ({_figure(baseline[metric])} for a constant answer)" if metric in baseline else "")
-        for metric, score in best["scores"].items()
-    }
+    scores = {}
+    for metric, score in best["scores"].items():
+        scores[metric] = _figure(score)
+        if metric in summary["baseline"]:
+            constant = _figure(summary["baseline"][metric])
+            scores[metric] += f" ({constant} for a constant answer)"
     tables = {
         "Data": {
             "data": as_code(dataset["name"]),
@@ -77,7 +75,7 @@ def task_card(
             "seed": best["seed"],
             **recipe,
             "max_length": task.max_length,
-            "runs": f"{summary['runs']:,}, of which this is the best on dev",
+            "runs": f"{summary['runs']:,}; this is the best on dev",
             "software": software(),
         },
         "On the dev examples": scores,
@@ -94,19 +92,20 @@ def task_card(
 
 
 def _figure(score: float) -> str:
-    return (
-        f"{score:,}" if isinstance(score, int) else f"{score:.4g}"
-    )  # a count, such as SQuAD 2.0's total
+    if isinstance(score, int):  # a count, such as SQuAD 2.0's total
+        return f"{score:,}"
+    return f"{score:.4g}"
 
 
 def _dataset(task: Task, data: str) -> dict[str, str]:
-    """Return the data set as the Hub's metadata name it; one that is not on the Hub by its file or
-    folder.
-    """
+    """Return the data set as the Hub's metadata name it; a local one by its file or folder."""
     if task.name in GLUE:
         return {"type": "nyu-mll/glue", "name": f"GLUE {task.name}", "config": task.name}
     if data.startswith("hf:"):
-        address, *config = data.removeprefix("hf:").split(":")
-        return {"type": address, "name": address, **({"config": config[0]} if config else {})}
+        address, _, rest = data.removeprefix("hf:").partition(":")
+        dataset = {"type": address, "name": address}
+        if rest:
+            dataset["config"] = rest.split(":")[0]  # after it may come a split
+        return dataset
     name = Path(data).name
     return {"type": name, "name": name}

@@ -5,13 +5,14 @@ Shapes: P positions, D hidden size.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
@@ -44,20 +45,6 @@ HEADS = {
     "bert.pooler.": "pooler",
 }
 """Parts that a checkpoint may lack, by the prefix of their weights' names."""
-
-# These decide how the work is done, not its result, so they may change when a run is resumed.
-FREE_OPTIONS = (
-    "micro_batch_size",
-    "evaluate_every",
-    "evaluation_rows",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "archive_every",
-    "license",
-    "compile",
-    "activation_checkpointing",
-    "device",
-)
 
 
 @dataclass
@@ -178,7 +165,7 @@ def _gigabytes(num_bytes: int) -> str:
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
     """Return, as plain JSON values, what distinguishes a run from any other."""
-    fields = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
+    fields = identity_fields(config)
     # Their content, not their paths: a directory may be moved between an interruption and a resume.
     fields["instances"] = [directory.manifest.digest for directory in directories]
     # Tuples become lists, as they are when the claim is read again.

@@ -1,6 +1,6 @@
 """Classification and regression on single texts and pairs: one linear layer on the pooled [CLS].
 
-Shapes: B rows, L padded length, D hidden size, U units of an LSTM, K classes (1 for regression).
+Shapes: B rows, L padded length, D hidden size, K classes (1 for regression).
 """
 
 import math
@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..bert import dropout
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .bilstm import BiLstm, bilstm_size
 from .metrics import measure
 from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
@@ -38,7 +35,6 @@ from .task import (
     Size,
     Task,
     TaskBatch,
-    hf_encoder_alone,
     hf_labels,
 )
 
@@ -69,28 +65,6 @@ class BertForSequenceClassification(LinearHead):
             return super().loss(outputs, batch)
         assert batch.target is not None
         return F.mse_loss(outputs.squeeze(1), batch.target)
-
-
-class BiLstmForSequenceClassification(BertForSequenceClassification):
-    """BERT with a BiLSTM on all hidden states, and a linear layer on the last state of either
-    direction.
-    """
-
-    def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
-        super().__init__(config, num_outputs)
-        self.bert.pooler.requires_grad_(False)
-        self.lstm = BiLstm(config.hidden_size, lstm_size, self.rate)
-        self.classifier = nn.Linear(2 * lstm_size, num_outputs)
-
-    def forward(self, batch: TaskBatch) -> Tensor:
-        """Return logits (B, K)."""
-        lengths_B = batch.attention_mask_BL.sum(1)
-        # Not `states`: the LSTM reads the tokens in their order, also those of a left-to-right
-        # encoder.
-        states_BLD = dropout(self.bert(*batch[:4]), self.rate, self.training)
-        left_BLU, right_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
-        rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
-        return self.classify(torch.cat([left_BLU[rows_B, lengths_B - 1], right_BLU[:, 0]], dim=1))
 
 
 class LabelTask(Task):
@@ -165,13 +139,6 @@ class Classification(LabelTask):
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False
     """The server expects the names of the classes instead of their indices."""
-    lstm_size: Size | None = None
-    """Units in each direction of a BiLSTM on top of the encoder; None for none."""
-
-    @property
-    def variant(self) -> str:
-        """``bilstm`` if there is one."""
-        return "bilstm" if self.lstm_size else ""
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
@@ -228,11 +195,7 @@ class Classification(LabelTask):
         return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
-        one.
-        """
-        if self.lstm_size:
-            return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
+        """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
     def word_baseline(
@@ -272,7 +235,6 @@ class Classification(LabelTask):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: what a table of the user's own needs."""
-        lstm = {"lstm_size": self.lstm_size} if self.lstm_size else {}
         columns = {
             "text": list(self.text),
             "text_pair": list(self.text_pair),
@@ -283,7 +245,7 @@ class Classification(LabelTask):
             **columns,
             "labels": list(self.labels),
             "max_length": self.max_length,
-        } | lstm
+        }
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
@@ -291,7 +253,6 @@ class Classification(LabelTask):
         return {
             "problem_type": kind,
             **hf_labels(self.labels or ("LABEL_0",)),
-            **hf_encoder_alone(self.lstm_size),
         }
 
 
@@ -322,7 +283,6 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         label=(label,),
         labels=_labels(chain([first], rows), label, str(files[0])),
         **options.given("max_length"),
-        lstm_size=bilstm_size(options),
     )
 
 

@@ -21,9 +21,8 @@ from torch import Tensor
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
-from .options import LayerChoice, TaskOptions
+from .options import TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
@@ -37,7 +36,6 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    hf_encoder_alone,
     hf_labels,
 )
 
@@ -59,10 +57,6 @@ class EntityRecognition(Task):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
-    features: LayerChoice | None = None
-    """The hidden states that a BiLSTM is trained on; None to fine-tune the whole encoder."""
-    lstm_size: Size | None = None
-    """Of that BiLSTM."""
     name: str = "ner"
 
     @property
@@ -71,16 +65,9 @@ class EntityRecognition(Task):
         return (OUTSIDE, *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
 
     @property
-    def variant(self) -> str:
-        """The hidden states that a BiLSTM learns from, if it is one."""
-        return self.features or ""
-
-    @property
     def recipe(self) -> Recipe:
-        """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger
-        steps.
-        """
-        return Recipe(32, 10.0, (1e-3,)) if self.features else Recipe(32, 3.0, (5e-5,))
+        """The paper's."""
+        return Recipe(32, 3.0, (5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
         """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and
@@ -118,11 +105,7 @@ class EntityRecognition(Task):
         return features
 
     def model(self, config: ModelConfig) -> TaskModel:
-        """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
-        if self.features:
-            return BiLstmTagger(
-                config, len(self.labels), self.features, self.lstm_size or LSTM_SIZE
-            )
+        """Return the encoder with a new linear layer."""
         return BertForTokenClassification(config, len(self.labels))
 
     def scores(
@@ -178,10 +161,8 @@ class EntityRecognition(Task):
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder
-        alone.
-        """
-        return hf_labels(self.labels) | hf_encoder_alone(self.features)
+        """Return the classes for ``config.json``."""
+        return hf_labels(self.labels)
 
 
 def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
@@ -195,10 +176,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person."
         )
-    given = options.given("max_length", "features", "lstm_size")
-    if options.features:
-        given.setdefault("lstm_size", LSTM_SIZE)
-    return EntityRecognition(types=tuple(types), **given)
+    return EntityRecognition(types=tuple(types), **options.given("max_length"))
 
 
 def _answer(words: Sequence[str], tags: Sequence[str], shares: Sequence[float]) -> Answer:

@@ -11,7 +11,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
-from .catalogue import find_entry
+from .catalogue import file_suffixes, find_entry
 from .options import TaskOptions
 from .tables import SUFFIXES, hub_split, is_hub
 from .task import Task
@@ -199,18 +199,43 @@ class TaskData:
         return f"{stable_hash(*(open_set(*str(file).split('#', 1)).digest for file in files)):016x}"
 
 
-def read_data(task_name: str, data: str | Path, options: TaskOptions) -> TaskData:
-    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
+def make_task(name: str, data: str | Path, **options: Any) -> Task:
+    """Return the task `name` as the training files in `data` define it (their classes and so on).
 
-    Raises `UserError` for bad rows, a missing training file, and a file without rows.
+    `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
+    name, another task's option, and `data` without a training file.
     """
-    entry = find_entry(task_name, options)
-    splits = find_splits(data, entry.suffixes)
+    task_options = TaskOptions(**options)
+    entry = find_entry(name, task_options)
+    return entry.read(_training_splits(data, entry.suffixes)["train"], task_options)
+
+
+def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Return the files of each split; raises `UserError` if there are none for training."""
+    splits = find_splits(data, suffixes)
     if "train" not in splits:
         raise UserError(
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
-    task = entry.read(splits["train"], options)
+    return splits
+
+
+def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskData:
+    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
+
+    A `task` given by its name is made from the training files and `options`; a `Task` has none, as
+    its fields say all. Raises `UserError` for bad rows, a missing training file, and a file without
+    rows.
+    """
+    if isinstance(task, str):
+        entry = find_entry(task, options)
+        splits = _training_splits(data, entry.suffixes)
+        task = entry.read(splits["train"], options)
+    else:
+        for name, value in vars(options).items():
+            if value is not None:
+                raise UserError(f"`{name}` is a field of the task itself; set it there.")
+        splits = _training_splits(data, file_suffixes(task))
     train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}
     held_out = "" not in dev

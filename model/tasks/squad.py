@@ -17,11 +17,10 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel, dropout
+from ..bert import BertModel
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
 from ..training.ranks import print_notice
-from .bilstm import BiLstm, bilstm_size
 from .options import TaskOptions
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
@@ -45,34 +44,23 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    hf_encoder_alone,
 )
 
 
 class BertForQuestionAnswering(TaskModel):
-    """BERT with a start and an end vector; keys and logits as in ``transformers``, unless there is
-    a BiLSTM below.
-    """
+    """BERT with a start and an end vector; keys and logits as in ``transformers``."""
 
     per_token = True
 
-    def __init__(self, config: ModelConfig, lstm_size: int | None = None):
+    def __init__(self, config: ModelConfig):
         super().__init__()
         self.bert = BertModel(config)
         self.bert.pooler.requires_grad_(False)
-        self.lstm = (
-            BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
-        )
-        self.qa_outputs = nn.Linear(2 * lstm_size if lstm_size else config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (N, L, 2)."""
-        if self.lstm is None:
-            return self.qa_outputs(self.states(batch))
-        rate = self.bert.config.hidden_dropout_prob
-        states_NLD = dropout(self.bert(*batch[:4]), rate, self.training)
-        hidden_NLU = self.lstm(states_NLD, batch.attention_mask_BL.sum(1))
-        return self.qa_outputs(dropout(hidden_NLU, rate, self.training))
+        return self.qa_outputs(self.states(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy of the first and last token over all real tokens of the
@@ -95,23 +83,17 @@ class Squad(Task):
     """Tokens from the start of a window to the start of the next."""
     max_question_length: Size = 64
     max_answer_length: Size = 30
-    lstm_size: Size | None = None
-    """Units in each direction of a BiLSTM on top of the encoder; None for none."""
     tau: float = 0.0
     """For 2.0: the margin by which the best answer must score above "no answer" to be given
     (section 4.3).
     """
     cut = "questions", "max_question_length"
+    tuned_settings = ("tau",)
 
     @property
     def variant(self) -> str:
-        """The version, ``korquad`` if that is the metric, and ``bilstm`` if there is one."""
-        parts = (
-            self.version,
-            "" if self.metric == "squad" else self.metric,
-            "bilstm" if self.lstm_size else "",
-        )
-        return " ".join(filter(None, parts))
+        """The version, and ``korquad`` if that is the metric."""
+        return self.version if self.metric == "squad" else f"{self.version} {self.metric}"
 
     @property
     def recipe(self) -> Recipe:
@@ -184,10 +166,8 @@ class Squad(Task):
         return features
 
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
-        one.
-        """
-        return BertForQuestionAnswering(config, self.lstm_size)
+        """Return the encoder with a new linear layer."""
+        return BertForQuestionAnswering(config)
 
     def _predictions(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
@@ -299,10 +279,6 @@ class Squad(Task):
             )
         ]
 
-    def hf_settings(self) -> dict[str, Any]:
-        """Return nothing; with a BiLSTM, that ``transformers`` knows the encoder alone."""
-        return hf_encoder_alone(self.lstm_size)
-
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Question], split: str
     ) -> dict[str, bytes]:
@@ -349,7 +325,6 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     given = options.given(
         "max_length", "stride", "max_question_length", "max_answer_length", "metric"
     )
-    given["lstm_size"] = bilstm_size(options)
     metric: Metric = (
         "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
     )

@@ -72,8 +72,8 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
             "--epochs is inf, but must be above 0 and finite.",
         ),
         (
-            "results empty --server-zip a.zip --json",
-            "--server-zip cannot be combined with other options. See `clozeworks results --help`.",
+            "results empty --json --csv",
+            "Give either --json or --csv, not both. See `clozeworks results --help`.",
         ),
         (
             "show nothere",

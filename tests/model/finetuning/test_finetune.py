@@ -420,7 +420,7 @@ def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
         "AX.tsv",
         "MNLI-mm.tsv",
     ]
-    with pytest.raises(UserError, match=r"--official writes files; give a folder"):
+    with pytest.raises(UserError, match=r"`official` writes files; give a folder"):
         predict(tmp_path / "run", mismatched, "-", "cpu", official=True)
 
 
@@ -504,7 +504,7 @@ def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_offici
     assert lines[0] == "label\t0\t1"
     assert len(lines) == 6
     with pytest.raises(
-        UserError, match=r"classify has no official format for .*test\.tsv; leave out --official"
+        UserError, match=r"classify has no official format for .*test\.tsv; leave out `official`"
     ):
         predict(
             tmp_path / "run",
@@ -555,7 +555,7 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
     for path in (pairs, "s3://bucket/pairs.tsv"):
         with pytest.raises(
-            UserError, match=rf"^--output is DATA itself \({path}\); give another file\.$"
+            UserError, match=rf"^`output` is DATA itself \({path}\); give another file\.$"
         ):
             predict(trained[0], path, path, "cpu")
 
@@ -640,10 +640,10 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
         finetune("sst2", data, directory, tmp_path / "run", config)
 
     with pytest.raises(
-        UserError, match=r"--max-length is 65, but the model in .* has 64 positions"
+        UserError, match=r"`max_length` is 65, but the model in .* has 64 positions"
     ):
         attempt(checkpoint, max_length=65)
-    with pytest.raises(UserError, match=r"--output is the checkpoint itself"):
+    with pytest.raises(UserError, match=r"`output` is the checkpoint itself"):
         finetune("sst2", data, checkpoint, checkpoint, quick(), overwrite=True)
     with pytest.raises(UserError, match=r"is not a model directory: config.json is missing"):
         attempt(data)
@@ -755,11 +755,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"learning_rates": ()}, "--learning-rates is"), ({"learning_rates": (1e-5, 1e-5)}, "different numbers"),
-    ({"epochs": 0}, "--epochs is 0"), ({"micro_batch_size": 0}, "--micro-batch-size is 0"),
-    ({"checkpoint_every": 0}, "--checkpoint-every is 0"), ({"max_length": 3}, "--max-length is 3"),
-    ({"dropout": 1.0}, "--dropout is 1"),
-    ({"max_question_length": 100_000}, "--max-question-length is 100000, but must be at most 65,536"),
+    ({"learning_rates": ()}, "`learning_rates` is"), ({"learning_rates": (1e-5, 1e-5)}, "different numbers"),
+    ({"epochs": 0}, "`epochs` is 0"), ({"micro_batch_size": 0}, "`micro_batch_size` is 0"),
+    ({"checkpoint_every": 0}, "`checkpoint_every` is 0"), ({"max_length": 3}, "`max_length` is 3"),
+    ({"dropout": 1.0}, "`dropout` is 1"),
+    ({"max_question_length": 100_000}, "`max_question_length` is 100000, but must be at most 65,536"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(UserError, match=message):

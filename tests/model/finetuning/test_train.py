@@ -121,7 +121,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("output", "max_length", "difference"),
     [
-        ("other", 24, r"--output is \w+ on rank 0 \(.*\), but missing on"),
+        ("other", 24, r"`output` is \w+ on rank 0 \(.*\), but missing on"),
         ("one", 20, "the task, its data and .* is"),
     ],
 )
@@ -273,21 +273,15 @@ def test_the_log_holds_losses_rates_and_speed(checkpoint, tmp_path):
     assert list((tmp_path / "logs").iterdir())
 
 
-def test_frozen_parameters_stay_as_they_are_and_their_dropout_is_off(checkpoint):
+def test_frozen_parameters_stay_as_they_are(checkpoint):
     model = classifier(checkpoint, 0.5)
     model.bert.requires_grad_(False)
-    training_of_bert: list[bool] = []
-    model.bert.pooler.register_forward_pre_hook(
-        lambda module, _: training_of_bert.append(module.training)
-    )
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     train_model(model, make_training(sentences(16), weight_decay=0.1))
     changed = {
         name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])
     }
     assert changed == {"classifier.weight", "classifier.bias"}
-    assert training_of_bert == [False] * 4
-    assert model.training
 
 
 def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
