@@ -68,7 +68,7 @@ def _describe_usage_error(error: click.ClickException) -> str:
 
 
 def _describe_missing_module(error: ModuleNotFoundError) -> str:
-    """Name the extra that installs the module; return an empty string if none does: that is a bug."""
+    """Name the extra that installs the module; return an empty string for a bug: none does."""
     package = str(error.name).split(".")[0]
     for extra, packages in EXTRAS.items():
         if package in packages:
@@ -95,8 +95,8 @@ def _describe_run_failure(error: Exception) -> str:
         )
     if "can't start new thread" in reason:
         return (
-            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, then "
-            "rerun the same command."
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, "
+            "then rerun the same command."
         )
     return ""
 

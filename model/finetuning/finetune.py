@@ -10,7 +10,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for, stable_hash
@@ -73,10 +74,6 @@ RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
 OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
-# How the work is done, not what it is: these may change when it resumes.
-FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "license", "device")
-# Which runs there are, not what one of them is: more may be asked for.
-GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 
 
 @dataclass(frozen=True)
@@ -230,9 +227,11 @@ def _finetune(
 def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides the runs' results, but not how and where they are computed."""
     task = job.data.task
-    options = asdict(job.config) | job.recipe._asdict() | {"max_length": task.max_length}
-    for name in (*FREE_OPTIONS, *GRID_OPTIONS):
-        del options[name]
+    options = identity_fields(job.config)
+    # The task's defaults take the place of None.
+    for name, value in {**job.recipe._asdict(), "max_length": task.max_length}.items():
+        if name in options:
+            options[name] = value
     settings = task_settings(task)
     # What the data defines, such as the names of the classes, is in their digest. A task of the
     # user's own may have other settings.
