@@ -159,6 +159,7 @@ def _prepare(
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     encoded = data.task.encode(data.train, tokenizer)
+    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
     train = [feature for feature in encoded if feature.target is not None]
     if not train:
         raise UserError(
@@ -232,17 +233,17 @@ def _identity(job: Job) -> dict[str, Any]:
     for name, value in {**job.recipe._asdict(), "max_length": task.max_length}.items():
         if name in options:
             options[name] = value
-    settings = task_settings(task)
-    # What the data defines, such as the names of the classes, is in their digest. A task of the
-    # user's own may have other settings.
-    own_settings = {} if "class" not in settings else {"task_settings": settings}
     identity = {
         "task": task.name,
         "data": job.data.digest(),
         "checkpoint": model_digest(job.checkpoint),
         **options,
-        **own_settings,
     }
+    settings = task_settings(task)
+    if "class" in settings:
+        # A task of the user's own may differ in anything. What other tasks are made from is among
+        # the options and in the data's digest.
+        identity["task_settings"] = settings
     return json.loads(json.dumps(identity))  # as it is read back: tuples are lists
 
 
@@ -318,6 +319,7 @@ def _run(
     if seconds is None:
         return False
     if ranks.rank > 0:
+        # One rank evaluates; the others wait for it at the next run's first sum.
         return True
 
     outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
@@ -452,13 +454,15 @@ def _finish(job: Job, device: torch.device) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
     shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
     if job.data.tests:
-        task = job.data.task if "class" in task_settings(job.data.task) else None
-        finetuned = load_finetuned(job.output, device, task)
+        # Only a task of the user's own cannot be made from task.json.
+        is_own = "class" in task_settings(job.data.task)
+        finetuned = load_finetuned(job.output, device, job.data.task if is_own else None)
         for split, files in job.data.tests.items():
             for name, content in predict_files(finetuned, files, split).items():
                 job.files.write_bytes(f"test/{name}", content)
     summary = _summary(job, job.records())
     job.files.write_bytes(CARD, _card(job, summary).encode())
+    # The summary comes last: it says that the search is finished.
     job.files.write_json(SUMMARY, summary)
     job.files.remove(WORK)
 
