@@ -182,7 +182,7 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
         pretrain(changed, [instances], tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("[")
     with pytest.raises(
-        UserError, match=r"run/run.json is damaged.* Choose another --output, or .* --overwrite"
+        UserError, match=r"run/run.json is damaged.* Choose another `output`, or .* `overwrite`"
     ):
         pretrain(changed, [instances], tmp_path / "run")
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3

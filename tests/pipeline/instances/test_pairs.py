@@ -147,7 +147,7 @@ LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([1, 200]), max_size=12)
 def test_balanced_holds_on_any_corpus(documents, seed, max_length):
     corpus = corpus_of(documents, seed)
     if np.count_nonzero(corpus.document_lengths()) < 2:
-        with pytest.raises(UserError, match=r"documents? with text.*--shards"):
+        with pytest.raises(UserError, match=r"documents? with text.*`shards`"):
             pairs_of(corpus, seed, max_length=max_length)
         return
     pairs = pairs_of(corpus, seed, max_length=max_length)

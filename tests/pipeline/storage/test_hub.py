@@ -269,7 +269,8 @@ def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
         "import sys; from clozeworks.pipeline.storage import hub\n"
-        "print(len(list(hub.open_set(sys.argv[1]).rows)), {'torch', 'apache_beam'} & set(sys.modules))"
+        "rows = list(hub.open_set(sys.argv[1]).rows)\n"
+        "print(len(rows), {'torch', 'apache_beam'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "set")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
