@@ -25,7 +25,7 @@ from .pretrain import pretrain
 from .results import results
 from .run import run
 from .show import show
-from .summary import CommandSummary, is_first_rank, print_summaries
+from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
 from .vocab import vocab
 
 COMMANDS = (
@@ -112,6 +112,7 @@ def main(args: Sequence[str] | None = None) -> None:
     _open_closed_streams()
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger("clozeworks").handlers = [NoticeHandler()]
     try:
         # With `standalone_mode` off, click returns the code that a command passed to `ctx.exit`.
         exit_code = commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
