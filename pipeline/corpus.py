@@ -14,7 +14,7 @@ from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
-from .storage.stage import finished_manifest
+from .storage.stage import finished_manifest, start_over
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -58,19 +58,23 @@ def make_corpus(
     stages: list[Stage[Any, Any]] = [ingest, learn, build]
 
     check_runner(options, output)
+    ingest.find_inputs()  # a mistake in the sources is found before anything is deleted
     with ExitStack() as locks:
         for stage in stages:
             locks.enter_context(locked(stage.output))
+        if options.overwrite:
+            for stage in stages:
+                start_over(stage.output)
         manifests: list[Any] = []
         unfinished = list(stages)
         while unfinished:
             # Those before it are finished, so it can be planned here and now.
             first = unfinished[0]
             plan = first.plan()
-            manifest = finished_manifest(first.output, plan.head, options.overwrite)
+            manifest = finished_manifest(first.output, plan.head, overwrite=False)
             if manifest is None:
                 # It begins here, so that most mistakes are found before the pipeline starts.
-                open_stage(first, plan, options.overwrite)
+                open_stage(first, plan, overwrite=False)
                 _run(unfinished, output, options, progress)
                 manifests += [finish_stage(stage) for stage in unfinished]
                 break
@@ -88,9 +92,6 @@ def _run(
     """Run stages as one pipeline; the first one has been opened."""
     from .execution.beam import RunStage, run_pipeline
 
-    first, *others = stages
-    transforms = [RunStage(first)]
-    transforms += [RunStage(stage, options.overwrite) for stage in others]
     read_progress = partial(progress_of, stages)
     with progress_shown(read_progress, progress, output), errors_of_workers(stages):
-        run_pipeline(transforms, options)
+        run_pipeline([RunStage(stage) for stage in stages], options)
