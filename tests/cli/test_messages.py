@@ -204,6 +204,7 @@ def test_blank_lines_between_documents_need_no_switch(capsys, folder: Path):
     assert "10 rows" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_finished_stage_says_so(capsys, folder: Path):
     (folder / "c.txt").write_text(
         "\n\n".join("\n".join(SENTENCES[i : i + 10]) for i in range(0, 120, 10)) + "\n"

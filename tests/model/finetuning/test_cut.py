@@ -90,6 +90,7 @@ def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.slow
 def test_each_command_says_what_is_cut_in_one_line_a_file(
     checkpoint, tmp_path, capsys, monkeypatch
 ):
