@@ -69,7 +69,6 @@ SHARED_BY_COMMANDS = {
     "cli.data_warnings",
     "cli.failures",
     "cli.options",
-    "cli.signals",
     "cli.recipe",
     "cli.signals",
     "cli.summary",
