@@ -72,6 +72,7 @@ class CommandsInOrder(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
+        # click itself would take what follows `--` for arguments of the command: more sources.
         if args and args[0] in DATA_STAGES and "--" in args:
             separator = args.index("--")
             ctx.obj = tuple(args[separator + 1 :])
