@@ -1,4 +1,4 @@
-"""The tasks by their names on the command line."""
+"""Look tasks up by their names on the command line, and restore them from ``task.json``."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ def restore_task(settings: dict[str, Any]) -> Task:
 
 
 def task_settings(task: Task) -> dict[str, Any]:
-    """Return the content of ``task.json``: settings and, of a task of the user's own, its class."""
+    """Return the content of ``task.json``: the settings, and the class of a user's own task."""
     if task.name in TASKS and type(task) is TASKS[task.name].kind:
         return task.settings()
     return {**task.settings(), "class": type(task).__name__}

@@ -104,7 +104,7 @@ class Choice(LabelTask):
         return int(label)
 
     def parse_line(self, line: str, where: str) -> Choices:
-        """Return the example on a line of plain text: the text and its endings, separated by tabs."""
+        """Return the example on a line of text: the text and its endings, separated by tabs."""
         text, *endings = line.split("\t")
         if len(endings) != self.num_choices:
             raise UserError(
