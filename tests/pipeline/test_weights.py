@@ -77,6 +77,7 @@ def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
     return build(documents, str(vocab), output, config, ONE)
 
 
+@pytest.mark.slow
 def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
     manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
     asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}

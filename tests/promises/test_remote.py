@@ -30,6 +30,8 @@ from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
 from object_stores import object_store
 
+pytestmark = pytest.mark.slow
+
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 TIME_LIMIT_S = 120
 PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --steps 24 --checkpoint-every 10"
@@ -211,7 +213,7 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         _, errors = process.communicate()
         assert f"every checkpoint is uploaded to {remote}" in errors.decode()
         assert not storage.exists(f"{remote}/summary.json")
-        run("pretrain", instances, "--output", remote, "--resume", *options)
+        run("pretrain", instances, "--output", remote, *options)
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
         for name in (
             "model.safetensors",
