@@ -77,7 +77,7 @@ def pretrain(
             config, list(instances), output, report, overwrite=overwrite, stop=StopOnSignal()
         )
     if summary["status"] == "interrupted":
-        raise click.Abort
+        raise click.Abort  # `main` says how to resume, and exits with 130
     rows = _rows(summary)
     if not can_draw():
         missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"

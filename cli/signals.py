@@ -25,4 +25,5 @@ class StopOnSignal(StopRequest):
 
     def _handle(self, number: int, frame: object) -> None:
         self.request()
+        # The next one acts as it would without a training: who asks twice will not wait.
         signal.signal(number, self._handlers_before[number])

@@ -21,6 +21,7 @@ DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
 _CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
+# Written by a template, and found again by `with_license`.
 _UNKNOWN_LICENCES = " are not recorded; look them up before you publish the model."
 _METRICS = {
     "matthews": "matthews_correlation",
@@ -72,6 +73,7 @@ def _words(name: str) -> str:
 
 
 def _figure(value: Any) -> Any:
+    # `type`, because a boolean is an int too.
     return f"{value:,}" if type(value) is int else value
 
 
@@ -93,6 +95,7 @@ def model_index(
     """
     metrics = []
     for our_name, value in scores.items():
+        # MNLI's second dev set has the same metrics under other names.
         hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
         if hub_name:
             metrics.append({"type": hub_name, "name": _words(our_name), "value": value})
@@ -155,6 +158,7 @@ def with_license(card: str, license: str) -> str:
     if not end or not card.startswith("---"):  # somebody else's card, without metadata
         head = "---"
         rest = f"\n\n{card}"
+    # Also license_name and license_link, and the lines of a list.
     head = re.sub(r"\nlicense\w*:.*(\n[ -].*)*", "", head)
     rest = re.sub(rf"\n\nThe licences of .*{re.escape(_UNKNOWN_LICENCES)}", "", rest)
     return f"{head}\nlicense: {license}\n---{rest}"

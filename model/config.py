@@ -87,6 +87,7 @@ class ModelConfig:
     """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
+        # A config.json may come from anywhere.
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if not least <= value <= most:
@@ -335,6 +336,7 @@ class PretrainConfig:
         for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
             check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
+        # A dropout of 1 would divide by 0.
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
 
     def _check_start(self) -> None:
@@ -355,6 +357,7 @@ class PretrainConfig:
             raise UserError(f"{both}, but a run has one budget; drop one.")
         self._check_warmup()
         shares = self.phase_shares
+        # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
         shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
         check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
 

@@ -105,6 +105,7 @@ class _Mirror:
         """Make the remote folder hold what the local one holds now."""
         self.is_behind = True
         files = self._files()
+        # By size and time: a digest would read every checkpoint once more.
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
         deleted = self.uploaded.keys() - files.keys()
         # In this order: a kill at any time leaves an index of files that are all there.
@@ -138,6 +139,7 @@ class _Mirror:
         return files
 
 
+# Checkpoints are written deep inside a run, which knows only its local folder.
 _mirrors: list[_Mirror] = []
 
 
@@ -157,6 +159,7 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     if os.environ.get("RANK", "0") != "0":
         yield mirror.local
         return
+    # A killed run with this process id may have left one.
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
     _mirrors.append(mirror)
     try:

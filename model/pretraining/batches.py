@@ -64,6 +64,7 @@ def make_batches(
     `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens
     and predicts each token but the first from those before.
     """
+    # The first batch is then the largest: if it fits into memory, all do.
     longest_first = np.argsort(-rows.lengths, kind="stable")
     batches = []
     for first in range(0, len(longest_first), batch_size):
@@ -178,6 +179,7 @@ def _pad_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBat
 
     # Where each real token lies in the rectangle, flat.
     token_index_T = np.flatnonzero(mask_BL)
+    # Without padding, attention needs no mask, and the encoder need not leave tokens out.
     has_padding = not mask_BL.all()
     label_B = None
     if objective == "mlm+nsp":

@@ -100,7 +100,7 @@ def sum_losses(
         with autocast(device, dtype):
             totals += batch_sums(batch, model.forward(*batch))
         trim_memory(device, number)
-    model.train(was_training)
+    model.train(was_training)  # dropout on again, in the middle of a training
     return totals
 
 

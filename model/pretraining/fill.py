@@ -33,6 +33,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         )
     model = read_model(run).eval()
     tokenizer = read_tokenizer(run)
+    # A text that is too long should be an error, not an answer for its beginning.
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
     check_vocabulary(tokenizer.get_vocab_size(), model.config, run)

@@ -70,13 +70,14 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
     pieces_by_token: list[list[int]] = []
     tokens = zip(new.tokens, new.is_ordinary, new.continues, strict=True)
     for token, is_ordinary, continues in tokens:
-        if token in old.ids:
+        if token in old.ids:  # special tokens too
             pieces = [old.ids[token]]
         elif is_ordinary:
+            # "##" says where the token stands in a word, and is no part of its text.
             text = normalizer.normalize_str(token.removeprefix("##") if continues else token)
             pieces = _word_pieces(text.replace(" ", ""), old, continues=bool(continues))
         else:
-            pieces = []
+            pieces = []  # an [unused] token, which no text contains
         pieces_by_token.append(pieces)
     return pieces_by_token
 

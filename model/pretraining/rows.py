@@ -52,6 +52,7 @@ class InstanceRows:
 
 def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
     """Return the rows at `index` (int64), in that order."""
+    # Two kinds of list columns, of different lengths: tokens, and tokens to predict.
     tokens = _items(rows.offsets, index)
     masked = _items(rows.masked_offsets, index)
     return InstanceRows(

@@ -56,6 +56,7 @@ class Schedule:
         """Return the phase of the update with index `step`, and the update's index within the
         phase.
         """
+        # A step that ends one phase is the first of the next.
         phase = bisect_right(self.phase_ends, step)
         first_step = self.phase_ends[phase - 1] if phase else 0
         return phase, step - first_step

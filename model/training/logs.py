@@ -111,8 +111,8 @@ class RunLog:
             self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
-        """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it
-        must be there.
+        """Write everything to disk; before each checkpoint, because a resumed run keeps the lines
+        up to it.
         """
         for file in self._files:
             file.flush()

@@ -26,6 +26,7 @@ def make_optimizer(
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
+        # google-research/bert excludes LayerNorm, layer_norm and bias by their names.
         # An LSTM's biases are bias_ih_l0, bias_hh_l0 and so on.
         is_bias = name.rsplit(".", 1)[-1].startswith("bias")
         if is_bias or "LayerNorm" in name:
