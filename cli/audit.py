@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from .failures import as_typed
 from .summary import CommandSummary, print_summaries
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..pipeline.auditing.documents import DocumentsAudit
     from ..pipeline.auditing.verdict import Audit
 
@@ -28,8 +31,8 @@ MARKS = {
 @click.option(
     "--documents",
     type=click.Path(),
-    help="Directory of the documents that the instances were built from, to measure them too. With --report, documents "
-    "that lie beside the instances are the default.",
+    help="Also measure these documents, which the instances were built from. "
+    "With --report, documents beside the instances are the default.",
 )
 @click.option(
     "--report",
@@ -50,26 +53,30 @@ def audit(
     """Measure instances, or documents, in DIRECTORY.
 
     Instances are checked against their build options; the exit code is 1 if anything is out of
-    tolerance. Documents are measured before there is a vocabulary: sizes, lengths, what was left
-    out, and signs of bad text, such as markup. OTHER, a second directory of the same kind, is shown
-    beside the first.
+    tolerance. Documents are measured without a vocabulary: sizes, lengths, what was left out, and
+    signs of bad text, such as markup. OTHER, a second directory of the same kind, is shown beside
+    the first.
     """
     from ..pipeline.storage.stage import read_any_manifest
 
-    directories = [directory, *([other] if other else [])]
+    directories = [directory, other] if other else [directory]
     stage = read_any_manifest(directory).stage
     if stage == "vocab":
         raise UserError(
-            f"{directory} was written by `clozeworks vocab`; audit measures instances and documents."
+            f"{directory} was written by `clozeworks vocab`; "
+            "audit measures instances and documents."
         )
     if stage == "ingest":
         if documents:
             raise UserError(f"--documents is for instances, but {directory} has documents.")
-        sentences, failed = _audit_documents(directories, report, as_json), []
+        sentences = _audit_documents(directories, report, as_json)
+        failed = []
     else:
         sentences, failed = _audit_instances(directories, documents, report, as_json)
     rows = [("verdict", sentence) for sentence in sentences]
-    summary = CommandSummary("audit", directory, [*rows, *([("report", report)] if report else [])])
+    if report:
+        rows.append(("report", report))
+    summary = CommandSummary("audit", directory, rows)
     if failed:
         if not as_json:
             print_summaries([summary])
@@ -99,17 +106,16 @@ def _audit_documents(directories: list[str], report: str | None, as_json: bool) 
 def _audit_instances(
     directories: list[str], documents: str | None, report: str | None, as_json: bool
 ) -> tuple[list[str], list[str]]:
-    """Measure, print and report; return the verdicts, and those of directories that fail."""
+    """Measure, print and report; return the verdicts, and the verdicts of directories that fail."""
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.documents import documents_beside
 
-    given = {directories[0]: documents}
-    audits = {
-        directory: measure(
-            directory, given.get(directory) or (documents_beside(directory) if report else None)
-        )
-        for directory in directories
-    }
+    audits: dict[str, Audit] = {}
+    for directory in directories:
+        measured_documents = documents if directory == directories[0] else None
+        if report and not measured_documents:
+            measured_documents = documents_beside(directory)
+        audits[directory] = measure(directory, measured_documents)
     if as_json:
         _print_json(audits)
     else:
@@ -119,25 +125,24 @@ def _audit_instances(
             _print_documents(measured)
     if report:
         _write_report(report, audits)
-    sentences = {
-        directory: _named(directory, measured.sentence, directories)
-        for directory, measured in audits.items()
-    }
-    return [*sentences.values()], [
-        sentences[directory] for directory, measured in audits.items() if measured.failed
-    ]
+    sentences = []
+    failed = []
+    for directory, measured in audits.items():
+        sentence = _named(directory, measured.sentence, directories)
+        sentences.append(sentence)
+        if measured.failed:
+            failed.append(sentence)
+    return sentences, failed
 
 
 def _named(directory: str, sentence: str, directories: list[str]) -> str:
+    sentence = as_typed(sentence)
     return f"{directory}: {sentence}" if len(directories) > 1 else sentence
 
 
 def _print_json(audits: "Mapping[str, Audit | DocumentsAudit]") -> None:
-    click.echo(
-        json.dumps(
-            {directory: measured.to_json() for directory, measured in audits.items()}, indent=1
-        )
-    )
+    values = {directory: measured.to_json() for directory, measured in audits.items()}
+    click.echo(json.dumps(values, indent=1))
 
 
 def _print_checks(audits: "dict[str, Audit]") -> None:
@@ -152,22 +157,47 @@ def _print_checks(audits: "dict[str, Audit]") -> None:
         table.add_column(escape(directory) if len(audits) > 1 else "measured", overflow="fold")
         table.add_column("expected")
         table.add_column("")
-    for name, cells in checks_by_name(audits.values()).items():
-        shown = [
-            (escape(cell.measured_and_advice), cell.asked, MARKS[cell.verdict])
-            if cell
-            else ("", "", "")
-            for cell in cells
-        ]
-        table.add_row(escape(name), *(text for cell in shown for text in cell))
+    for name, checks in checks_by_name(audits.values()).items():
+        texts = [escape(name)]
+        for check in checks:
+            if check:
+                texts += [
+                    escape(as_typed(check.measured_and_advice)),
+                    check.asked,
+                    MARKS[check.verdict],
+                ]
+            else:
+                texts += ["", "", ""]
+        table.add_row(*texts)
     Console().print(table)
 
 
 def _print_documents(measured: "DocumentsAudit") -> None:
     """Print the sizes by source and language, the signs of bad text with an example of each, and
-    what was left out.
+    the counters of what was left out.
     """
     from rich.console import Console
+
+    signs = []
+    for sign in measured.signs:
+        examples = [f"{text} ({document})" for document, text in sign.examples]
+        signs.append((sign.name, sign.count, examples))
+    left_out = [(counter.name, counter.count, counter.examples) for counter in measured.counted]
+    left_out += [
+        (f"words left out: {counter.name}", counter.count, counter.examples)
+        for counter in measured.words_left_out
+    ]
+    console = Console()
+    click.echo(f"documents in {measured.directory}")
+    console.print(_sizes_table(measured))
+    click.echo()
+    console.print(_counts_table("sign", signs))
+    click.echo()
+    console.print(_counts_table("read and left out by ingest", left_out))
+    click.echo()
+
+
+def _sizes_table(measured: "DocumentsAudit") -> "Table":
     from rich.markup import escape
     from rich.table import Column, Table
 
@@ -178,48 +208,36 @@ def _print_documents(measured: "DocumentsAudit") -> None:
         "sentences per document",
         "characters per sentence",
     )
-    sizes = Table(
-        "source",
-        "language",
-        *(Column(name, justify="right") for name in headings),
+    columns = [Column(heading, justify="right") for heading in headings]
+    table = Table("source", "language", *columns, box=None, pad_edge=False)
+    for origin in measured.origins:
+        table.add_row(
+            escape(origin.source),
+            origin.language,
+            f"{origin.documents:,}",
+            f"{origin.sentences:,}",
+            f"{origin.characters:,}",
+            f"{origin.sentences / max(origin.documents, 1):,.1f}",
+            f"{origin.characters / max(origin.sentences, 1):,.1f}",
+        )
+    return table
+
+
+def _counts_table(heading: str, rows: list[tuple[str, int, list[str]]]) -> "Table":
+    """Return a table of (name, count, examples), with the first example of each."""
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    table = Table(
+        heading,
+        Column("count", justify="right"),
+        Column("for example", overflow="fold"),
         box=None,
         pad_edge=False,
     )
-    for origin in measured.origins:
-        figures = (origin.documents, origin.sentences, origin.characters)
-        means = (
-            origin.sentences / max(origin.documents, 1),
-            origin.characters / max(origin.sentences, 1),
-        )
-        sizes.add_row(
-            escape(origin.source),
-            origin.language,
-            *(f"{count:,}" for count in figures),
-            *(f"{x:,.1f}" for x in means),
-        )
-    signs = [
-        (sign.name, sign.count, [f"{text} ({document})" for document, text in sign.examples])
-        for sign in measured.signs
-    ]
-    left_out = [(entry.name, entry.count, entry.examples) for entry in measured.counted]
-    left_out += [
-        (f"words left out: {entry.name}", entry.count, entry.examples)
-        for entry in measured.words_left_out
-    ]
-    tables = [sizes]
-    for heading, entries in (("sign", signs), ("read and left out by ingest", left_out)):
-        columns = (
-            Column(heading),
-            Column("count", justify="right"),
-            Column("for example", overflow="fold"),
-        )
-        tables.append(Table(*columns, box=None, pad_edge=False))
-        for name, count, examples in entries:
-            tables[-1].add_row(name, f"{count:,}", escape(examples[0]) if examples else "")
-    click.echo(f"documents in {measured.directory}")
-    for table in tables:
-        Console().print(table)
-        click.echo()
+    for name, count, examples in rows:
+        table.add_row(name, f"{count:,}", escape(examples[0]) if examples else "")
+    return table
 
 
 def _write_report(path: str, audits: "dict[str, Audit]") -> None:

@@ -1,21 +1,17 @@
-"""``clozeworks build``."""
+"""Define the command ``clozeworks build``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ..pipeline.config import BuildConfig, RunOptions
-from ..pipeline.execution.counters import count_of
-from .options import config_options, make_config
-from .summary import CommandSummary, summarize_dry_run, summarize_shards, warn
-
-if TYPE_CHECKING:
-    from ..pipeline.manifests import InstancesShard
-
-NUM_WARNINGS = 3
+from .data_warnings import warn_about_instances
+from .options import GroupedCommand, config_options, make_config
+from .summary import CommandSummary, summarize_dry_run, summarize_shards
+from .terminal import data_stage_terminal
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("documents", type=click.Path())
 @click.option(
     "--vocab",
@@ -41,25 +37,14 @@ def build(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.instances.pipeline import build as run_build
-    from ..pipeline.instances.pipeline import estimate
+    from ..pipeline.instances.pipeline import estimate_build
 
-    config, options = (
-        make_config(BuildConfig, values),
-        make_config(RunOptions, values, beam_options=ctx.obj or ()),
-    )
+    config = make_config(BuildConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run(
-            "build", output, estimate(documents, vocab, output, config, options)
-        )
-    manifest = run_build(documents, vocab, output, config, options)
-    _warn(manifest.shards)
+        estimate = estimate_build(documents, vocab, output, config, options)
+        return summarize_dry_run("build", output, estimate)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = run_build(documents, vocab, output, config, options, progress)
+    warn_about_instances(manifest.shards)
     return summarize_shards("build", output, manifest)
-
-
-def _warn(shards: "list[InstancesShard]") -> None:
-    """Warn of shards whose labels could not be balanced."""
-    warnings = [f"{shard.name}: {shard.warnings[0]}" for shard in shards if shard.warnings]
-    for warning in warnings[:NUM_WARNINGS]:
-        warn(warning)
-    if num_more := len(warnings[NUM_WARNINGS:]):
-        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

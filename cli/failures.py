@@ -1,4 +1,4 @@
-"""What to say of an error: one line and an exit code."""
+"""Describe an error in one line for the command line, with an exit code."""
 
 import re
 from collections.abc import Iterable
@@ -12,6 +12,13 @@ EXTRAS = {
     "dask": ("dask", "distributed"),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
+"""The packages that each extra of clozeworks installs, for advice when one is missing."""
+
+
+def commands_of(ctx: click.Context) -> list[click.Command]:
+    """Return all commands of the program that runs in `ctx`."""
+    root = ctx.find_root().command
+    return list(root.commands.values()) if isinstance(root, click.Group) else [root]
 
 
 def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
@@ -29,6 +36,12 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
     return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
 
 
+def as_typed(message: str) -> str:
+    """Return a library's message with its fields as flags of the command that is running."""
+    ctx = click.get_current_context(silent=True)
+    return fields_as_flags(message, commands_of(ctx)) if ctx else message
+
+
 def describe_failure(error: Exception) -> tuple[str, int] | None:
     """Return the message and the exit code: 2 for a user's mistake, 1 if the run or the system
     failed.
@@ -38,38 +51,57 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, UserError):
         return str(error), 2
     if isinstance(error, click.ClickException):
-        ctx = getattr(error, "ctx", None)
-        return error.format_message() + (f" See `{ctx.command_path} --help`." if ctx else ""), 2
+        return _describe_usage_error(error), 2
     if isinstance(error, ModuleNotFoundError):
-        extra = next(
-            (name for name, modules in EXTRAS.items() if str(error.name).split(".")[0] in modules),
-            "",
-        )
-        message = f"This command needs {error.name}, which is not installed: pip install 'clozeworks[{extra}]'."
-        return (message, 2) if extra else None
+        message = _describe_missing_module(error)
+        return (message, 2) if message else None
     message = _describe_run_failure(error)
     return (message, 1) if message else None
 
 
+def _describe_usage_error(error: click.ClickException) -> str:
+    message = error.format_message()
+    # Errors in the use of one command know its context.
+    if ctx := getattr(error, "ctx", None):
+        message += f" See `{ctx.command_path} --help`."
+    return message
+
+
+def _describe_missing_module(error: ModuleNotFoundError) -> str:
+    """Name the extra that installs the module; return an empty string for a bug: none does."""
+    package = str(error.name).split(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return (
+                f"This command needs {error.name}, which is not installed: "
+                f"pip install 'clozeworks[{extra}]'."
+            )
+    return ""
+
+
 def _describe_run_failure(error: Exception) -> str:
-    """Say in a line how the run, or the operating system, failed; return an empty string for a bug."""
+    """Say how the run, or the operating system, failed; return an empty string for a bug."""
     if isinstance(error, RunError):
         return str(error)
     if isinstance(error, OSError):
-        files = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
-        return f"{error.strerror or error}{f': {files}' if files else ''}. Fix this and rerun; it resumes."
-    if (
-        isinstance(error, MemoryError)
-        or "allocate memory" in str(error)
-        or "out of memory" in str(error)
-    ):
+        return _describe_system_error(error)
+    reason = str(error)
+    # PyTorch and the C++ libraries raise a RuntimeError when they run out.
+    is_out_of_memory = "allocate memory" in reason or "out of memory" in reason
+    if isinstance(error, MemoryError) or is_out_of_memory:
         return (
-            "Out of memory. Rerun with fewer --workers, or in training with a smaller --micro-batch-size; a smaller "
-            "model or --batch-size needs another --output."
+            "Out of memory. Rerun with fewer --workers, or in training with a smaller "
+            "--micro-batch-size; a smaller model or --batch-size needs another --output."
         )
-    if "can't start new thread" in str(error):
+    if "can't start new thread" in reason:
         return (
-            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, then rerun the same "
-            "command."
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, "
+            "then rerun the same command."
         )
     return ""
+
+
+def _describe_system_error(error: OSError) -> str:
+    files = [str(name) for name in (error.filename, error.filename2) if name]
+    where = f": {' and '.join(files)}" if files else ""
+    return f"{error.strerror or error}{where}. Fix this and rerun; it resumes."

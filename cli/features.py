@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from ..model.features.config import FeaturesConfig
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .summary import CommandSummary, megabytes
 from .training_progress import report_upload, training_progress
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("checkpoint", type=click.Path(), metavar="CHECKPOINT")
 @click.argument("data", type=click.Path(), metavar="DATA")
 @click.option(

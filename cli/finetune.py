@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ..model.finetuning.config import FinetuneConfig
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import CommandSummary, figure
 from .training_progress import report_upload, training_progress
@@ -15,7 +15,7 @@ from .training_progress import report_upload, training_progress
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("task")
 @click.argument("data", type=click.Path())
 @click.option(

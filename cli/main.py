@@ -1,4 +1,4 @@
-"""The command ``clozeworks``: its subcommands, and how errors are reported."""
+"""Run the command ``clozeworks``: its subcommands, and the report of their errors."""
 
 import logging
 import os
@@ -12,6 +12,7 @@ import click
 
 from .audit import audit
 from .build import build
+from .corpus import corpus
 from .evaluate import evaluate
 from .export import export
 from .failures import describe_failure, fields_as_flags
@@ -28,6 +29,7 @@ from .summary import CommandSummary, is_first_rank, print_summaries
 from .vocab import vocab
 
 COMMANDS = (
+    corpus,
     ingest,
     vocab,
     build,
@@ -43,28 +45,30 @@ COMMANDS = (
     export,
     run,
 )
+DATA_STAGES = ("corpus", "ingest", "vocab", "build")
+"""The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
+
 RANKS_WAIT_S = 5.0
-DATA_STAGES = ("ingest", "vocab", "build")
+"""Longer than torchrun takes to end the other ranks once the first has failed."""
 
 
-class Stages(click.Group):
+class CommandsInOrder(click.Group):
     """A group that lists its commands in working order and passes on the arguments after ``--``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the stages."""
+        """Return the commands in the order of `COMMANDS`, where click sorts them by name."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help whole, where click cuts it at the end of
+        """Write the whole first sentence of each command's help, where click cuts it at the end of
         the line.
         """
+        limit = 1000  # characters, so none of them is cut
+        summaries = [
+            (name, command.get_short_help_str(limit)) for name, command in self.commands.items()
+        ]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, command.get_short_help_str(1000))
-                    for name, command in self.commands.items()
-                ]
-            )
+            formatter.write_dl(summaries)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
@@ -76,7 +80,7 @@ class Stages(click.Group):
 
 
 @click.group(
-    cls=Stages,
+    cls=CommandsInOrder,
     commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
@@ -95,8 +99,10 @@ def commands() -> None:
 
 @commands.result_callback()
 def _print_summaries(result: CommandSummary | list[CommandSummary] | None) -> None:
+    if isinstance(result, CommandSummary):
+        result = [result]
     if result:
-        print_summaries(result if isinstance(result, list) else [result])
+        print_summaries(result)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -108,27 +114,30 @@ def main(args: Sequence[str] | None = None) -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         # With `standalone_mode` off, click returns the code that a command passed to `ctx.exit`.
-        if exit_code := commands.main(args=args, prog_name="clozeworks", standalone_mode=False):
+        exit_code = commands.main(args=args, prog_name="clozeworks", standalone_mode=False)
+        if exit_code:
             sys.exit(exit_code)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except (KeyboardInterrupt, click.Abort):
-        # With --overwrite it would start over once more.
-        without = (
-            " without --overwrite" if "--overwrite" in (sys.argv if args is None else args) else ""
-        )
+        typed = sys.argv if args is None else args
+        # The same command with --overwrite would start over once more.
+        without = " without --overwrite" if "--overwrite" in typed else ""
         _fail(f"Interrupted; rerun the same command{without} to resume.", 130)
     except Exception as error:
         failure = describe_failure(error)
         if failure is None:
             raise
-        _fail(*failure)
+        message, exit_code = failure
+        _fail(message, exit_code)
 
 
 def _open_closed_streams() -> None:
-    """Point closed standard streams (`2>&-`) at the null device; otherwise a data file would get
-    their descriptor.
+    """Point closed standard streams (``2>&-``) at the null device.
+
+    Otherwise the first data file to be opened would get the descriptor, and messages would go into
+    it.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -148,8 +157,8 @@ def _fail(message: str, exit_code: int) -> Any:
 
 
 def abandon(exit_code: int) -> None:
-    """End this process at once: a failed run's threads would keep it alive. Workers follow within
-    two seconds.
+    """End this process at once, though threads of a failed run may still be at work; these would
+    keep it alive. Worker processes follow within two seconds.
     """
     with suppress(OSError):
         sys.stdout.flush()

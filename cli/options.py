@@ -1,6 +1,4 @@
-"""Click options generated from the configuration dataclasses: one source for name, default and
-help.
-"""
+"""Generate click options from the configuration dataclasses: name, default and help stand once."""
 
 import dataclasses
 import types
@@ -12,9 +10,13 @@ import click
 
 from ..pipeline.errors import UserError, did_you_mean
 from ..pipeline.parsing import read_toml
+from .failures import commands_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Config = TypeVar("Config")
+
+COMMON = "Options"
+"""The heading in ``--help`` of the options without a group, which come first."""
 
 device_option = click.option(
     "--device",
@@ -24,6 +26,31 @@ device_option = click.option(
     help="Device to compute on; auto uses a GPU if there is one.",
 )
 """For commands without a config; elsewhere it is a field."""
+
+
+class GroupedOption(click.Option):
+    """An option with the heading that it stands under in ``--help``."""
+
+    def __init__(self, *args: Any, group: str = COMMON, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose ``--help`` shows the common options first, then the others in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section per group, in the order in which the groups first occur."""
+        sections: dict[str, list[tuple[str, str]]] = {COMMON: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None or isinstance(parameter, click.Argument):
+                continue
+            heading = parameter.group if isinstance(parameter, GroupedOption) else COMMON
+            sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 class CommaSeparated(click.ParamType):
@@ -36,10 +63,10 @@ class CommaSeparated(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Any, ...]:
-        """Return the parts as a tuple."""
-        parts = value if isinstance(value, list | tuple) else str(value).split(",")
+        """Return the items as a tuple; a default, or a list in a TOML file, is not split."""
+        items = value if isinstance(value, list | tuple) else str(value).split(",")
         try:
-            return tuple(self.kind(part) for part in parts)
+            return tuple(self.kind(item) for item in items)
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a list of numbers such as 1,2,3.", param, ctx)
 
@@ -48,95 +75,144 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, and ``--config``, to a command."""
 
     def decorate(command: Command) -> Command:
-        declared = [
-            (config, field)
-            for config in configs
-            for field in dataclasses.fields(config)
-            if field.metadata
-        ]
-        for config, field in reversed(declared):
-            command = _option(field, typing.get_type_hints(config)[field.name])(command)
-        cast(
-            Any, command
-        ).configs = configs  # for recipes, which check all options before they run anything
-        return click.option(
-            "--config",
-            type=click.Path(dir_okay=False),
-            is_eager=True,
-            expose_value=False,
-            callback=_read_defaults,
-            help="TOML file with defaults for the options: at the top level, and in a table named after the command.",
-        )(command)
+        options = [option for config in configs for option in _options_of(config)]
+        # A decorator puts its option before those that were added already.
+        for option in reversed(options):
+            command = option(command)
+        # For recipes, which check all options before they run anything.
+        cast(Any, command).configs = configs
+        return _config_option(command)
 
     return decorate
 
 
-def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
-    flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
-    declarations = [flags, field.name, *(["-v"] if field.name == "verbose" else [])]
-    default, help_text = field.default, field.metadata["help"]
-    if isinstance(default, tuple) and default:
-        default = ",".join(f"{number:g}" for number in default)
-    if annotation == tuple[str, ...]:
-        return click.option(*declarations, multiple=True, default=default, help=help_text)
-    show_default = not (default is None or (default is False and "/" not in flags))
-    if annotation == tuple[str, str] | None:
-        kind = (str, click.Path())
-        return click.option(
-            *declarations, type=kind, default=None, metavar="TASK DATA", help=help_text
-        )
-    kind = _parameter_type(annotation)
-    if kind is bool:
-        return click.option(
-            *declarations, is_flag=True, default=default, show_default=show_default, help=help_text
-        )
+def _config_option(command: Command) -> Command:
     return click.option(
-        *declarations, type=kind, default=default, show_default=show_default, help=help_text
+        "--config",
+        type=click.Path(dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=_read_defaults,
+        help="TOML file with defaults for the options: at the top level, and in a table named "
+        "after the command.",
+    )(command)
+
+
+def _options_of(config: type) -> list[Callable[[Command], Command]]:
+    annotations = typing.get_type_hints(config)
+    return [
+        _option(field, annotations[field.name])
+        for field in dataclasses.fields(config)
+        if field.metadata
+    ]
+
+
+def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
+    """Return the decorator that adds the option of a field."""
+    flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
+    settings: dict[str, Any]
+    if annotation == tuple[str, ...]:
+        # May be repeated. Names with commas between them are `tuple[str, ...] | None`.
+        settings = {"multiple": True}
+    elif annotation == tuple[str, str] | None:
+        settings = {"type": (str, click.Path()), "metavar": "TASK DATA"}
+    elif _value_type(annotation) is bool:
+        settings = {"is_flag": True}
+    else:
+        settings = {"type": _parameter_type(_value_type(annotation))}
+    return click.option(
+        *flags.split(),
+        field.name,
+        cls=GroupedOption,
+        group=field.metadata["group"] or COMMON,
+        default=_as_typed(field.default),
+        show_default=_has_visible_default(field.default, flags),
+        help=field.metadata["help"],
+        **settings,
     )
 
 
-def _parameter_type(annotation: Any) -> Any:
-    """Return click's type for a field; that of the value if it may be None."""
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (types.UnionType, typing.Union):  # Union: of a Literal and None
-        return _parameter_type(next(part for part in parts if part is not type(None)))
+def _value_type(annotation: Any) -> Any:
+    """Return the type of a field's value if it is given: ``int`` for ``int | None``."""
+    # A Union is what `Literal[...] | None` gives.
+    if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
+        return annotation
+    return next(kind for kind in typing.get_args(annotation) if kind is not type(None))
+
+
+def _parameter_type(value_type: Any) -> Any:
+    """Return click's type for the values of a field."""
+    origin = typing.get_origin(value_type)
+    arguments = typing.get_args(value_type)
     if origin is Literal:
-        return click.Choice(parts)
-    return CommaSeparated(parts[0]) if origin is tuple else annotation
+        return click.Choice(arguments)
+    if origin is tuple:
+        return CommaSeparated(arguments[0])
+    return value_type
+
+
+def _as_typed(default: Any) -> Any:
+    """Return a default as one would type it, which is also how ``--help`` shows it."""
+    if isinstance(default, tuple) and default:
+        return ",".join(f"{number:g}" for number in default)
+    return default
+
+
+def _has_visible_default(default: Any, flags: str) -> bool:
+    """Return whether ``--help`` shows the default: not for a value that is absent, nor for a plain
+    switch that is off.
+    """
+    is_plain_switch_off = default is False and "/" not in flags
+    is_absent = default is None or default == ()
+    return not (is_absent or is_plain_switch_off)
 
 
 def make_config(config: type[Config], values: dict[str, Any], **more: Any) -> Config:
     """Return the dataclass, filled from those of the command's `values` that are its fields."""
     names = {field.name for field in dataclasses.fields(cast(Any, config))}
-    return config(**{name: value for name, value in values.items() if name in names}, **more)
+    fields = {name: value for name, value in values.items() if name in names}
+    return config(**fields, **more)
 
 
-def _read_defaults(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is None:
+def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Make the values in a TOML file the defaults of the command that is being parsed.
+
+    The command's own table overrides the top level::
+
+        seed = 1          # for every command
+        [build]
+        seed = 2
+    """
+    if path is None:
         return
-    group = ctx.find_root().command
-    commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    values = read_toml(value, dict[str, Any])
-    if unknown := [
-        name for name, table in values.items() if isinstance(table, dict) and name not in commands
-    ]:
-        raise UserError(
-            f"--config {value}: there is no command {unknown[0]!r}{did_you_mean(unknown[0], commands)}."
-        )
-    table = values.get(str(ctx.command.name))
-    defaults = {
-        name.replace("-", "_"): default
-        for options in (values, table if isinstance(table, dict) else {})
-        for name, default in options.items()
-        if not isinstance(default, dict)
-    }
-    known = {parameter.name for parameter in ctx.command.params}
-    if unknown := sorted(set(defaults) - known):
-        name, options = (
-            unknown[0].replace("_", "-"),
-            [option.replace("_", "-") for option in sorted(known)],
-        )
-        raise UserError(
-            f"--config {value}: {ctx.command.name} has no option {name!r}{did_you_mean(name, options)}."
-        )
+    values = read_toml(path, dict[str, Any])
+    command_name = str(ctx.command.name)
+    command_names = [str(command.name) for command in commands_of(ctx)]
+    for name, value in values.items():
+        if isinstance(value, dict) and name not in command_names:
+            hint = did_you_mean(name, command_names)
+            raise UserError(f"--config {path}: there is no command {name!r}{hint}.")
+
+    table = values.get(command_name)
+    defaults = _plain_values(values)
+    if isinstance(table, dict):
+        defaults |= _plain_values(table)
+    option_names = {str(parameter.name) for parameter in ctx.command.params}
+    if unknown_names := sorted(set(defaults) - option_names):
+        name = _with_dashes(unknown_names[0])
+        hint = did_you_mean(name, map(_with_dashes, sorted(option_names)))
+        raise UserError(f"--config {path}: {command_name} has no option {name!r}{hint}.")
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
+
+
+def _plain_values(table: dict[str, Any]) -> dict[str, Any]:
+    """Return what a table holds besides other tables, by field name."""
+    return {
+        name.replace("-", "_"): value
+        for name, value in table.items()
+        if not isinstance(value, dict)
+    }
+
+
+def _with_dashes(name: str) -> str:
+    return name.replace("_", "-")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
-from .options import config_options, make_config
+from .options import GroupedCommand, config_options, make_config
 from .signals import StopOnSignal
 from .summary import (
     ALREADY_FINISHED,
@@ -33,7 +33,7 @@ MEASURED = {
 }
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("instances", type=click.Path(), nargs=-1, required=True, metavar="INSTANCES...")
 @click.option(
     "--output",

@@ -72,7 +72,7 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         args += _typed_option(command, name, values)
     try:
         # click takes the list apart while it parses.
-        parsed = command.make_context(stage.command, [*args], parent=ctx.find_root()).params
+        parsed = command.make_context(stage.command, [*args], parent=ctx.parent).params
         configs = [
             make_config(config, parsed) for config in getattr(command.callback, "configs", ())
         ]
@@ -120,7 +120,7 @@ def _run(ctx: click.Context, stage: CheckedStage) -> CommandSummary | None:
     start_s = time.monotonic()
     name = str(stage.command.name)
     result: Any = stage.command.main(
-        [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.find_root()
+        [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.parent
     )
     if result is None:
         return None

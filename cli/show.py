@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ..pipeline.auditing.decode import Token
     from ..pipeline.vocabulary.vocabulary import Vocabulary
 
+MAX_SENTENCES = 20
+"""Sentences of a document that are shown."""
+
 STYLES = {
     "special": "dim",
     "a": "",
@@ -55,13 +58,13 @@ def show(directory: str, num_rows: int, split: str) -> None:
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
     console = Console(highlight=False, soft_wrap=True)
-    if isinstance(manifest, DocumentsManifest):
-        vocabulary, lines = None, _document
-    else:
+    vocabulary = None
+    show_row = _document
+    if not isinstance(manifest, DocumentsManifest):
         vocabulary = read_vocabulary(directory)
-        lines = partial(_instance, vocabulary=vocabulary, pairing=manifest.config.pairing)
+        show_row = partial(_instance, vocabulary=vocabulary, pairing=manifest.config.pairing)
     for row in first_rows(directory, manifest, split, num_rows, vocabulary):
-        for line in lines(row):
+        for line in show_row(row):
             console.print(line)
         console.print()
 
@@ -69,11 +72,12 @@ def show(directory: str, num_rows: int, split: str) -> None:
 def _document(row: dict[str, Any]) -> "list[Text]":
     from rich.text import Text
 
-    head = Text(
-        f"{row['doc_id']}  {row['title']}  ({row['language']}, {len(row['sentences'])} sentences)",
-        "bold",
-    )
-    return [head, *(Text(f"  {sentence}") for sentence in row["sentences"][:20])]
+    sentences = row["sentences"]
+    about = f"{row['language']}, {len(sentences)} sentences"
+    lines = [Text(f"{row['doc_id']}  {row['title']}  ({about})", "bold")]
+    for sentence in sentences[:MAX_SENTENCES]:
+        lines.append(Text(f"  {sentence}"))
+    return lines
 
 
 def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "list[Text]":
@@ -81,11 +85,13 @@ def _instance(row: dict[str, Any], vocabulary: "Vocabulary", pairing: str) -> "l
 
     from ..pipeline.auditing.decode import decode_row, label_names
 
-    label = label_names(pairing)[row["next_sentence_label"] != 0]
+    in_order, not_in_order = label_names(pairing)
+    label = in_order if row["next_sentence_label"] == 0 else not_in_order
     documents = f"documents {row['document_a']} and {row['document_b']}"
     tokens = decode_row(row, vocabulary)
     head = Text(f"{label}, {documents}, pass {row['duplicate']}, {len(tokens)} tokens", "bold")
-    return [head, Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)]
+    text = Text(" ").join(Text(_marked(token), STYLES[token.role]) for token in tokens)
+    return [head, text]
 
 
 def _marked(token: "Token") -> str:
@@ -93,4 +99,6 @@ def _marked(token: "Token") -> str:
         return f"[MASK={token.original}]"
     if token.role == "random":
         return f"[{token.text}={token.original}]"
-    return f"[={token.original}]" if token.role == "kept" else token.text
+    if token.role == "kept":
+        return f"[={token.original}]"
+    return token.text

@@ -1,12 +1,14 @@
-"""The table that a command prints at its end."""
+"""Print the table at a command's end, and warnings; format their numbers."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from ..pipeline.execution.counters import WORDS_LEFT_OUT, count_of
+from .failures import as_typed
 
 if TYPE_CHECKING:
     from ..pipeline.execution.estimates import Estimate
@@ -33,54 +35,50 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
     """Print a table of what the commands wrote to standard output."""
     if not is_first_rank():
         return
+    # Imported late: rich would double the time of `--help`.
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
 
-    console = Console()
-    table = Table(
-        "stage", "", Column(overflow="fold"), box=None, pad_edge=False, header_style="bold"
-    )
-    for entry in summaries:
-        table.add_row(f"[bold]{entry.command}[/]", "where", escape(entry.where))
-        for what, value in entry.rows:
-            table.add_row("", what, escape(value))
-    console.print(table)
+    last_column = Column(overflow="fold")
+    table = Table("stage", "", last_column, box=None, pad_edge=False, header_style="bold")
+    for summary in summaries:
+        table.add_row(f"[bold]{summary.command}[/]", "where", escape(summary.where))
+        for name, value in summary.rows:
+            table.add_row("", name, escape(value))
+    Console().print(table)
 
 
 def summarize_shards(
     command: str, where: str, manifest: "DocumentsManifest | InstancesManifest"
 ) -> CommandSummary:
     """Summarise a directory of shards by its manifest."""
-    shards = manifest.shards
     rows = state_rows(manifest)
     for split in ("train", "validation"):
-        here = [shard for shard in shards if shard.split == split]
-        num_rows, num_bytes = sum(shard.rows for shard in here), sum(shard.bytes for shard in here)
-        rows.append(
-            (
-                split,
-                f"{count_of(num_rows, 'row')}, {count_of(len(here), 'shard')}, {megabytes(num_bytes)}",
-            )
-        )
-    counts = {
-        **manifest.counts,
-        **{f"bad: {reason}": count for reason, count in manifest.bad.items()},
-    }
-    words = {name: count for name, count in counts.items() if name.startswith(WORDS_LEFT_OUT)}
-    rows.extend(
-        (name.replace("_", " "), f"{count:,}")
-        for name, count in counts.items()
-        if name not in words
-    )
-    if words:
-        reasons = sorted(words, key=lambda name: -words[name])
-        shown = (
-            f"{name.removeprefix(WORDS_LEFT_OUT).replace('_', ' ')} {words[name]:,}"
-            for name in reasons
-        )
-        rows.append(("words left out", f"{sum(words.values()):,}: {', '.join(shown)}"))
+        shards = [shard for shard in manifest.shards if shard.split == split]
+        num_rows = sum(shard.rows for shard in shards)
+        num_bytes = sum(shard.bytes for shard in shards)
+        sizes = (count_of(num_rows, "row"), count_of(len(shards), "shard"), megabytes(num_bytes))
+        rows.append((split, ", ".join(sizes)))
+
+    words_left_out = {}
+    for name, count in manifest.counts.items():
+        if name.startswith(WORDS_LEFT_OUT):
+            words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
+        else:
+            rows.append((with_spaces(name), f"{count:,}"))
+    for reason, count in manifest.bad.items():
+        rows.append((f"bad: {with_spaces(reason)}", f"{count:,}"))
+    if words_left_out:
+        rows.append(("words left out", _most_first(words_left_out)))
     return CommandSummary(command, where, rows)
+
+
+def _most_first(counts: Mapping[str, int]) -> str:
+    """Format counts by reason, such as ``30: tables 20, lists 10``."""
+    reasons = sorted(counts, key=lambda reason: -counts[reason])
+    shown = [f"{with_spaces(reason)} {counts[reason]:,}" for reason in reasons]
+    return f"{sum(counts.values()):,}: {', '.join(shown)}"
 
 
 def state_rows(manifest: "Manifest") -> list[tuple[str, str]]:
@@ -91,24 +89,33 @@ def state_rows(manifest: "Manifest") -> list[tuple[str, str]]:
 def summarize_dry_run(command: str, where: str, estimate: "Estimate") -> CommandSummary:
     """Summarise what a command would do and need, after ``--dry-run``."""
     if estimate.state == "finished":
-        return CommandSummary(f"{command} --dry-run", where, [("state", ALREADY_FINISHED)])
-    rows = [
-        ("state", "unfinished, would resume" if estimate.state == "begun" else "new"),
-        ("units of work", estimate.units),
-        ("to read", megabytes(estimate.input_bytes)),
-        ("to write", megabytes(estimate.output_bytes)),
-        ("temporary files", megabytes(estimate.temporary_bytes)),
-        ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
-        ("time", f"about {duration(estimate.seconds)} from the start"),
-    ]
+        rows = [("state", ALREADY_FINISHED)]
+    else:
+        rows = [
+            ("state", "unfinished, would resume" if estimate.state == "begun" else "new"),
+            ("units of work", estimate.units),
+            ("to read", megabytes(estimate.input_bytes)),
+            ("to write", megabytes(estimate.output_bytes)),
+            ("temporary files", megabytes(estimate.temporary_bytes)),
+            ("workers x memory", f"{estimate.workers} x {megabytes(estimate.worker_bytes)}"),
+            ("time", f"about {duration(estimate.seconds)} from the start"),
+        ]
     return CommandSummary(f"{command} --dry-run", where, rows)
+
+
+def warn(message: str) -> None:
+    """Print a one-line warning to standard error."""
+    if is_first_rank():
+        click.echo(f"Warning: {as_typed(message)}.", err=True)
 
 
 def duration(seconds: float) -> str:
     """Format a time, such as 45 s, 10 min or 2.5 h."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def figure(value: float) -> str:
@@ -116,12 +123,11 @@ def figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
-def warn(message: str) -> None:
-    """Print a one-line warning to standard error."""
-    if is_first_rank():
-        click.echo(f"Warning: {message}.", err=True)
-
-
 def megabytes(num_bytes: int) -> str:
     """Format a size, such as 1.2 MB."""
     return f"{num_bytes / 1e6:,.1f} MB"
+
+
+def with_spaces(name: str) -> str:
+    """Format the name of a counter for people, such as ``repeated lines``."""
+    return name.replace("_", " ")

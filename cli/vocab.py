@@ -1,20 +1,17 @@
 """``clozeworks vocab``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ..pipeline.config import RunOptions, VocabConfig
-from .options import config_options, make_config
-from .summary import CommandSummary, state_rows, summarize_dry_run, warn
-
-if TYPE_CHECKING:
-    from ..pipeline.manifests import FertilityReport, VocabularyReport, WordPieceReport
-
-NUM_CHARACTERS = 20
+from .options import GroupedCommand, config_options, make_config
+from .summary import CommandSummary, summarize_dry_run
+from .terminal import data_stage_terminal
+from .vocabulary_summary import held_out_rows, summarize_vocabulary
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("documents", type=click.Path())
 @click.option(
     "--output",
@@ -28,7 +25,7 @@ NUM_CHARACTERS = 20
     type=click.Path(),
     multiple=True,
     metavar="OTHER",
-    help="Also measure this vocabulary (a directory, vocab.txt or tokenizer.json); may be repeated.",
+    help="Also measure this vocabulary: a directory, vocab.txt or tokenizer.json. Repeatable.",
 )
 @config_options(VocabConfig, RunOptions)
 @click.pass_context
@@ -39,71 +36,25 @@ def vocab(
 
     Options after -- go to Apache Beam.
     """
-    from ..pipeline.vocabulary.pipeline import estimate, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary.pipeline import (
+        estimate_learn_vocabulary,
+        learn_vocabulary,
+        measure_vocabulary,
+    )
     from ..pipeline.vocabulary.vocabulary import read_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other)
-    config, options = (
-        make_config(VocabConfig, values),
-        make_config(RunOptions, values, beam_options=ctx.obj or ()),
-    )
+    config = make_config(VocabConfig, values)
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
-        return summarize_dry_run("vocab", output, estimate(documents, output, config, options))
-    manifest = learn_vocabulary(documents, output, config, options)
-    rows = state_rows(manifest)
-    if accents := manifest.accents:
-        rows.append(("accents", accents.reason))
-        if accents.damage:
-            warn(f"--strip-accents damages {accents.damage}; give --keep-accents to keep accents")
-    rows += _rows(manifest.report)
+        estimate = estimate_learn_vocabulary(documents, output, config, options)
+        return summarize_dry_run("vocab", output, estimate)
+    with data_stage_terminal(options.verbose) as progress:
+        manifest = learn_vocabulary(documents, output, config, options, progress)
+    summary = summarize_vocabulary("vocab", output, manifest)
     for other in compare:
         measured = measure_vocabulary(documents, other)
-        rows += [
-            ("compared with", other),
-            *((f"… {name}", value) for name, value in _held_out(measured)),
-        ]
-    return CommandSummary("vocab", output, rows)
-
-
-def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
-    learned = report.learned_from
-    missing = learned.num_missing
-    return [
-        (
-            "tokens",
-            f"{report.num_tokens:,}"
-            + (f" ({missing:,} fewer than requested: the corpus is small)" if missing else ""),
-        ),
-        ("learned from", f"{learned.num_words:,} distinct words"),
-        *_left_out(learned),
-        ("on held-out documents", f"{report.validation.num_words:,} words"),
-        *((f"… {name}", value) for name, value in _held_out(report.validation)),
-    ]
-
-
-def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
-    """Return rows on words left out as too rare, too long or containing rare characters, if there
-    are any.
-    """
-    characters = learned.alphabet_left_out
-    shown = " ".join(characters[:NUM_CHARACTERS]) + (
-        " …" if len(characters) > NUM_CHARACTERS else ""
-    )
-    counts = {
-        "words left out, rare": learned.num_words_rare,
-        "words left out, over 100 characters": learned.num_words_long,
-        "words left out, rare characters": learned.num_words_alphabet,
-    }
-    rows = [(what, f"{count:,}") for what, count in counts.items() if count]
-    return [*rows, ("characters left out", f"{len(characters):,}: {shown}")] if characters else rows
-
-
-def _held_out(report: "FertilityReport") -> list[tuple[str, str]]:
-    return [
-        ("tokens per word", f"{report.tokens_per_word:.3f}"),
-        ("unknown tokens", f"{report.unknown_share:.3%}"),
-        ("longest tokens", "  ".join(report.longest_tokens)),
-        ("rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
-        ("tokens that never occur", f"{report.num_tokens_absent:,}"),
-    ]
+        summary.rows.append(("compared with", other))
+        summary.rows.extend(held_out_rows(measured))
+    return summary

@@ -17,21 +17,28 @@ if TYPE_CHECKING:
     from .auditing.checks import audit
     from .auditing.verdict import Audit
     from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+    from .corpus import CorpusManifests, make_corpus
     from .documents.pipeline import ingest
     from .errors import UserError
     from .execution.counters import Counters
     from .instances.pipeline import build
-    from .sources.reading import read_documents, read_documents_transform
+    from .sources.reading import read_documents
     from .sources.records import RawDocument
+    from .transforms import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
     from .vocabulary.pipeline import learn_vocabulary
     from .vocabulary.vocabulary import Vocabulary, read_vocabulary
 
 __all__ = [
     "Audit",
     "BuildConfig",
+    "BuildInstances",
+    "CorpusManifests",
     "Counters",
+    "Ingest",
     "IngestConfig",
+    "LearnVocabulary",
     "RawDocument",
+    "ReadDocuments",
     "RunOptions",
     "UserError",
     "VocabConfig",
@@ -40,17 +47,22 @@ __all__ = [
     "build",
     "ingest",
     "learn_vocabulary",
+    "make_corpus",
     "read_documents",
-    "read_documents_transform",
     "read_vocabulary",
 ]
 
 _MODULES = {
     "Audit": "auditing.verdict",
     "BuildConfig": "config",
+    "BuildInstances": "transforms",
+    "CorpusManifests": "corpus",
     "Counters": "execution.counters",
+    "Ingest": "transforms",
     "IngestConfig": "config",
+    "LearnVocabulary": "transforms",
     "RawDocument": "sources.records",
+    "ReadDocuments": "transforms",
     "RunOptions": "config",
     "UserError": "errors",
     "VocabConfig": "config",
@@ -59,8 +71,8 @@ _MODULES = {
     "build": "instances.pipeline",
     "ingest": "documents.pipeline",
     "learn_vocabulary": "vocabulary.pipeline",
+    "make_corpus": "corpus",
     "read_documents": "sources.reading",
-    "read_documents_transform": "sources.reading",
     "read_vocabulary": "vocabulary.vocabulary",
 }
 

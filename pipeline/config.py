@@ -5,27 +5,42 @@ same default and help. The fields form the fingerprint of a stage's output; how 
 (workers, runner) does not count. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from .errors import UserError
 
 
-def option(default: Any, help: str, flags: str = "") -> Any:
+def option(
+    default: Any, help: str, flags: str = "", *, group: str = "", identity: bool = True
+) -> Any:
     """Declare a dataclass field that is also a command-line option, with its `help` sentence.
 
     `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
+    `group` is the heading that the option stands under in ``--help``; the common ones have none.
+    `identity` is False for a field that decides how the work is done, or which runs there are, but
+    not the result of a run: it may change when the work is resumed.
     """
-    return field(default=default, metadata={"help": help, "flags": flags})
+    metadata = {"help": help, "flags": flags, "group": group, "identity": identity}
+    return field(default=default, metadata=metadata)
+
+
+def identity_fields(config: Any) -> dict[str, Any]:
+    """Return the values of the fields that tell a run from any other."""
+    return {
+        field.name: getattr(config, field.name)
+        for field in fields(config)
+        if field.metadata.get("identity", True)
+    }
 
 
 WEIGHT_HELP = (
-    "How many times a pass reads the training documents of a source or language, 1 by default: NAME=WEIGHT, for "
-    "example books=2.5; may be repeated."
+    "How many times each pass reads the training documents of a source or language, 1 by default: "
+    "NAME=WEIGHT, for example books=2.5; may be repeated."
 )
 EXPONENT_HELP = (
-    "Read small languages more often: a language's share is proportional to its amount of text to this power (0.7 in "
-    "multilingual BERT, 0.3 in XLM-R)."
+    "Read small languages more often: a language's share is proportional to its amount of text to "
+    "this power (0.7 in multilingual BERT, 0.3 in XLM-R)."
 )
 
 
@@ -38,8 +53,8 @@ def check(holds: bool, name: str, value: object, must: str) -> None:
 def check_masks(mask_rate: float, mask_split: tuple[int, int, int]) -> None:
     """Raise `UserError` unless these options of masking are possible."""
     check(0 < mask_rate <= 0.4, "mask_rate", mask_rate, "must be above 0 and at most 0.4")
-    parts_ok = len(mask_split) == 3 and min(mask_split) >= 0 and sum(mask_split) == 100
-    check(parts_ok, "mask_split", mask_split, "must be three percentages that sum to 100")
+    split_ok = len(mask_split) == 3 and min(mask_split) >= 0 and sum(mask_split) == 100
+    check(split_ok, "mask_split", mask_split, "must be three percentages that sum to 100")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,78 +74,62 @@ class IngestConfig:
         "hf",
     ] = option(
         "auto",
-        "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project Gutenberg books, "
-        "JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face Hub or saved to disk. auto goes by each "
-        "file's name, or by its first bytes if the name says nothing, and skips files of unknown format.",
+        "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project "
+        "Gutenberg books, JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face Hub "
+        "or saved to disk. auto goes by each file's name, or by its first bytes if the name says "
+        "nothing, and skips files of unknown format.",
     )
     language: str = option(
         "auto",
-        "Language code of the documents whose source does not name one, such as plain text. auto leaves them unknown "
-        "(und) and splits their sentences as in English.",
+        "Language code of documents whose source names none, such as plain text. auto leaves them "
+        "unknown (und) and splits their sentences as in English.",
     )
     documents: Literal["auto", "file", "blank-line", "line"] = option(
         "auto",
-        "Where a document ends in plain text: at the end of the file, at a blank line, or at the end of each line. In "
-        "Parquet, JSON Lines, CSV, TSV and data sets each row is a document or, with blank-line, all rows up to an "
-        "empty one; auto does the latter for Parquet and data sets of one column with a single sentence per row.",
+        "Where a document ends in plain text: at the end of the file, at a blank line, or at the "
+        "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document "
+        "or, with blank-line, all rows up to an empty one; auto does the latter for Parquet and "
+        "data sets of one column with a single sentence per row.",
+        group="Reading",
     )
     text_column: str = option(
-        "text", "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets."
+        "text",
+        "Column with the text, in Parquet, JSON Lines, CSV, TSV and data sets.",
+        group="Reading",
     )
-    shards: int | None = option(
-        None, "Number of training shards; by default one per 64 MB of text."
-    )
-    validation_share: float = option(
-        0.005, "Share of documents held out for validation (at least 2 documents)."
-    )
-    min_characters: int = option(200, "Skip documents with fewer characters.")
-    min_sentences: int = option(1, "Skip documents with fewer sentences.")
+    min_characters: int = option(200, "Skip documents with fewer characters.", group="Filters")
+    min_sentences: int = option(1, "Skip documents with fewer sentences.", group="Filters")
     keep_language: tuple[str, ...] | None = option(
         None,
-        "Keep only documents in these languages (codes such as ko, comma-separated), identified from the text by "
-        "py3langid.",
-    )
-    quality: tuple[str, ...] | None = option(
-        None,
-        "Filters for text from the web, comma-separated: gopher (too few words, symbols, lists, repeated lines and "
-        "phrases) and c4 (lines that do not end a sentence, notices of websites).",
+        "Keep only documents in these languages (codes such as ko, comma-separated), identified "
+        "from the text by py3langid.",
+        group="Filters",
     )
     near_duplicates: float | None = option(
         None,
-        "Remove near-duplicates: documents that share at least this much (for example 0.8) of their word 5-grams with "
-        "another. Needs about 700 MB of memory per million documents that resemble another. Exact duplicates are "
-        "always removed.",
+        "Remove near-duplicates: documents that share at least this much (for example 0.8) of "
+        "their word 5-grams with another. Needs about 700 MB of memory per million documents that "
+        "resemble another. Exact duplicates are always removed.",
+        group="Filters",
     )
-    repeated_lines: int | None = option(
-        None,
-        "Leave out lines (paragraphs) that occur in at least this many documents, for example 7: navigation, "
-        "publishers' lists, licences. Case, digits and punctuation do not matter.",
+    shards: int | None = option(
+        None, "Number of training shards; by default one per 64 MB of text.", group="Shards"
     )
-    seed: int = option(0, "Seed for the shuffle and the validation split.")
+    validation_share: float = option(
+        0.005, "Share of documents held out for validation (at least 2 documents).", group="Shards"
+    )
+    seed: int = option(0, "Seed for the shuffle and the validation split.", group="Shards")
 
     def __post_init__(self) -> None:
         check(self.shards is None or self.shards >= 1, "shards", self.shards, "must be at least 1")
-        check(
-            0 < self.validation_share < 1,
-            "validation_share",
-            self.validation_share,
-            "must be between 0 and 1",
-        )
-        check(
-            self.min_characters >= 0, "min_characters", self.min_characters, "must not be negative"
-        )
+        share = self.validation_share
+        check(0 < share < 1, "validation_share", share, "must be between 0 and 1")
+        characters = self.min_characters
+        check(characters >= 0, "min_characters", characters, "must not be negative")
         check(self.min_sentences >= 1, "min_sentences", self.min_sentences, "must be at least 1")
-        filters = self.quality or ()
-        check(
-            set(filters) <= {"gopher", "c4"},
-            "quality",
-            ",".join(filters),
-            "must be gopher, c4 or gopher,c4",
-        )
-        share_ok = self.near_duplicates is None or 0.3 <= self.near_duplicates <= 1
-        check(share_ok, "near_duplicates", self.near_duplicates, "must be between 0.3 and 1")
-        lines_ok = self.repeated_lines is None or self.repeated_lines >= 2
-        check(lines_ok, "repeated_lines", self.repeated_lines, "must be at least 2")
+        similarity = self.near_duplicates
+        similarity_ok = similarity is None or 0.3 <= similarity <= 1
+        check(similarity_ok, "near_duplicates", similarity, "must be between 0.3 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,36 +140,35 @@ class VocabConfig:
     cased: bool = option(False, "Distinguish upper and lower case.", "--cased/--uncased")
     strip_accents: bool | None = option(
         None,
-        "Strip accents; by default if text is lower-cased and all its languages do without them, as English does.",
+        "Strip accents; by default if text is lower-cased and all its languages do without them, "
+        "as English does.",
         "--strip-accents/--keep-accents",
+        group="Alphabet and merges",
     )
-    min_frequency: int = option(2, "Merge only pairs of pieces that occur at least this often.")
+    min_frequency: int = option(
+        2, "Merge only pairs of pieces that occur at least this often.", group="Alphabet and merges"
+    )
     limit_alphabet: int | None = option(
         None,
-        "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or more if these cover "
-        "less than 99.95 % of the text.",
+        "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or "
+        "more if these cover less than 99.95% of the text.",
+        group="Alphabet and merges",
     )
-    weight: tuple[str, ...] = option((), WEIGHT_HELP)
-    language_exponent: float = option(1.0, EXPONENT_HELP)
-    num_unused: int = option(0, "Number of [unused] tokens to reserve.")
+    num_unused: int = option(
+        0, "Number of [unused] tokens to reserve.", group="Alphabet and merges"
+    )
+    weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
+    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
 
     def __post_init__(self) -> None:
         check(self.size >= 100, "size", self.size, "must be at least 100")
         check(self.min_frequency >= 1, "min_frequency", self.min_frequency, "must be at least 1")
         limit_ok = self.limit_alphabet is None or self.limit_alphabet >= 10
         check(limit_ok, "limit_alphabet", self.limit_alphabet, "must be at least 10")
-        check(
-            0 <= self.language_exponent <= 1,
-            "language_exponent",
-            self.language_exponent,
-            "must be between 0 and 1",
-        )
-        check(
-            0 <= self.num_unused < self.size,
-            "num_unused",
-            self.num_unused,
-            "must be less than --size",
-        )
+        exponent = self.language_exponent
+        check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
+        unused_ok = 0 <= self.num_unused < self.size
+        check(unused_ok, "num_unused", self.num_unused, "must be less than `size`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,49 +179,50 @@ class BuildConfig:
     duplicates: int = option(
         5, "Number of passes over the training documents, each with its own pairs and masks."
     )
-    mask_rate: float = option(0.15, "Share of each row's tokens to predict.")
+    mask_rate: float = option(0.15, "Share of each row's tokens to predict.", group="Masking")
     masking: Literal["token", "whole-word", "span"] = option(
-        "token", "Unit of masking: single tokens, whole words, or spans of words (SpanBERT)."
+        "token",
+        "Unit of masking: single tokens, whole words, or spans of words (SpanBERT).",
+        group="Masking",
     )
     mask_split: tuple[int, int, int] = option(
         (80, 10, 10),
-        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept.",
+        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random "
+        "token, or kept.",
+        group="Masking",
     )
     pairing: Literal["balanced", "bert", "sop", "none"] = option(
         "balanced",
-        "How segments are paired: exactly balanced next-sentence pairs, google-research's algorithm (bert), "
-        "sentence-order prediction (sop, ALBERT), or single segments (none, RoBERTa).",
+        "How segments are paired: exactly balanced next-sentence pairs, google-research's "
+        "algorithm (bert), sentence-order prediction (sop, ALBERT), or single segments (none, "
+        "RoBERTa).",
+        group="Pairs",
     )
     negatives: Literal["same-source", "same-language", "any"] = option(
         "same-source",
-        "Where the B of a NotNext pair comes from in balanced pairing: a document of the same source and language, of "
-        "the same language, or any. Groups too small to exchange segments within are widened, and counted.",
+        "Source of segment B of a NotNext pair in balanced pairing: a document of the same source "
+        "and language, of the same language, or any. Groups too small to exchange segments within "
+        "are widened, and counted.",
+        group="Pairs",
     )
-    weight: tuple[str, ...] = option((), WEIGHT_HELP)
-    language_exponent: float = option(1.0, EXPONENT_HELP)
-    short_share: float = option(0.1, "Share of rows with a shorter, random target length.")
+    short_share: float = option(
+        0.1, "Share of rows with a shorter, random target length.", group="Pairs"
+    )
+    weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
+    language_exponent: float = option(1.0, EXPONENT_HELP, group="Languages and sources")
     seed: int = option(0, "Seed for the pairs and the masks.")
 
     def __post_init__(self) -> None:
-        check(
-            8 <= self.max_length <= 65535,
-            "max_length",
-            self.max_length,
-            "must be between 8 and 65535",
-        )
-        check(
-            1 <= self.duplicates <= 255, "duplicates", self.duplicates, "must be between 1 and 255"
-        )
+        # Shards store positions in 16 bits and the number of the pass in 8.
+        length = self.max_length
+        check(8 <= length <= 65535, "max_length", length, "must be between 8 and 65535")
+        passes = self.duplicates
+        check(1 <= passes <= 255, "duplicates", passes, "must be between 1 and 255")
         check_masks(self.mask_rate, self.mask_split)
-        check(
-            0 <= self.language_exponent <= 1,
-            "language_exponent",
-            self.language_exponent,
-            "must be between 0 and 1",
-        )
-        check(
-            0 <= self.short_share <= 1, "short_share", self.short_share, "must be between 0 and 1"
-        )
+        exponent = self.language_exponent
+        check(0 <= exponent <= 1, "language_exponent", exponent, "must be between 0 and 1")
+        share = self.short_share
+        check(0 <= share <= 1, "short_share", share, "must be between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +230,19 @@ class RunOptions:
     """How a data stage is run; nothing here changes the output."""
 
     workers: int = option(0, "Number of worker processes on this machine; 0 means one per core.")
-    max_bad: float = option(0.05, "Maximum share of bad inputs; the stage fails beyond it.")
+    max_bad: float = option(
+        0.05,
+        "Maximum share of bad inputs; beyond it the stage fails.",
+        group="Running",
+    )
     overwrite: bool = option(False, "Delete the output directory's contents and start over.")
-    dry_run: bool = option(False, "Only estimate the units of work, disk, memory and time.")
-    verbose: bool = option(False, "Show the logs of workers, libraries and Apache Beam.")
+    dry_run: bool = option(False, "Only estimate the units of work, disk space, memory and time.")
+    verbose: bool = option(
+        False,
+        "Show the logs of workers, libraries and Apache Beam.",
+        "--verbose -v",
+        group="Running",
+    )
     beam_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -16,9 +16,15 @@ class RunError(Exception):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the name that was probably meant, or at all of them."""
-    names = list(names)
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}"
-    return f"; choose from {', '.join(names)}" if names else ""
+    """Return a hint for the end of a message: the name that was probably meant, or all of them.
+
+    >>> did_you_mean("biuld", ["ingest", "vocab", "build"])
+    '; did you mean build'
+    """
+    possible_names = list(names)
+    close_names = get_close_matches(name, possible_names, n=1)
+    if close_names:
+        return f"; did you mean {close_names[0]}"
+    if possible_names:
+        return f"; choose from {', '.join(possible_names)}"
+    return ""

@@ -1,4 +1,4 @@
-"""Codes of languages in documents: those of BCP 47, whatever code the source uses."""
+"""Translate the language codes of sources to those of BCP 47, which documents have."""
 
 UNKNOWN = "und"
 """The code of BCP 47 for text in an undetermined language."""
@@ -20,14 +20,11 @@ _WIKI_CODES = {
     "zh-min-nan": "nan",
     "zh-yue": "yue",
 }
-"""Names of Wikipedias that are not codes: MediaWiki's ``LanguageCode``, whose codes its dumps use,
-and Norwegian.
-"""
+"""Codes of Wikipedias that are not BCP 47, from MediaWiki's ``LanguageCode``, and Norwegian."""
 
 
 def language_tag(code: str) -> str:
-    """Return a language code, or that of a Wikipedia, in lower case with hyphens, `UNKNOWN` if
-    empty.
+    """Return a language's code, or a Wikipedia's, in lower case with hyphens; `UNKNOWN` if empty.
 
     >>> [language_tag(code) for code in ("en_GB", "simple", "zh-yue", "")]
     ['en-gb', 'en', 'yue', 'und']

@@ -49,6 +49,7 @@ def finetuned_cell(table: PaperTable, row: str, column: str, outputs: Sequence[P
         factor = 1 if run["task"] == "squad" else 100
         rate = float(run["learning_rate"])
         by_rate.setdefault(rate, []).append(factor * float(run[metric]))
+    # One rate for all runs, as chosen by hand: the best of several per run would favour luck.
     best_rate = max(sorted(by_rate), key=lambda rate: statistics.median(by_rate[rate]))
     return _cell(table, row, column, metric, best_rate, by_rate[best_rate])
 

@@ -18,7 +18,7 @@ hidden size.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from ...pipeline import storage
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from ...pipeline.parsing import parse_json
@@ -58,8 +59,6 @@ from .config import FeaturesConfig
 IDENTITY = "features.json"
 PARTS = "parts"
 METADATA = b"clozeworks"
-FREE_OPTIONS = ("device", "batch_tokens")
-"""How the work is done: these may change when it resumes."""
 PART_BYTES = 64 << 20
 """Of the vectors of a part, if each character were a token."""
 PART_CHARACTERS = 250_000
@@ -190,7 +189,7 @@ def _format(data: Path, config: FeaturesConfig) -> str:
 
 def _identity(checkpoint: str | Path, digest: str, config: FeaturesConfig) -> dict[str, Any]:
     """Return all that decides what is written, but not where and how it is computed."""
-    options = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
+    options = identity_fields(config)
     identity = {"data": digest, "checkpoint": model_digest(checkpoint), **options}
     return json.loads(json.dumps(identity))  # tuples become lists, as in the file
 

@@ -36,10 +36,6 @@ class FinetuneConfig:
         None,
         "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16.",
     )
-    micro_batch_size: int | None = option(
-        None,
-        "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
-    )
     epochs: float | None = option(
         None,
         "Passes over the training examples; the default is 3, for SQuAD 2.0 2.",
@@ -48,72 +44,116 @@ class FinetuneConfig:
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. "
         "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
+        identity=False,
     )
     seeds: int = option(
-        1, "Number of runs per learning rate, each with its own seed; you can add more later."
+        1,
+        "Number of runs per learning rate, each with its own seed; you can add more later.",
+        identity=False,
     )
     seed: int = option(
-        0, "First seed: of the new layer's weights, the order of the rows, and dropout."
+        0,
+        "First seed: of the new layer's weights, the order of the rows, and dropout.",
+        group="Optimisation",
+        identity=False,
     )
     warmup_share: float = option(
-        0.1, "Share of the steps during which the learning rate rises; then it falls to 0."
+        0.1,
+        "Share of the steps during which the learning rate rises; then it falls to 0.",
+        group="Optimisation",
     )
-    weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
+    weight_decay: float = option(
+        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
+    )
     bias_correction: bool = option(
-        False, "Correct the initial bias of Adam's moments, which BERT does not."
+        False,
+        "Correct the initial bias of Adam's moments, which BERT does not.",
+        group="Optimisation",
     )
     dropout: float = option(
-        0.1, "Dropout rate, in hidden states, attention and before the new layer."
-    )
-    text: str | None = option(
-        None, "Column of the text, for classify; the default is text or sentence."
-    )
-    text_pair: str | None = option(
-        None, "Column of the second text of a pair, for classify; the default is none."
-    )
-    label: str | None = option(
-        None, "Column of the class or score, for classify; the default is label."
-    )
-    checkpoint_every: int = option(
-        500, "Steps between checkpoints, from which an interrupted run resumes."
-    )
-    compile: bool = option(
-        False,
-        "Compile the model with torch.compile, which takes a minute per run.",
-        "--compile/--no-compile",
+        0.1,
+        "Dropout rate, in hidden states, attention and before the new layer.",
+        group="Optimisation",
     )
     random_weights: bool = option(
         False,
         "Ignore the checkpoint's weights and start from random ones, to see what pre-training "
         "is worth.",
+        group="Optimisation",
+    )
+    text: str | None = option(
+        None,
+        "Column of the text, for classify; the default is text or sentence.",
+        group="Your own data (classify)",
+    )
+    text_pair: str | None = option(
+        None,
+        "Column of the second text of a pair, for classify; the default is none.",
+        group="Your own data (classify)",
+    )
+    label: str | None = option(
+        None,
+        "Column of the class or score, for classify; the default is label.",
+        group="Your own data (classify)",
     )
     stride: int | None = option(
-        None, "Tokens from one window of a long passage to the next, for squad; the default is 128."
+        None,
+        "Tokens from one window of a long passage to the next, for squad; the default is 128.",
+        group="Question answering (squad)",
     )
     max_question_length: int | None = option(
         None,
         "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
+        group="Question answering (squad)",
     )
     max_answer_length: int | None = option(
-        None, "Longest predicted answer in tokens, for squad; the default is 30."
+        None,
+        "Longest predicted answer in tokens, for squad; the default is 30.",
+        group="Question answering (squad)",
     )
     metric: Literal["squad", "korquad"] | None = option(
         None,
         "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
         "by default KorQuAD's for files whose version names it.",
+        group="Question answering (squad)",
+    )
+    checkpoint_every: int = option(
+        500,
+        "Steps between checkpoints, from which an interrupted run resumes.",
+        group="Checkpoints",
+        identity=False,
     )
     license: str | None = option(
         None,
         "Licence of the model, for its card: an identifier of the Hugging Face Hub "
         "such as apache-2.0 or cc-by-sa-4.0.",
+        group="Checkpoints",
+        identity=False,
+    )
+    micro_batch_size: int | None = option(
+        None,
+        "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
+        group="Hardware",
+        identity=False,
+    )
+    compile: bool = option(
+        False,
+        "Compile the model with torch.compile, which takes a minute per run.",
+        "--compile/--no-compile",
+        group="Hardware",
+        identity=False,
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "
         "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
+        group="Hardware",
     )
     device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", "Device to train on; auto uses a GPU if there is one."
+        "auto",
+        "Device to train on; auto uses a GPU if there is one.",
+        group="Hardware",
+        identity=False,
     )
 
     def __post_init__(self) -> None:

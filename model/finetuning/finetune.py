@@ -10,7 +10,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for, stable_hash
@@ -73,10 +74,6 @@ RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
 OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
-# How the work is done, not what it is: these may change when it resumes.
-FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "license", "device")
-# Which runs there are, not what one of them is: more may be asked for.
-GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 
 
 @dataclass(frozen=True)
@@ -162,6 +159,7 @@ def _prepare(
     check_fit(tokenizer, shape, data.task.max_length, checkpoint)
     dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
     encoded = data.task.encode(data.train, tokenizer)
+    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
     train = [feature for feature in encoded if feature.target is not None]
     if not train:
         raise UserError(
@@ -230,20 +228,22 @@ def _finetune(
 def _identity(job: Job) -> dict[str, Any]:
     """Return all that decides the runs' results, but not how and where they are computed."""
     task = job.data.task
-    options = asdict(job.config) | job.recipe._asdict() | {"max_length": task.max_length}
-    for name in (*FREE_OPTIONS, *GRID_OPTIONS):
-        del options[name]
-    settings = task_settings(task)
-    # What the data defines, such as the names of the classes, is in their digest. A task of the
-    # user's own may have other settings.
-    own_settings = {} if "class" not in settings else {"task_settings": settings}
+    options = identity_fields(job.config)
+    # The task's defaults take the place of None.
+    for name, value in {**job.recipe._asdict(), "max_length": task.max_length}.items():
+        if name in options:
+            options[name] = value
     identity = {
         "task": task.name,
         "data": job.data.digest(),
         "checkpoint": model_digest(job.checkpoint),
         **options,
-        **own_settings,
     }
+    settings = task_settings(task)
+    if "class" in settings:
+        # A task of the user's own may differ in anything. What other tasks are made from is among
+        # the options and in the data's digest.
+        identity["task_settings"] = settings
     return json.loads(json.dumps(identity))  # as it is read back: tuples are lists
 
 
@@ -319,6 +319,7 @@ def _run(
     if seconds is None:
         return False
     if ranks.rank > 0:
+        # One rank evaluates; the others wait for it at the next run's first sum.
         return True
 
     outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
@@ -453,13 +454,15 @@ def _finish(job: Job, device: torch.device) -> None:
     """Write the best model's predictions for the test files, the card, then the summary."""
     shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
     if job.data.tests:
-        task = job.data.task if "class" in task_settings(job.data.task) else None
-        finetuned = load_finetuned(job.output, device, task)
+        # Only a task of the user's own cannot be made from task.json.
+        is_own = "class" in task_settings(job.data.task)
+        finetuned = load_finetuned(job.output, device, job.data.task if is_own else None)
         for split, files in job.data.tests.items():
             for name, content in predict_files(finetuned, files, split).items():
                 job.files.write_bytes(f"test/{name}", content)
     summary = _summary(job, job.records())
     job.files.write_bytes(CARD, _card(job, summary).encode())
+    # The summary comes last: it says that the search is finished.
     job.files.write_json(SUMMARY, summary)
     job.files.remove(WORK)
 

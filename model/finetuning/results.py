@@ -144,6 +144,7 @@ def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
     first = runs[0]
     metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
+        # As the paper and the leaderboards give them, in percent.
         factor = 1 if first.row.task in IN_PERCENT else 100
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in runs]

@@ -101,6 +101,7 @@ def train_model(
         dtype=product_dtype(config.precision, ranks.device),
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
+    # The losses since the last report: with them a resumed run reports the same means.
     step, spent_s, losses = _load(training, model, updater)
     stop = stop or StopRequest()
     model.train()

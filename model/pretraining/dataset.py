@@ -1,5 +1,5 @@
-"""Instances for other training loops: a PyTorch data set in the row order of `pretrain`, and its
-collator.
+"""Give instances to other training loops: a PyTorch data set in the row order of `pretrain`, and
+its collator.
 
 The order is a formula (see `sequence`), so a state is a position, and resuming is exact and
 immediate.
@@ -76,8 +76,8 @@ class InstanceDataset(IterableDataset[InstanceRow]):
             "seed": seed,
             "duplicates_per_epoch": duplicates_per_epoch,
         }
-        # Where the next iteration starts: a position in the sequence of all ranks' rows, and a
-        # number of this process's rows behind it.
+        # The next iteration starts at a position in the sequence of all ranks' rows, and skips
+        # some of this process's rows behind it.
         self._position = 0
         self._num_skipped = 0
         self._num_yielded = 0
@@ -109,7 +109,9 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         """
         size = self.batch_size * self.num_ranks
         start = self._position + batch * size
-        stop = start + size if self._end is None else min(start + size, self._end)
+        stop = start + size
+        if self._end is not None:
+            stop = min(stop, self._end)
         rank_rows = np.arange(self.rank, max(0, stop - start), self.num_ranks)
         if not len(rank_rows):
             return []

@@ -37,7 +37,7 @@ TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
 BYTES_PER_CHECKPOINTED_WEIGHT = 12  # the weight, and Adam's two averages
 EVALUATION_SHARE = 1 / 3
-"""Cost of a row that is evaluated, as a share of one that is trained on: forward, without backward.
+"""Cost of evaluating a row, as a share of training on it: backward takes twice as long as forward.
 """
 
 
@@ -76,7 +76,7 @@ class _Timer:
     def __call__(self, figures: Mapping[str, Any]) -> None:
         self.reports.append((time.perf_counter(), figures["step"]))
         self.memory_gb = figures.get("peak_memory_gb", 0.0)
-        # The first report is that of the warm-up: compilation, and the first allocations.
+        # The time before the first report is left out: compilation, and the first allocations.
         if len(self.reports) > 1 and self._seconds() > TIMED_S:
             raise _EnoughError
 
@@ -97,6 +97,7 @@ def estimate_pretraining(
     Time includes evaluation, but not the writing of checkpoints. Raises `UserError` as `pretrain`
     would.
     """
+    # torchrun's other processes would wait for this one's gradients.
     if "RANK" in os.environ:
         raise UserError("`dry_run` times a single process; run it without torchrun.")
     directories = open_directories(config, instances)
@@ -118,7 +119,7 @@ def estimate_pretraining(
         steps=num_steps,
         tokens=tokens,
         epochs=tuple(phase.num_rows / _epoch_rows(config, phase.directory) for phase in phases),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        device=_device_name(device),
         device_bytes=max(speed.peak_bytes for speed in speeds),
         output_bytes=_output_bytes(config, num_parameters, num_steps),
         # A budget of hours does not count evaluation.
@@ -129,7 +130,7 @@ def estimate_pretraining(
 
 @dataclass(frozen=True)
 class _Speed:
-    """What was measured on one directory of instances."""
+    """Measurements on one directory of instances."""
 
     seconds_per_row: float
     peak_bytes: int
@@ -143,7 +144,7 @@ class _Phase:
     speed: _Speed
     num_steps: int
     num_rows: int
-    """Counting each as often as it is trained on."""
+    """A row counts as often as it is trained on."""
 
 
 def _phases(
@@ -203,6 +204,12 @@ def _evaluation_seconds(config: PretrainConfig, last: _Phase, num_steps: int) ->
     num_rows = min(config.evaluation_rows, num_held_out)
     num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
     return num_evaluations * num_rows * EVALUATION_SHARE * last.speed.seconds_per_row
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "CPU"
 
 
 def _epoch_rows(config: PretrainConfig, directory: InstanceDirectory) -> int:

@@ -1,5 +1,5 @@
-"""Losses and accuracies on a held-out split: without dropout, with the stored masks, in the order
-of the files.
+"""Measure losses and accuracies on a held-out split: without dropout, with the stored masks, in the
+order of the files.
 """
 
 import math
@@ -38,6 +38,7 @@ def evaluate(
     """
     directory = open_instances(instances, split)
     config = read_config(run)
+    # Before the weights are read, which takes longer.
     _check_length_fits(run, directory)
     check_vocabulary_fits(run, directory)
     target = find_device(device)
@@ -65,7 +66,7 @@ def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> No
     if read_vocabulary(str(model)).tokens == read_vocabulary(directory.path).tokens:
         return
     raise UserError(
-        f"{directory.path} was built with a different vocabulary from that of {model}; build them "
+        f"{directory.path} was built with another vocabulary than that of {model}; build them "
         f"with {model}/vocab.txt, or pre-train with `vocabulary_from` instances, which moves the "
         "model to theirs."
     )
@@ -76,7 +77,9 @@ def evaluation_batches(
 ) -> list[PretrainBatch]:
     """Return all rows in batches of about `TOKENS_PER_BATCH` tokens and at most `max_rows` rows."""
     num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
-    return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
+    if max_rows is not None:
+        num_rows = min(num_rows, max_rows)
+    return make_batches(rows, num_rows, objective)
 
 
 @torch.no_grad()
@@ -86,7 +89,7 @@ def sum_losses(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """Return the sums for `metrics` (see `batch_sums`) on `device`; matrix products are in `dtype`."""
+    """Return the sums for `metrics` (see `batch_sums`) on `device`, with products in `dtype`."""
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
@@ -102,7 +105,7 @@ def sum_losses(
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
-    """Return six sums, float64: MLM and NSP loss, correct MLM and NSP predictions, tokens and
+    """Return six sums, float64 (6,): MLM and NSP loss, correct MLM and NSP predictions, tokens and
     labels to predict.
     """
     num_predicted = (batch.masked_ids != IGNORED).sum()

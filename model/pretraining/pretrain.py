@@ -1,4 +1,4 @@
-"""The training loop of pre-training: from instances to an encoder, exact and resumable.
+"""Pre-train: the loop from instances to an encoder, exact and resumable.
 
 An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
 of rows of similar length; `training.update` says how a global batch is divided between
@@ -139,12 +139,12 @@ def pretrain(
 
     The same call resumes an interrupted run; `overwrite` starts over, and `stop` lets another
     thread end the run early. Returns the summary: ``status`` (``finished``, ``already finished``,
-    or ``interrupted`` by `stop`, once everything is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the metrics (see
-    `evaluate.metrics`) ``initial``, ``final`` and ``best``. `progress` is called after each update
-    (on a GPU after every tenth) with ``step``, ``steps``, ``learning_rate``, these metrics in
-    training, and the figures of `Clock.rates`. Raises `UserError` for instances that do not match
-    each other or the model, another run's directory, a loss that is not finite, a batch that does
-    not fit into memory, and a full disk.
+    or ``interrupted`` by `stop`, once everything is saved), ``step``, ``parameters``, ``tokens``,
+    ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``.
+    `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
+    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises
+    `UserError` for instances that do not match each other or the model, another run's directory, a
+    loss that is not finite, a batch that does not fit into memory, and a full disk.
     """
     return train_into(output, config, instances, progress, stop, overwrite=overwrite)
 
@@ -178,7 +178,7 @@ def train_into(
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
-        first_step = state.step if checkpoint else -1
+        first_step = state.step if checkpoint else -1  # -1: no line of an earlier log is right
         with (
             _open_log(folder, config, first_step, ranks, online=logs_online) as log,
             SnapshotWriter() as writer,
@@ -201,7 +201,7 @@ def train_into(
 
 def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> None:
     # With `overwrite` the model would be deleted before it is read.
-    if not config.checkpoint:
+    if config.checkpoint is None:
         return
     if Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
         inside = f"`checkpoint` {config.checkpoint} is inside `output` {output}"
@@ -261,7 +261,7 @@ def _train(run: PretrainRun) -> dict[str, Any]:
         if state.initial is None:
             # On the rows of the final evaluation, so that the two compare.
             state.initial = _evaluate(run, len(setup.phases) - 1)
-        steps = count(state.step)
+        steps = count(state.step)  # a budget of hours ends by the clock
         if schedule.num_steps is not None:
             steps = range(state.step, schedule.num_steps)
         run.clock.restart()
@@ -296,14 +296,15 @@ def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     objective = setup.config.objective
     on_gpu = setup.ranks.device.type == "cuda"
     rows = sequence.rows(first, first + batch_size)
+    # All ranks read the whole batch: its counts, by which losses are divided, then need no message.
     rank_rows = select(rows, setup.ranks.rows(batch_size))
     rows_at_once = setup.rows_at_once(sequence)
     if setup.packs:
         max_length = sequence.directory.max_length
         batches = pack_batches(rank_rows, rows_at_once, max_length, objective)
     else:
-        # Tensor cores want dimensions that are multiples of 8.
-        batches = make_batches(rank_rows, rows_at_once, objective, 8 if on_gpu else 1)
+        multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
+        batches = make_batches(rank_rows, rows_at_once, objective, multiple)
     num_padded = sum(batch.input_ids.numel() for batch in batches) * setup.ranks.num_ranks
     if on_gpu:
         batches = [batch.pin() for batch in batches]
@@ -400,6 +401,7 @@ def _drain(run: PretrainRun) -> list[Update]:
     for update in updates:
         if not update.is_finite:
             raise _not_finite(run.setup, update)
+        # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
         state.sums = [before + new for before, new in zip(state.sums, update.sums, strict=True)]
         state.seconds = 0.0 if run.setup.config.hours is None else update.seconds
     return updates
@@ -412,6 +414,7 @@ def _not_finite(setup: PretrainSetup, update: Update) -> UserError:
     named = ", ".join(located[:8])
     if len(located) > 8:
         named += f" and {len(located) - 8} more"
+    # A gradient can overflow although the loss does not.
     what = "gradient" if np.isfinite(update.sums).all() else "loss"
     return UserError(
         f"The {what} is not finite at step {update.step + 1}, on a batch of the rows {named} of "
@@ -434,7 +437,7 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
     if run.log:
         run.log.metrics(state.step, "validation", values)
         run.log.flush()
-        run.writer.submit(lambda _: draw_curve(run.output))
+        run.writer.submit(lambda _: draw_curve(run.output))  # takes a second, beside training
     if state.step and _is_best(run, phase, values["loss"]):
         _keep_best(run, values)
     return values
@@ -505,7 +508,7 @@ def _figures(run: PretrainRun) -> dict[str, Any]:
 
 def _finish(run: PretrainRun) -> dict[str, Any]:
     summary = _summary(run, "finished")
-    run.writer.wait()
+    run.writer.wait()  # a finished run has all its files, or an error says what is missing
     if run.log:
         setup = run.setup
         output = OutputDirectory(str(run.output))

@@ -1,6 +1,6 @@
-"""The directory of a pre-training run: whose it is, its checkpoints, and where it resumes.
+"""Keep the directory of a pre-training run: its claim, its checkpoints, and its resumption.
 
-run.json                  what the run is: configuration and instances; another one is refused
+run.json                  the run's identity: configuration and instances; another one is refused
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
 checkpoints/best/         the model with the lowest validation loss
 archive/step-100/         models of `archive_every`, which nothing deletes
@@ -50,8 +50,8 @@ class Summary(TypedDict):
 
 
 def check_metrics(*measured: Mapping[str, float] | None) -> None:
-    """Raise `ValueError` unless the same metrics were measured before training, at its end and of
-    the best model.
+    """Raise `ValueError` unless the metrics before training, at its end and of the best model have
+    the same names.
     """
     names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
     if any("loss" not in metrics or metrics != names[0] for metrics in names):
@@ -66,6 +66,7 @@ def claimed_run(
     """
     advice = f"; to continue from its weights, use `checkpoint` {output} with another `output`"
 
+    # A run without any of these has nothing to lose, so that its options may still be changed.
     def has_work() -> bool:
         made = (output / SUMMARY).exists() or latest_checkpoint(output) is not None
         return made or any((output / "archive").glob("step-*"))
@@ -139,6 +140,7 @@ def publish(checkpoint: Path, output: Path) -> None:
     temporary.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
         partial = temporary / f"{name}.{uuid.uuid4().hex}"
+        # A link takes no space, and `replace` makes the model whole at once for its readers.
         try:
             os.link(checkpoint / name, partial)
         except OSError:  # a file system without hard links

@@ -1,6 +1,4 @@
-"""The schedule of a pre-training run: its length, its learning rate, and which phase a step belongs
-to.
-"""
+"""Schedule a pre-training run: its length, its learning rate, and the phase of each step."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -9,8 +7,8 @@ from ...pipeline.errors import UserError
 from ..config import DEFAULT_STEPS, PretrainConfig
 from ..training.optim import default_warmup, learning_rate
 
-# For a budget of hours: the share of the time that is warm-up, and the steps between two lines of
-# the log.
+# For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
+# steps between two lines of the log.
 WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
 

@@ -5,13 +5,14 @@ Shapes: P positions, D hidden size.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
@@ -44,20 +45,6 @@ HEADS = {
     "bert.pooler.": "pooler",
 }
 """Parts that a checkpoint may lack, by the prefix of their weights' names."""
-
-# These decide how the work is done, not its result, so they may change when a run is resumed.
-FREE_OPTIONS = (
-    "micro_batch_size",
-    "evaluate_every",
-    "evaluation_rows",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "archive_every",
-    "license",
-    "compile",
-    "activation_checkpointing",
-    "device",
-)
 
 
 @dataclass
@@ -130,7 +117,7 @@ def open_directories(config: PretrainConfig, instances: list[str]) -> list[Insta
         _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         names = f"{instances[1]} and {instances[0]}"
-        advice = "rebuild one with that of the other"
+        advice = "rebuild one with the other's vocabulary"
         raise UserError(f"{names} were built with different vocabularies; {advice}.")
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
@@ -178,8 +165,10 @@ def _gigabytes(num_bytes: int) -> str:
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
     """Return, as plain JSON values, what distinguishes a run from any other."""
-    fields = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
+    fields = identity_fields(config)
+    # Their content, not their paths: a directory may be moved between an interruption and a resume.
     fields["instances"] = [directory.manifest.digest for directory in directories]
+    # Tuples become lists, as they are when the claim is read again.
     return json.loads(json.dumps(fields))
 
 
@@ -194,7 +183,7 @@ def set_up(
     """Resolve the defaults that depend on the device and the instances, and read the validation
     split.
     """
-    vocabulary = read_vocabulary(directories[0].path)
+    vocabulary = read_vocabulary(directories[0].path)  # all directories have the same
     held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     return PretrainSetup(
         config=config,
@@ -218,6 +207,7 @@ def _trained_length(checkpoint: str | None, directories: Sequence[InstanceDirect
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> InstanceRows:
     rows = read_split(open_instances(directory.path, "validation"))
+    # Ranks take turns, so that each has the same number of rows.
     return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
 
 
@@ -270,7 +260,9 @@ def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    model = _initialised(replace(read_config(checkpoint), **_overrides(config)), config.seed)
+    shape = replace(read_config(checkpoint), **_overrides(config))
+    model = _initialised(shape, config.seed)
+    # Initialised whole first, so that the missing heads are what this seed gives a new model.
     missing = load_weights(model, checkpoint, new=("cls.", "bert.pooler."))
     new_parts = []
     for prefix, name in HEADS.items():
@@ -346,6 +338,7 @@ def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _overrides(config: PretrainConfig) -> dict[str, Any]:
+    """Return the fields of a model's shape that the run decides, whatever a checkpoint says."""
     return {
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,

@@ -1,5 +1,5 @@
-"""The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``),
-and its clock.
+"""Log a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and time
+it.
 """
 
 import csv
@@ -44,11 +44,11 @@ ProgressCallback = Callable[[dict[str, Any]], None]
 
 
 class RunLog:
-    """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step`
-    (-1: everything).
+    """Appends to the logs of a run, after deleting a killed run's lines beyond `first_step` (-1:
+    all lines).
 
-    ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same
-    file as an undisturbed one; whatever depends on the clock goes to ``speed.csv``.
+    ``metrics.csv`` contains only results of the computation, so a resumed run writes the same file
+    as an undisturbed one; figures that depend on the clock go to ``speed.csv``.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RunLog:
         return writer
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Log losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
+        """Log losses and accuracies after `step` updates on ``train`` or ``validation``."""
         # `repr` has all digits, so that a resumed run writes the same bytes.
         texts = {name: repr(value) for name, value in values.items()}
         self._write(self._metrics, {"step": step, "split": split}, split, texts)
@@ -139,6 +139,7 @@ def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
     project = os.environ.get("WANDB_PROJECT")
     if not project or importlib.util.find_spec("wandb") is None:
         return None
+    # The identifier is kept beside the logs, so that a resumed run continues its curves.
     path = directory / "logs" / "wandb-run"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,11 +156,12 @@ def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
 
 
 def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the complete rows of a log that a killed run left; raise `UserError` if it is damaged."""
+    """Return the complete rows of a killed run's log; raise `UserError` if it is damaged."""
     if not path.exists():
         return []
     advice = "Delete it; the run resumes with a new one."
     content = path.read_bytes()
+    # A kill may have cut the last line.
     complete_lines = content[: content.rfind(b"\n") + 1]
     rows = read_csv(complete_lines, path, advice)
     try:
@@ -237,6 +239,7 @@ class Clock:
         yield
         taken = time.perf_counter() - started
         self.evaluation_s += taken
+        # As if the training had begun that much later.
         self.started += taken
         self._interval_started += taken
 

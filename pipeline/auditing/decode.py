@@ -1,14 +1,14 @@
 """Instances in readable form: tokens with their roles in the row."""
 
 from collections.abc import Iterator, Mapping, Set
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from .. import storage
 from ..errors import UserError
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..schemas import DOCUMENTS
-from ..storage.shards import checked, open_shard, read_documents
+from ..storage.shards import checked, open_shard, read_columns
 from ..vocabulary.vocabulary import Vocabulary
 from .measures import checked_instances
 
@@ -25,42 +25,45 @@ class Token(NamedTuple):
 
 
 def label_names(pairing: str) -> tuple[str, str]:
-    """Return what labels 0 and 1 mean."""
-    special = {"sop": ("in order", "swapped"), "none": ("one segment", "–")}
-    return special.get(pairing, ("IsNext", "NotNext"))
+    """Return the meanings of labels 0 and 1."""
+    if pairing == "sop":
+        return "in order", "swapped"
+    if pairing == "none":
+        return "one segment", "–"
+    return "IsNext", "NotNext"
 
 
 def decode_row(row: Mapping[str, Any], vocabulary: Vocabulary) -> list[Token]:
     """Return the tokens of a row of `schemas.instances_schema` (plain Python values by column)."""
     originals = dict(zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True))
-    specials = {vocabulary.cls_id, vocabulary.sep_id}
     tokens = []
     for position, token_id in enumerate(row["input_ids"]):
         segment = "b" if position >= row["segment_b_start"] else "a"
-        role: Role = "special" if token_id in specials else segment
         original = originals.get(position, token_id)
         if position in originals:
-            role = (
-                "mask"
-                if token_id == vocabulary.mask_id
-                else "kept"
-                if token_id == original
-                else "random"
-            )
-        tokens.append(
-            Token(vocabulary.tokens[token_id], role, segment, vocabulary.tokens[original])
-        )
+            role = _role_of_masked(token_id, original, vocabulary)
+        elif token_id in (vocabulary.cls_id, vocabulary.sep_id):
+            role = "special"
+        else:
+            role = segment
+        text = vocabulary.tokens[token_id]
+        tokens.append(Token(text, role, segment, vocabulary.tokens[original]))
     return tokens
 
 
+def _role_of_masked(token_id: int, original: int, vocabulary: Vocabulary) -> Role:
+    if token_id == vocabulary.mask_id:
+        return "mask"
+    return "kept" if token_id == original else "random"
+
+
 class Example(NamedTuple):
-    """A row of instances with its tokens, and the titles (or ids) of the documents of A and B;
-    empty if unknown.
-    """
+    """A row of instances with its tokens, and the documents of A and B."""
 
     row: dict[str, Any]
     tokens: list[Token]
     title_a: str
+    """The title, or else the id, of A's document; empty if unknown."""
     title_b: str
 
 
@@ -75,29 +78,29 @@ def first_examples(
     `documents` is known.
     """
     shard = next(shard.name for shard in manifest.shards if shard.split == "train")
-    rows = list(islice(_rows(storage.join(directory, shard), manifest.stage, vocabulary), num_rows))
-    wanted = {row[name] for row in rows for name in ("document_a", "document_b")}
-    titles = _titles(storage.join(documents, shard), wanted) if documents else {}
-    return [
-        Example(
-            row,
-            decode_row(row, vocabulary),
-            titles.get(row["document_a"], ""),
-            titles.get(row["document_b"], ""),
-        )
-        for row in rows
-    ]
+    all_rows = _rows(storage.join(directory, shard), manifest.stage, vocabulary)
+    rows = list(islice(all_rows, num_rows))
+    titles: dict[int, str] = {}
+    if documents:
+        # `document_a` and `document_b` are rows of the shard of documents with the same name.
+        wanted = {row[name] for row in rows for name in ("document_a", "document_b")}
+        titles = _titles(storage.join(documents, shard), wanted)
+    examples = []
+    for row in rows:
+        title_a = titles.get(row["document_a"], "")
+        title_b = titles.get(row["document_b"], "")
+        examples.append(Example(row, decode_row(row, vocabulary), title_a, title_b))
+    return examples
 
 
 def _titles(path: str, wanted: Set[int]) -> dict[int, str]:
     """Return the titles of some rows of a shard of documents, their ids if they have none."""
     titles: dict[int, str] = {}
     start = 0
-    for batch in read_documents(path, "doc_id", "title"):
-        for row in (row for row in wanted if start <= row < start + len(batch)):
-            titles[row] = (
-                batch["title"][row - start].as_py() or batch["doc_id"][row - start].as_py()
-            )
+    for batch in read_columns(path, "doc_id", "title"):
+        for row in wanted & set(range(start, start + len(batch))):
+            title = batch["title"][row - start].as_py()
+            titles[row] = title or batch["doc_id"][row - start].as_py()
         start += len(batch)
     return titles
 
@@ -123,17 +126,15 @@ def first_rows(
         raise UserError(
             f"{directory} has no split {split!r}; it has {' and '.join(splits) or 'none'}."
         )
-    return islice(
-        (row for path in paths for row in _rows(path, manifest.stage, vocabulary)), num_rows
-    )
+    shards = (_rows(path, manifest.stage, vocabulary) for path in paths)
+    return islice(chain.from_iterable(shards), num_rows)
 
 
 def _rows(path: str, stage: str, vocabulary: Vocabulary | None) -> Iterator[dict[str, Any]]:
     with open_shard(path, stage) as file:
         for batch in file.iter_batches(batch_size=16, use_threads=False):
-            rows = (
-                checked_instances(batch, len(vocabulary))
-                if vocabulary
-                else checked([batch], DOCUMENTS)
-            )
+            if vocabulary:
+                rows = checked_instances(batch, len(vocabulary))
+            else:
+                rows = checked([batch], DOCUMENTS)
             yield from rows.to_pylist()

@@ -1,5 +1,10 @@
-"""Measure documents from their rows alone, a slice at a time: sizes by origin, lengths, and signs
-of bad text.
+"""Measure documents from their rows alone: sizes by origin, lengths, and signs of bad text.
+
+Every measure is a sum over documents or sentences, so memory is bounded by a slice of rows. The
+sentences of a slice lie end to end, and `offsets` says where each document begins::
+
+    sentences    s0 s1 s2 | s3 | s4 s5       of three documents
+    offsets      0          3    4      6
 """
 
 import os
@@ -18,20 +23,19 @@ from ..errors import UserError
 from ..execution.counters import WORDS_LEFT_OUT, count_of
 from ..manifests import DocumentsManifest, InstancesManifest
 from ..storage.directory import digest_of
-from ..storage.shards import read_documents
+from ..storage.shards import read_columns
 from ..storage.stage import MANIFEST, read_manifest
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary
 from .signs import MAX_SENTENCE_HASHES, REPEATED, Repeats, Sign, excerpt, find_signs, hash_long
 
 BINS_PER_OCTAVE = 2
+NUM_BINS = 64 * BINS_PER_OCTAVE
 
 
 @dataclass(frozen=True, kw_only=True)
 class OriginSizes:
-    """The documents of one source and language; `words` and what follows need a vocabulary, else
-    they are 0.
-    """
+    """The documents of one source and language; words and tokens are 0 without a vocabulary."""
 
     source: str
     language: str
@@ -45,9 +49,7 @@ class OriginSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What `ingest` counted under one name (documents, parts of them, or words), with the first
-    locations.
-    """
+    """A counter of `ingest` (of documents, parts of them, or words), with the first locations."""
 
     name: str
     count: int
@@ -56,7 +58,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsAudit:
-    """What documents contain, and what was left out of them.
+    """The measures of a directory of documents, and what `ingest` left out.
 
     `document_lengths` and `sentence_lengths` count documents and sentences by length in characters:
     bin i counts those from ``2 ** (i / BINS_PER_OCTAVE)`` on.
@@ -73,10 +75,9 @@ class DocumentsAudit:
 
     @property
     def sentence(self) -> str:
-        """What was found, in a sentence."""
-        documents, sentences = (
-            count_of(self.total(f"{what}s"), what) for what in ("document", "sentence")
-        )
+        """The result in a sentence."""
+        documents = count_of(self.total("documents"), "document")
+        sentences = count_of(self.total("sentences"), "sentence")
         signs = count_of(sum(sign.count > 0 for sign in self.signs), "sign")
         return f"{documents}, {sentences}, {signs} of bad text."
 
@@ -100,6 +101,8 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     for rows in _rows(paths):
         measures.add(rows)
+    counters = _counters(manifest)
+    prefix = _in_words(WORDS_LEFT_OUT)
     return DocumentsAudit(
         directory=directory,
         config=asdict(manifest.config),
@@ -107,13 +110,18 @@ def audit_documents(directory: str, vocabulary: Vocabulary | None = None) -> Doc
         document_lengths=_trimmed(measures.document_lengths),
         sentence_lengths=_trimmed(measures.sentence_lengths),
         signs=[*measures.signs.values(), _repeats(measures.repeats, paths)],
-        **_left_out(manifest),
+        counted=[counter for counter in counters if not counter.name.startswith(prefix)],
+        words_left_out=[
+            replace(counter, name=counter.name.removeprefix(prefix))
+            for counter in counters
+            if counter.name.startswith(prefix)
+        ],
     )
 
 
 def _rows(paths: list[str]) -> Iterator[pa.RecordBatch]:
     for path in paths:
-        yield from read_documents(path, "doc_id", "source", "language", "sentences")
+        yield from read_columns(path, "doc_id", "source", "language", "sentences")
 
 
 class _Measures:
@@ -121,53 +129,59 @@ class _Measures:
 
     def __init__(self, vocabulary: Vocabulary | None, hash_share: float) -> None:
         self._vocabulary = vocabulary
-        self._tokenizer = (
-            DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization) if vocabulary else None
-        )
+        self._tokenizer = None
+        if vocabulary:
+            self._tokenizer = DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
         self._sums: dict[tuple[str, str], Counter[str]] = {}
-        self.document_lengths, self.sentence_lengths = np.zeros((2, 64 * BINS_PER_OCTAVE), np.int64)
+        self.document_lengths = np.zeros(NUM_BINS, np.int64)
+        self.sentence_lengths = np.zeros(NUM_BINS, np.int64)
         self.signs: dict[str, Sign] = {}
         self.repeats = Repeats(hash_share)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Count some documents."""
-        sentences, offsets = (
-            rows["sentences"].flatten(),
-            rows["sentences"].offsets.to_numpy().astype(np.int64),
-        )
-        offsets -= offsets[0]
+        sentences = rows["sentences"].flatten()
+        offsets = _offsets(rows)
         lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
-        of_document = {"sentences": np.diff(offsets), "characters": _sums(lengths, offsets)}
+        # Each of these has one number a document, int64 [num_documents].
+        sizes = {
+            "documents": np.ones(len(rows), np.int64),
+            "sentences": np.diff(offsets),
+            "characters": _sums_between(lengths, offsets),
+        }
         if self._tokenizer and self._vocabulary:
-            ids, starts = self._tokenizer.encode(sentences)
-            bounds = starts[offsets]
-            of_document["tokens"] = np.diff(bounds)
-            of_document["words"] = _sums(~self._vocabulary.continues[ids], bounds)
-            of_document["unknown_tokens"] = _sums(ids == self._vocabulary.unk_id, bounds)
-        self._add_sizes(rows, of_document)
-        self.document_lengths += _histogram(of_document["characters"])
+            ids, token_offsets = self._tokenizer.encode(sentences)
+            bounds = token_offsets[offsets]
+            sizes["tokens"] = np.diff(bounds)
+            sizes["words"] = _sums_between(~self._vocabulary.continues[ids], bounds)
+            sizes["unknown_tokens"] = _sums_between(ids == self._vocabulary.unk_id, bounds)
+        self._add_sizes(rows, sizes)
+        self.document_lengths += _histogram(sizes["characters"])
         self.sentence_lengths += _histogram(lengths)
-        self._add_signs(rows["doc_id"], sentences, offsets)
+        self._add_signs(rows, sentences, offsets)
         self.repeats.add(sentences)
 
-    def _add_sizes(self, rows: pa.RecordBatch, of_document: dict[str, np.ndarray]) -> None:
-        keys = list(zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True))
-        names = sorted(set(keys))
-        group = np.array([names.index(key) for key in keys], np.int64)
-        for index, name in enumerate(names):
-            ours = group == index
-            sums = {column: int(values[ours].sum()) for column, values in of_document.items()}
-            self._sums.setdefault(name, Counter()).update(documents=int(ours.sum()), **sums)
+    def _add_sizes(self, rows: pa.RecordBatch, sizes: dict[str, np.ndarray]) -> None:
+        """Add each document's sizes to the sums of its source and language."""
+        sources = rows["source"].to_pylist()
+        languages = rows["language"].to_pylist()
+        origins = list(zip(sources, languages, strict=True))
+        distinct = sorted(set(origins))
+        indices = {origin: index for index, origin in enumerate(distinct)}
+        origin_of = np.array([indices[origin] for origin in origins], np.int64)
+        for index, origin in enumerate(distinct):
+            is_from_origin = origin_of == index
+            sums = self._sums.setdefault(origin, Counter())
+            for name, values in sizes.items():
+                sums[name] += int(values[is_from_origin].sum())
 
-    def _add_signs(self, doc_ids: pa.Array, sentences: pa.Array, offsets: np.ndarray) -> None:
-        for name, found in find_signs(sentences):
+    def _add_signs(self, rows: pa.RecordBatch, sentences: pa.Array, offsets: np.ndarray) -> None:
+        for name, indices in find_signs(sentences):
             sign = self.signs.setdefault(name, Sign(name))
-            sign.add(len(found), len(sentences))
-            for index in found[: sign.num_wanted].tolist():
-                document = int(np.searchsorted(offsets, index, "right")) - 1
-                sign.examples.append(
-                    (doc_ids[document].as_py(), excerpt(name, sentences[index].as_py()))
-                )
+            sign.add(len(indices), len(sentences))
+            for index in indices[: sign.num_wanted].tolist():
+                doc_id = _doc_id_of(rows, offsets, index)
+                sign.examples.append((doc_id, excerpt(name, sentences[index].as_py())))
 
     def origins(self) -> list[OriginSizes]:
         """Return the sums by source and language, the largest first."""
@@ -180,18 +194,37 @@ class _Measures:
         )
 
 
-def _sums(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the sums of `values` between the bounds, int64 [len(bounds) - 1]."""
-    return np.diff(np.append(0, np.cumsum(values, dtype=np.int64))[bounds])
+def _offsets(rows: pa.RecordBatch) -> np.ndarray:
+    """Return the bounds of the documents in their sentences, int64 [num_documents + 1]."""
+    offsets = rows["sentences"].offsets.to_numpy().astype(np.int64)
+    return offsets - offsets[0]  # a batch may be a slice of a longer one
+
+
+def _doc_id_of(rows: pa.RecordBatch, offsets: np.ndarray, sentence_index: int) -> str:
+    """Return the id of the document that a sentence belongs to."""
+    document = int(np.searchsorted(offsets, sentence_index, "right")) - 1
+    return rows["doc_id"][document].as_py()
+
+
+def _sums_between(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return the sums of `values` between the bounds, int64 [len(bounds) - 1].
+
+    `np.add.reduceat` would give an empty interval, a document without sentences, the next value.
+    """
+    sums_before = np.append(0, np.cumsum(values, dtype=np.int64))
+    return np.diff(sums_before[bounds])
 
 
 def _histogram(lengths: np.ndarray) -> np.ndarray:
+    """Count lengths in bins that grow by powers of two, int64 [NUM_BINS]."""
     bins = np.floor(np.log2(np.maximum(lengths, 1)) * BINS_PER_OCTAVE).astype(np.int64)
-    return np.bincount(bins, minlength=64 * BINS_PER_OCTAVE)
+    return np.bincount(bins, minlength=NUM_BINS)
 
 
 def _trimmed(histogram: np.ndarray) -> list[int]:
-    return histogram[: histogram.nonzero()[0].max(initial=-1) + 1].tolist()
+    """Return a histogram without the empty bins at its end."""
+    last = histogram.nonzero()[0].max(initial=-1)
+    return histogram[: last + 1].tolist()
 
 
 def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
@@ -199,74 +232,66 @@ def _repeats(repeats: Repeats, paths: list[str]) -> Sign:
     again.
     """
     count, total, top = repeats.sum()
-    sign, wanted = Sign(REPEATED, count, total), set(top.tolist())
-    for rows in _rows(paths) if wanted else ():
-        sentences, offsets = rows["sentences"].flatten(), rows["sentences"].offsets.to_numpy()
-        long, hashes = hash_long(sentences)
-        for index, found in zip(long.tolist(), hashes.tolist(), strict=True):
-            if found in wanted:
-                wanted.remove(found)
-                document = int(np.searchsorted(offsets - offsets[0], index, "right")) - 1
-                sign.examples.append(
-                    (rows["doc_id"][document].as_py(), excerpt(REPEATED, sentences[index].as_py()))
-                )
+    sign = Sign(REPEATED, count, total)
+    wanted = set(top.tolist())
+    if not wanted:
+        return sign
+    for rows in _rows(paths):
+        sentences = rows["sentences"].flatten()
+        offsets = _offsets(rows)
+        long_indices, hashes = hash_long(sentences)
+        for index, sentence_hash in zip(long_indices.tolist(), hashes.tolist(), strict=True):
+            if sentence_hash in wanted:
+                wanted.remove(sentence_hash)
+                doc_id = _doc_id_of(rows, offsets, index)
+                sign.examples.append((doc_id, excerpt(REPEATED, sentences[index].as_py())))
         if not wanted:
             break
     return sign
 
 
-def _left_out(manifest: DocumentsManifest) -> dict[str, list[LeftOut]]:
-    """Return what the manifest counted, and the words that it left out of documents by reason."""
+def _counters(manifest: DocumentsManifest) -> list[LeftOut]:
+    """Return the manifest's counters that are not 0, largest first."""
     counts = {**manifest.counts, **manifest.bad}
-    ordered = sorted(
-        ((name, count) for name, count in counts.items() if count),
-        key=lambda item: (-item[1], item[0]),
-    )
-    entries = [
-        LeftOut(name=name.replace("_", " "), count=count, examples=manifest.examples.get(name, []))
-        for name, count in ordered
+    largest_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        LeftOut(name=_in_words(name), count=count, examples=manifest.examples.get(name, []))
+        for name, count in largest_first
+        if count
     ]
-    prefix = WORDS_LEFT_OUT.replace("_", " ")
-    return {
-        "counted": [entry for entry in entries if not entry.name.startswith(prefix)],
-        "words_left_out": [
-            replace(entry, name=entry.name.removeprefix(prefix))
-            for entry in entries
-            if entry.name.startswith(prefix)
-        ],
-    }
+
+
+def _in_words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def documents_digest(manifest: InstancesManifest) -> str:
-    """Return the digest of the manifest of the documents that instances were built from; empty if
-    it is unknown.
-    """
-    return next(
-        (
-            str(entry.get("digest", ""))
-            for entry in manifest.inputs
-            if entry.get("stage") == "ingest"
-        ),
-        "",
-    )
+    """Return the digest of the documents that instances were built from; "" if unknown."""
+    for source in manifest.inputs:
+        if source.get("stage") == "ingest":
+            return str(source.get("digest", ""))
+    return ""
 
 
 def documents_beside(instances: str) -> str | None:
     """Return the directory of documents that instances were built from, if it is local, whole and
-    beside theirs.
+    in the same folder.
     """
+    if storage.is_remote(instances):
+        return None
     digest = documents_digest(read_manifest(instances, InstancesManifest))
-    parent, folder = (
-        os.path.dirname(os.path.abspath(instances)),
-        os.path.dirname(instances.rstrip("/")),
-    )
-    if os.path.abspath(folder) != parent:  # `instances` ends in a dot
-        folder = os.path.relpath(parent)
-    for name in [] if storage.is_remote(instances) else sorted(os.listdir(parent)):
-        path = os.path.join(parent, name, MANIFEST)
-        if os.path.isfile(path) and digest_of(storage.read_bytes(path)) == digest:
-            found = os.path.join(folder, name)
+    parent = os.path.dirname(os.path.abspath(instances))
+    # The folder as the user wrote it, for messages; a path such as ".." has another parent.
+    shown_parent = os.path.dirname(instances.rstrip("/"))
+    if os.path.abspath(shown_parent) != parent:
+        shown_parent = os.path.relpath(parent)
+    for name in sorted(os.listdir(parent)):
+        manifest_path = os.path.join(parent, name, MANIFEST)
+        if not os.path.isfile(manifest_path):
+            continue
+        if digest_of(storage.read_bytes(manifest_path)) == digest:
+            documents = os.path.join(shown_parent, name)
             with suppress(UserError):  # its shards may be deleted
-                read_manifest(found, DocumentsManifest)
-                return found
+                read_manifest(documents, DocumentsManifest)
+                return documents
     return None

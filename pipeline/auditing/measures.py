@@ -1,5 +1,13 @@
-"""Measure instances from their rows alone, a slice at a time: every measure is a sum, so memory is
-that of a slice.
+"""Measure instances from their rows alone, a slice at a time.
+
+Every measure is a sum over rows, so memory is bounded by a slice. Arrays are flat: a slice of two
+rows, with one [M]asked token each, is::
+
+    ids          [C]  a  [M]  [S]  d  [S]  [C]  f   g  [S] [M] [S]
+    offsets       0                         6                       12
+    segment_b_start          4                      4                    (in the row)
+    positions             2                                 10
+    structural    T   F   F   T   F   T     T   F   F   T   F   T
 """
 
 import unicodedata
@@ -17,42 +25,54 @@ from ..seeding import rng_for
 from ..storage.shards import checked
 from ..vocabulary.vocabulary import Vocabulary
 
-# Repeated rows are found by 64-bit hashes; for a larger corpus only a share of the hashes is kept.
 MAX_ROW_HASHES = 20_000_000
-# In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass.
+"""Repeated rows are found by 64-bit hashes; in a larger corpus only a share of them is kept."""
+
 MIN_MASKED_SPANS = 4
+"""In rows with fewer runs of masked tokens, masks often repeat by chance from pass to pass."""
 
 
 @dataclass(frozen=True)
 class InstanceRows:
-    """Some rows of a shard, flat: `ids` as stored, `restored` with the original tokens at the
-    masked positions.
-
-    `positions` are flat indices; `structural` (bool [num_tokens]) marks where [CLS] and [SEP]
-    belong.
-    """
+    """Some rows of a shard as flat arrays, int64 unless stated otherwise."""
 
     ids: np.ndarray
+    """[num_tokens]: the token ids as stored."""
     restored: np.ndarray
+    """[num_tokens]: the ids with the original tokens at the masked positions."""
     offsets: np.ndarray
+    """[num_rows + 1]: row i is ``ids[offsets[i]:offsets[i + 1]]``."""
     segment_b_start: np.ndarray
+    """[num_rows]: B's first token in the row; the row's length if there is no B."""
     positions: np.ndarray
+    """[num_masked]: indices of the masked tokens in `ids`."""
     mask_counts: np.ndarray
+    """[num_rows]: masked tokens of each row."""
     label: np.ndarray
+    """[num_rows], of any integer type: 1 is NotNext."""
     other_document: np.ndarray
+    """bool [num_rows]: A and B are from different documents."""
     duplicate: np.ndarray
+    """[num_rows], of any integer type: the pass over the documents."""
     structural: np.ndarray
+    """bool [num_tokens]: where [CLS] and [SEP] belong."""
     num_misplaced: int
+    """Positions and starts of B that are out of range, and positions that do not ascend."""
 
     @property
     def lengths(self) -> np.ndarray:
         """Tokens per row, including special tokens."""
         return np.diff(self.offsets)
 
+    @property
+    def row_of_mask(self) -> np.ndarray:
+        """[num_masked]: the row of each masked token."""
+        return np.repeat(np.arange(len(self.label)), self.mask_counts)
+
 
 def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
-    """Return a batch of instances in their schema; raise `ValueError` naming the column that does
-    not fit.
+    """Return a batch of instances in their schema; raise `ValueError` naming a column that does not
+    fit.
     """
     rows = checked([batch], instances_schema(vocab_size))
     for name in ("input_ids", "masked_lm_ids"):
@@ -61,11 +81,9 @@ def checked_instances(batch: pa.RecordBatch, vocab_size: int) -> pa.RecordBatch:
             raise ValueError(
                 f"column {name}: token id {highest} is beyond the vocabulary's {vocab_size} tokens"
             )
-    if (
-        not rows["masked_lm_positions"]
-        .value_lengths()
-        .equals(rows["masked_lm_ids"].value_lengths())
-    ):
+    num_positions = rows["masked_lm_positions"].value_lengths()
+    num_originals = rows["masked_lm_ids"].value_lengths()
+    if not num_positions.equals(num_originals):
         raise ValueError("masked_lm_positions and masked_lm_ids have different lengths")
     return rows
 
@@ -74,26 +92,31 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
     """Return the columns of a batch of `checked_instances` as flat arrays.
 
     Positions out of range are read as the row's first token, a `segment_b_start` out of range as
-    the row's length; `num_misplaced` counts both, and the positions that do not ascend.
+    the row's length, so that the other measures can go on; `num_misplaced` counts them.
     """
-    ids, offsets = _flat(rows, "input_ids")
-    in_row, mask_offsets = _flat(rows, "masked_lm_positions")
-    originals, _ = _flat(rows, "masked_lm_ids")
-    lengths, mask_counts = np.diff(offsets), np.diff(mask_offsets)
+    ids, offsets = _flatten(rows, "input_ids")
+    positions_in_row, mask_offsets = _flatten(rows, "masked_lm_positions")
+    originals, _ = _flatten(rows, "masked_lm_ids")
+    lengths = np.diff(offsets)
+    mask_counts = np.diff(mask_offsets)
     if lengths.min(initial=3) < 3:
         raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
-    misplaced = in_row >= np.repeat(lengths, mask_counts)
-    positions = np.where(misplaced, 0, in_row) + np.repeat(offsets[:-1], mask_counts)
+
+    is_outside = positions_in_row >= np.repeat(lengths, mask_counts)
+    row_starts = np.repeat(offsets[:-1], mask_counts)
+    positions = np.where(is_outside, 0, positions_in_row) + row_starts
     restored = ids.copy()
     restored[positions] = originals
+
     stored_start = rows["segment_b_start"].to_numpy().astype(np.int64)
-    segment_b_start = np.where(
-        (stored_start >= 2) & (stored_start <= lengths), stored_start, lengths
-    )
+    is_inside = (stored_start >= 2) & (stored_start <= lengths)
+    segment_b_start = np.where(is_inside, stored_start, lengths)
+
     structural = np.zeros(len(ids), bool)
-    structural[offsets[:-1]] = structural[offsets[:-1] + segment_b_start - 1] = structural[
-        offsets[1:] - 1
-    ] = True
+    structural[offsets[:-1]] = True  # [CLS]
+    structural[offsets[:-1] + segment_b_start - 1] = True  # [SEP] after A
+    structural[offsets[1:] - 1] = True  # [SEP] after B; without B the one after A
+    num_unordered = (np.diff(positions) <= 0).sum()
     return InstanceRows(
         ids=ids,
         restored=restored,
@@ -105,34 +128,38 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
         other_document=rows["document_a"].to_numpy() != rows["document_b"].to_numpy(),
         duplicate=rows["duplicate"].to_numpy(),
         structural=structural,
-        num_misplaced=int(
-            misplaced.sum()
-            + (segment_b_start != stored_start).sum()
-            + (np.diff(positions) <= 0).sum()
-        ),
+        num_misplaced=int(is_outside.sum() + (~is_inside).sum() + num_unordered),
     )
 
 
-def _flat(rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _flatten(rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a list column's values as int64 and its offsets from 0."""
     offsets = rows[name].offsets.to_numpy().astype(np.int64)
     return rows[name].flatten().to_numpy().astype(np.int64), offsets - offsets[0]
 
 
 def scripts_of(tokens: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Return the script of each token, int64 [vocab_size] from 1 on, 0 without letters, and one
-    more than the highest.
+    """Number the scripts of tokens in the order of their appearance.
 
-    Chinese characters and kana are one script, because Japanese mixes them.
+    Return the script of each token, int64 [vocab_size], 0 for a token without letters, and one more
+    than the highest number. Chinese characters and kana are one script, because Japanese mixes
+    them.
     """
     numbers = {"": 0}
-    found = []
-    for token in tokens:
-        letters = () if token.startswith("[") else filter(str.isalpha, token)
-        script = next((unicodedata.name(letter, "").split(" ")[0] for letter in letters), "")
-        script = "CJK" if script in ("HIRAGANA", "KATAKANA") else script
-        found.append(numbers.setdefault(script, len(numbers)))
-    return np.array(found), len(numbers)
+    scripts = [numbers.setdefault(_script_of(token), len(numbers)) for token in tokens]
+    return np.array(scripts), len(numbers)
+
+
+def _script_of(token: str) -> str:
+    """Return the script of a token's first letter; "" without letters."""
+    if token.startswith("["):  # [MASK] is not Latin
+        return ""
+    for character in token:
+        if character.isalpha():
+            # Unicode's names begin with it: LATIN SMALL LETTER A, HANGUL SYLLABLE GA.
+            script = unicodedata.name(character, "").split(" ")[0]
+            return "CJK" if script in ("HIRAGANA", "KATAKANA") else script
+    return ""
 
 
 class Measures:
@@ -146,28 +173,35 @@ class Measures:
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig, hash_share: float) -> None:
-        self.vocabulary, self.config, self._hash_share = vocabulary, config, hash_share
+        self.vocabulary = vocabulary
+        self.config = config
         self.counts: Counter[str] = Counter()
         self.passes: dict[tuple[str, int], list[int]] = {}
-        width = config.max_length + 1
+        num_lengths = config.max_length + 1
         self.by_label = {
-            name: np.zeros((2, width), np.int64)
-            for name in ("row length", "length of A", "length of B")
+            "row length": np.zeros((2, num_lengths), np.int64),
+            "length of A": np.zeros((2, num_lengths), np.int64),
+            "length of B": np.zeros((2, num_lengths), np.int64),
+            "B ending a sentence": np.zeros((2, 2), np.int64),
         }
-        self.by_label["B ending a sentence"] = np.zeros((2, 2), np.int64)
         self._script_of, self._num_scripts = scripts_of(vocabulary.tokens)
         self.scripts = np.zeros((2, self._num_scripts**2), np.int64)
-        self.squares = {name: np.zeros(3) for name in ("mask", "random", "keep")}
+        self.squares = {kind: np.zeros(3) for kind in ("mask", "random", "keep")}
         self.masked_tokens = np.zeros(len(vocabulary), np.int64)
         self.random_tokens = np.zeros(len(vocabulary), np.int64)
         self.mask_positions = np.zeros(config.max_length, np.int64)
         self.row_hashes: list[np.ndarray] = []
         self._ends_sentence = np.array([token in SENTENCE_ENDS for token in vocabulary.tokens])
-        self._hash_weights = rng_for(0, "row hashes").integers(1, 2**63, width, dtype=np.uint64)
+        weights = rng_for(0, "row hashes").integers(1, 2**63, num_lengths, dtype=np.uint64)
+        self._hash_weights = weights
+        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
+        # cannot hold.
+        self._highest_hash = np.uint64(hash_share * (2**64 - 2**12))
 
     def add(self, shard: str, rows: InstanceRows) -> None:
         """Count some rows of the named shard."""
-        self._add_counts(shard, rows)
+        self._add_counts(rows)
+        self._add_passes(shard, rows)
         self._add_labels(rows)
         self._add_scripts(rows)
         self._add_special_tokens(rows)
@@ -175,132 +209,174 @@ class Measures:
         self._add_words(rows)
         self._add_hashes(rows)
 
-    def _add_counts(self, shard: str, rows: InstanceRows) -> None:
+    def _add_counts(self, rows: InstanceRows) -> None:
         lengths = rows.lengths
+        is_next = rows.label == 0
+        not_next = rows.label == 1
         self.counts.update(
             rows=len(lengths),
             tokens=len(rows.ids),
-            text_tokens=int((~rows.structural).sum()),
-            unknown_tokens=int((rows.restored == self.vocabulary.unk_id).sum()),
-            rows_too_long=int((lengths > self.config.max_length).sum()),
+            text_tokens=_num_true(~rows.structural),
+            unknown_tokens=_num_true(rows.restored == self.vocabulary.unk_id),
+            rows_too_long=_num_true(lengths > self.config.max_length),
             misplaced=rows.num_misplaced,
-            other_labels=int((rows.label > 1).sum()),
-            not_next=int((rows.label == 1).sum()),
-            not_next_same_document=int((~rows.other_document & (rows.label == 1)).sum()),
-            is_next_other_document=int((rows.other_document & (rows.label == 0)).sum()),
-            without_b=int((rows.segment_b_start == lengths).sum()),
+            other_labels=_num_true(rows.label > 1),
+            not_next=_num_true(not_next),
+            not_next_same_document=_num_true(not_next & ~rows.other_document),
+            is_next_other_document=_num_true(is_next & rows.other_document),
+            without_b=_num_true(rows.segment_b_start == lengths),
         )
+
+    def _add_passes(self, shard: str, rows: InstanceRows) -> None:
         for duplicate in np.unique(rows.duplicate).tolist():
-            own = rows.label[rows.duplicate == duplicate]
-            seen = self.passes.setdefault((shard, duplicate), [0, 0])
-            seen[0] += len(own)
-            seen[1] += int((own == 1).sum())
+            labels = rows.label[rows.duplicate == duplicate]
+            sums = self.passes.setdefault((shard, duplicate), [0, 0])
+            sums[0] += len(labels)
+            sums[1] += _num_true(labels == 1)
 
     def _add_labels(self, rows: InstanceRows) -> None:
         lengths = rows.lengths
         has_b = rows.segment_b_start < lengths
-        values = {
+        last_tokens = rows.restored[rows.offsets[1:] - 2]  # before the last [SEP]
+        values_by_name = {
             "row length": lengths,
-            "length of A": rows.segment_b_start - 2,
+            "length of A": rows.segment_b_start - 2,  # without [CLS] and [SEP]
             "length of B": np.where(has_b, lengths - rows.segment_b_start - 1, 0),
-            "B ending a sentence": self._ends_sentence[rows.restored[rows.offsets[1:] - 2]],
+            "B ending a sentence": self._ends_sentence[last_tokens],
         }
-        for name, value in values.items():
+        labels = np.minimum(rows.label, 1)
+        for name, values in values_by_name.items():
             histogram = self.by_label[name]
-            np.add.at(
-                histogram, (np.minimum(rows.label, 1), np.minimum(value, histogram.shape[1] - 1)), 1
-            )
+            highest = histogram.shape[1] - 1  # rows that are too long count as the longest
+            np.add.at(histogram, (labels, np.minimum(values, highest)), 1)
 
     def _add_scripts(self, rows: InstanceRows) -> None:
-        starts_b = np.repeat(rows.offsets[:-1] + rows.segment_b_start, rows.lengths)
-        segment = 2 * np.repeat(np.arange(len(rows.label)), rows.lengths) + (
-            np.arange(len(rows.ids)) >= starts_b
-        )
+        """Count rows by label, and by the script that most tokens of A and of B are in."""
+        num_rows = len(rows.label)
+        row_of_token = np.repeat(np.arange(num_rows), rows.lengths)
+        b_starts = np.repeat(rows.offsets[:-1] + rows.segment_b_start, rows.lengths)
+        in_b = np.arange(len(rows.ids)) >= b_starts
+        # Segments are numbered A, B, A, B, ...; one bincount over (segment, script) counts all.
+        segment = 2 * row_of_token + in_b
         keys = segment * self._num_scripts + self._script_of[rows.restored]
-        counts = np.bincount(keys, minlength=2 * len(rows.label) * self._num_scripts).reshape(
-            -1, self._num_scripts
-        )
-        counts[:, 0] = 0  # tokens without letters
-        a, b = counts.argmax(axis=1).reshape(-1, 2).T
-        np.add.at(self.scripts, (np.minimum(rows.label, 1), a * self._num_scripts + b), 1)
+        counts = np.bincount(keys, minlength=2 * num_rows * self._num_scripts)
+        counts = counts.reshape(num_rows, 2, self._num_scripts)
+        counts[:, :, 0] = 0  # tokens without letters
+        main_scripts = counts.argmax(axis=2)
+        pairs = main_scripts[:, 0] * self._num_scripts + main_scripts[:, 1]
+        np.add.at(self.scripts, (np.minimum(rows.label, 1), pairs), 1)
 
     def _add_special_tokens(self, rows: InstanceRows) -> None:
-        vocabulary, ids, starts = self.vocabulary, rows.restored, rows.offsets[:-1]
+        vocabulary = self.vocabulary
         is_special = ~vocabulary.is_ordinary
         is_special[vocabulary.unk_id] = False
-        in_place = (ids[starts] == vocabulary.cls_id) & (
-            ids[rows.offsets[1:] - 1] == vocabulary.sep_id
+        first = rows.restored[rows.offsets[:-1]]
+        last = rows.restored[rows.offsets[1:] - 1]
+        before_b = rows.restored[rows.offsets[:-1] + rows.segment_b_start - 1]
+        in_place = (
+            (first == vocabulary.cls_id)
+            & (last == vocabulary.sep_id)
+            & (before_b == vocabulary.sep_id)
         )
-        in_place &= ids[starts + rows.segment_b_start - 1] == vocabulary.sep_id
         self.counts.update(
-            rows_without_specials=int((~in_place).sum()),
-            specials_in_text=int((is_special[ids] & ~rows.structural).sum()),
-            masked_specials=int(rows.structural[rows.positions].sum()),
+            rows_without_specials=_num_true(~in_place),
+            specials_in_text=_num_true(is_special[rows.restored] & ~rows.structural),
+            masked_specials=_num_true(rows.structural[rows.positions]),
         )
 
     def _add_masks(self, rows: InstanceRows) -> None:
-        stored, originals = rows.ids[rows.positions], rows.restored[rows.positions]
-        is_mask, is_kept = stored == self.vocabulary.mask_id, stored == originals
+        stored = rows.ids[rows.positions]
+        originals = rows.restored[rows.positions]
+        is_mask = stored == self.vocabulary.mask_id
+        is_kept = stored == originals
         is_random = ~is_mask & ~is_kept
+        random_tokens = stored[is_random]
+        asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
         self.counts.update(
             masked=len(stored),
-            masks_asked=int(
-                num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length).sum()
-            ),
-            random_not_ordinary=int((~self.vocabulary.is_ordinary[stored[is_random]]).sum()),
+            masks_asked=int(asked.sum()),
+            random_not_ordinary=_num_true(~self.vocabulary.is_ordinary[random_tokens]),
         )
-        row = np.repeat(np.arange(len(rows.label)), rows.mask_counts)
-        for name, chosen in (("mask", is_mask), ("random", is_random), ("keep", is_kept)):
-            own = np.bincount(row, chosen, minlength=len(rows.label))
-            self.squares[name] += [
-                own @ own,
-                own @ rows.mask_counts,
-                rows.mask_counts @ rows.mask_counts,
-            ]
-            self.counts[f"masked_{name}"] += int(chosen.sum())
-        self.masked_tokens += np.bincount(originals, minlength=len(self.vocabulary))
-        self.random_tokens += np.bincount(stored[is_random], minlength=len(self.vocabulary))
-        in_row = rows.positions - np.repeat(rows.offsets[:-1], rows.mask_counts)
-        width = len(self.mask_positions)
-        self.mask_positions += np.bincount(np.minimum(in_row, width - 1), minlength=width)
+        row_of_mask = rows.row_of_mask
+        masks = rows.mask_counts
+        for kind, is_kind in (("mask", is_mask), ("random", is_random), ("keep", is_kept)):
+            of_kind = np.bincount(row_of_mask, is_kind, minlength=len(masks))
+            self.squares[kind] += [of_kind @ of_kind, of_kind @ masks, masks @ masks]
+            self.counts[f"masked_{kind}"] += _num_true(is_kind)
+        vocab_size = len(self.vocabulary)
+        self.masked_tokens += np.bincount(originals, minlength=vocab_size)
+        self.random_tokens += np.bincount(random_tokens, minlength=vocab_size)
+        positions_in_row = rows.positions - rows.offsets[row_of_mask]
+        num_positions = len(self.mask_positions)
+        self.mask_positions += np.bincount(
+            np.minimum(positions_in_row, num_positions - 1), minlength=num_positions
+        )
 
     def _add_words(self, rows: InstanceRows) -> None:
         """Count partly masked words, and rows with the wrong number of masks."""
         words = find_words(
             rows.restored, rows.offsets, rows.segment_b_start, self.vocabulary.continues
         )
-        masked_before = np.zeros(len(rows.ids) + 1, np.int64)
-        masked_before[rows.positions + 1] = 1
-        masked_before = np.cumsum(masked_before)
-        masked = masked_before[words.start + words.length] - masked_before[words.start]
-        wanted = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
+        # Masked tokens of each word, by the difference of running sums at its two ends.
+        is_masked = np.zeros(len(rows.ids) + 1, np.int64)
+        is_masked[rows.positions + 1] = 1
+        num_masked_before = np.cumsum(is_masked)
+        word_ends = words.start + words.length
+        masked = num_masked_before[word_ends] - num_masked_before[words.start]
+        asked = num_to_mask(rows.lengths, self.config.mask_rate, self.config.max_length)
         if self.config.masking == "token":
-            keeps_rule = rows.mask_counts == wanted
+            follows_rule = rows.mask_counts == asked
         else:
+            # Whole words fill the budget as far as they fit; a row with none that short masks its
+            # shortest word.
             shortest = np.full(len(rows.label), np.iinfo(np.int64).max)
             np.minimum.at(shortest, words.row, words.length)
-            keeps_rule = (rows.mask_counts >= 1) & (
-                rows.mask_counts <= np.maximum(wanted, shortest)
-            )
+            most = np.maximum(asked, shortest)
+            follows_rule = (rows.mask_counts >= 1) & (rows.mask_counts <= most)
         self.counts.update(
             words=len(words.row),
-            split_words=int(((masked > 0) & (masked < words.length)).sum()),
-            masked_words=int((masked > 0).sum()),
-            rows_breaking_count=int((~keeps_rule).sum()),
+            split_words=_num_true((masked > 0) & (masked < words.length)),
+            masked_words=_num_true(masked > 0),
+            rows_breaking_count=_num_true(~follows_rule),
         )
 
     def _add_hashes(self, rows: InstanceRows) -> None:
-        in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
-        weights = self._hash_weights[np.minimum(in_row, len(self._hash_weights) - 1)]
-        # Hash each token as stored, its original, and whether it is predicted.
-        keys = (
-            (rows.restored.astype(np.uint64) << np.uint64(32)) + 2 * rows.ids.astype(np.uint64) + 1
-        )
+        """Hash the rows with enough masked spans, and keep a share of the hashes.
+
+        Equal rows have equal tokens and masks; a row's hash is the sum of its tokens' keys, each
+        times a random weight of its position, modulo 2**64 (multilinear hashing; Carter and Wegman
+        1979, "Universal classes of hash functions").
+        """
+        # A token's key: its original, the token as stored, and whether it is predicted (an even
+        # key).
+        keys = rows.restored.astype(np.uint64) << np.uint64(32)
+        keys += 2 * rows.ids.astype(np.uint64) + 1
         keys[rows.positions] += 1
+        positions_in_row = np.arange(len(rows.ids)) - np.repeat(rows.offsets[:-1], rows.lengths)
+        last_weight = len(self._hash_weights) - 1
+        weights = self._hash_weights[np.minimum(positions_in_row, last_weight)]
         hashes = np.add.reduceat(keys * weights, rows.offsets[:-1])
+        # Mix the bits, so that the smallest hashes, the share that is kept, are a fair sample.
         hashes ^= hashes >> np.uint64(31)
         hashes *= np.uint64(0x9E3779B97F4A7C15)
-        row = np.repeat(np.arange(len(hashes)), rows.mask_counts)
-        starts_span = (np.diff(rows.positions, prepend=-2) != 1) | (np.diff(row, prepend=-1) != 0)
-        hashes = hashes[np.bincount(row[starts_span], minlength=len(hashes)) >= MIN_MASKED_SPANS]
-        self.row_hashes.append(hashes[hashes <= np.uint64(self._hash_share * (2**64 - 2**12))])
+        enough_spans = _num_masked_spans(rows) >= MIN_MASKED_SPANS
+        hashes = hashes[enough_spans]
+        self.row_hashes.append(hashes[hashes <= self._highest_hash])
+
+
+def _num_true(flags: np.ndarray) -> int:
+    return int(flags.sum())
+
+
+def _num_masked_spans(rows: InstanceRows) -> np.ndarray:
+    """Return the number of runs of neighbouring masked tokens in each row, int64 [num_rows]::
+
+    positions     2  3  4  9    12  13       rows of 12 tokens
+    row           0  0  0  0     1   1
+    starts_span   T  F  F  T     T   F       a gap before it, or another row
+    """
+    row_of_mask = rows.row_of_mask
+    after_gap = np.diff(rows.positions, prepend=-2) != 1
+    in_new_row = np.diff(row_of_mask, prepend=-1) != 0
+    starts_span = after_gap | in_new_row
+    return np.bincount(row_of_mask[starts_span], minlength=len(rows.label))

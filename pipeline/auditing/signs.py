@@ -1,5 +1,5 @@
-"""Signs that text was not extracted or cleaned well: patterns in single sentences, and long
-sentences that recur.
+"""Find signs of badly extracted or cleaned text: patterns in single sentences, and long sentences
+that recur.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,8 @@ MAX_EXAMPLES = 3
 EXAMPLE_CHARACTERS = 120
 LONG_CHARACTERS = 1000
 REPEATED_CHARACTERS = 100
-# Repeated sentences are found by 64-bit hashes; for a larger corpus only a share of the hashes is
-# kept.
 MAX_SENTENCE_HASHES = 20_000_000
+"""Repeats are found by 64-bit hashes; in a larger corpus only a share of them is kept."""
 
 LONG = f"sentences over {LONG_CHARACTERS:,} characters"
 REPEATED = f"sentences of {REPEATED_CHARACTERS} characters or more that repeat another"
@@ -36,19 +35,18 @@ PATTERNS = {
     "sentences without a letter": r"^\P{L}*$",
     "sentences without final punctuation": rf"[^{_ENDS}{_CLOSING}][{_CLOSING}]*$",
 }
-"""Regular expressions in the syntax of RE2, by what they find."""
+"""Regular expressions in the syntax of RE2, by the name of what they match."""
 
 
 @dataclass
 class Sign:
-    """How many sentences (or documents) show a sign, out of how many, and the first ones:
-    (document, text).
-    """
+    """A sign of bad text, and the sentences that show it: `count` out of `total`."""
 
     name: str
     count: int = 0
     total: int = 0
     examples: list[tuple[str, str]] = field(default_factory=list)
+    """The first ones: (id of the document, text)."""
 
     def add(self, count: int, total: int) -> None:
         """Count some sentences out of `total`."""
@@ -57,7 +55,7 @@ class Sign:
 
     @property
     def num_wanted(self) -> int:
-        """How many examples are still missing."""
+        """Examples that are still missing."""
         return MAX_EXAMPLES - len(self.examples)
 
     @property
@@ -73,24 +71,20 @@ def find_signs(sentences: pa.Array) -> Iterator[tuple[str, np.ndarray]]:
             "match_substring_regex", [sentences], pc.MatchSubstringOptions(pattern)
         )
         yield name, np.flatnonzero(matches.to_numpy(zero_copy_only=False))
-    yield (
-        LONG,
-        np.flatnonzero(pc.call_function("utf8_length", [sentences]).to_numpy() > LONG_CHARACTERS),
-    )
+    lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
+    yield LONG, np.flatnonzero(lengths > LONG_CHARACTERS)
 
 
 def excerpt(name: str, sentence: str) -> str:
     """Return the part of a sentence around the sign `name`; of a long one its beginning."""
-    around = f"(?P<text>.{{0,40}}(?:{PATTERNS.get(name, '^')}).{{0,80}})"
-    found = pc.call_function(
-        "extract_regex", [pa.array([sentence])], pc.ExtractRegexOptions(around)
-    )[0]
-    text = found["text"].as_py()[:EXAMPLE_CHARACTERS]
-    return (
-        ("" if sentence.startswith(text) else "… ")
-        + text
-        + ("" if sentence.endswith(text) else " …")
-    )
+    pattern = PATTERNS.get(name, "^")
+    around = pc.ExtractRegexOptions(f"(?P<text>.{{0,40}}(?:{pattern}).{{0,80}})")
+    # By Arrow, not `re`: the patterns are in the syntax of RE2.
+    match = pc.call_function("extract_regex", [pa.array([sentence])], around)[0]
+    text = match["text"].as_py()[:EXAMPLE_CHARACTERS]
+    before = "" if sentence.startswith(text) else "… "
+    after = "" if sentence.endswith(text) else " …"
+    return f"{before}{text}{after}"
 
 
 class Repeats:
@@ -98,29 +92,29 @@ class Repeats:
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._limit = np.uint64(share * (2**64 - 2**12))
+        # Hashes up to this one are kept. As a float 2**64 - 1 would become 2**64, which uint64
+        # cannot hold.
+        self._highest_hash = np.uint64(share * (2**64 - 2**12))
         self._hashes: list[np.ndarray] = []
 
     def add(self, sentences: pa.Array) -> None:
-        """Add sentences, of which the long ones count."""
+        """Add sentences; only the long ones count."""
         _, hashes = hash_long(sentences)
-        self._hashes.append(hashes[hashes <= self._limit])
+        self._hashes.append(hashes[hashes <= self._highest_hash])
 
     def sum(self) -> tuple[int, int, np.ndarray]:
-        """Return how many sentences repeat another, of how many, and the hashes of the most
-        frequent of these.
+        """Return the number of sentences that repeat another, the number of all long sentences, and
+        the hashes of the most frequent repeated ones.
 
-        The numbers are estimates for all sentences if only a share of the hashes is kept.
+        The numbers are estimates if only a share of the hashes is kept.
         """
-        hashes, counts = np.unique(
-            np.concatenate([np.zeros(0, np.uint64), *self._hashes]), return_counts=True
-        )
+        all_hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
+        hashes, counts = np.unique(all_hashes, return_counts=True)
         repeated = np.flatnonzero(counts > 1)
         top = repeated[np.argsort(-counts[repeated], kind="stable")[:MAX_EXAMPLES]]
-        num_repeated, total = (
-            round(int(count) / self._share)
-            for count in ((counts[repeated] - 1).sum(), counts.sum())
-        )
+        num_repeated = int((counts[repeated] - 1).sum())  # the first of each repeats nothing
+        num_repeated = round(num_repeated / self._share)
+        total = round(len(all_hashes) / self._share)
         return num_repeated, total, hashes[top]
 
 
@@ -128,9 +122,8 @@ def hash_long(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the sentences of `REPEATED_CHARACTERS` or more, int64, and their
     hashes, uint64.
     """
-    long = np.flatnonzero(
-        pc.call_function("utf8_length", [sentences]).to_numpy() >= REPEATED_CHARACTERS
-    )
-    texts = sentences.take(pa.array(long)).to_pylist()
-    content = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
-    return long, np.frombuffer(content, np.uint64)
+    lengths = pc.call_function("utf8_length", [sentences]).to_numpy()
+    indices = np.flatnonzero(lengths >= REPEATED_CHARACTERS)
+    texts = sentences.take(pa.array(indices)).to_pylist()
+    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return indices, np.frombuffer(digests, np.uint64)

@@ -1,4 +1,4 @@
-"""What an audit found: its checks, and the sentence that sums them up for the terminal and the
+"""The result of an audit: its checks, and the sentence that sums them up for the terminal and the
 report.
 """
 
@@ -19,7 +19,7 @@ none.
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the audit: texts, the plain `value`, its 95 % `interval`, and how far an AUC may
+    """One line of the audit: texts, the plain `value`, its 95% `interval`, and how far an AUC may
     be from one half.
 
     `advice` says what to do about it, if that is known.
@@ -47,12 +47,16 @@ class Check:
     @property
     def measured_and_advice(self) -> str:
         """For a table's cell."""
-        return "; ".join(filter(None, (self.measured, self.advice)))
+        return _joined(self.measured, self.advice)
 
     @property
     def complaint(self) -> str:
         """For instance ``IsNext 13.63% (expected 50% ± 0.5%)``, with the advice."""
-        return f"{self.name_and_figure} ({'; '.join(filter(None, (f'expected {self.asked}', self.advice)))})"
+        return f"{self.name_and_figure} ({_joined(f'expected {self.asked}', self.advice)})"
+
+
+def _joined(text: str, advice: str) -> str:
+    return f"{text}; {advice}" if advice else text
 
 
 @dataclass(frozen=True)
@@ -83,22 +87,29 @@ class Audit:
     @property
     def verdict(self) -> Verdict:
         """The verdict of the whole: ``ok`` only if every property was judged and holds."""
-        return "bad" if self.failed else "unjudged" if self._having("unjudged") else "ok"
+        if self.failed:
+            return "bad"
+        if self._having("unjudged"):
+            return "unjudged"
+        return "ok"
 
     @property
     def sentence(self) -> str:
-        """The verdict in a sentence, with the figures of what fails and of what was not judged."""
-        failed, held = self._having("bad"), self._having("ok")
+        """The verdict in a sentence, with the figures of checks that fail or were not judged."""
+        failed = self.failed
+        num_held = len(self._having("ok"))
         unjudged = sorted(self._having("unjudged"), key=_interest)
         if not failed and not unjudged:
-            return f"All {len(held)} checks hold."
-        holding = f"{len(held)} hold" if failed else f"{len(held)} checks hold"
+            return f"All {num_held} checks hold."
+        rest = ""
         if unjudged:
-            holding += f", {len(unjudged)} not judged: {_listed(check.name_and_figure for check in unjudged)}"
+            figures = _listed(check.name_and_figure for check in unjudged)
+            rest = f", {len(unjudged)} not judged: {figures}"
         if not failed:
-            return f"{holding}."
+            return f"{num_held} checks hold{rest}."
         fails = "1 check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
-        return f"{fails}: {_listed(check.complaint for check in failed)}; {holding}."
+        complaints = _listed(check.complaint for check in failed)
+        return f"{fails}: {complaints}; {num_held} hold{rest}."
 
     def _having(self, verdict: Verdict) -> list[Check]:
         return [check for check in self.checks if check.verdict == verdict]
@@ -109,13 +120,19 @@ class Audit:
             {"source": source, "language": language, "share": share}
             for (source, language), share in self.shares_read.items()
         ]
-        verdict = {"ok": not self.failed, "verdict": self.verdict, "sentence": self.sentence}
-        return {**asdict(replace(self, shares_read={})), "shares_read": shares, **verdict}
+        fields = asdict(replace(self, shares_read={}))  # its keys are pairs, which JSON lacks
+        return {
+            **fields,
+            "shares_read": shares,
+            "ok": not self.failed,
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+        }
 
 
 def _interest(check: Check) -> tuple[bool, bool, float]:
-    """Order checks that were not judged: the share of labels first, then what tells the label best,
-    then the others.
+    """Order checks that were not judged: the share of labels first, then the measures that predict
+    the label best, then the others.
     """
     value = 0.5 if check.value is None else check.value
     return (
@@ -127,12 +144,13 @@ def _interest(check: Check) -> tuple[bool, bool, float]:
 
 def _listed(texts: Iterable[str]) -> str:
     texts = list(texts)
+    named = ", ".join(texts[:NUM_NAMED])
     more = len(texts) - NUM_NAMED
-    return ", ".join(texts[:NUM_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def checks_by_name(audits: Iterable[Audit]) -> dict[str, list[Check | None]]:
-    """Return the checks of several audits side by side; None if an audit does not have the check."""
-    found = [{check.name: check for check in audit.checks} for audit in audits]
-    names = dict.fromkeys(name for by_name in found for name in by_name)
-    return {name: [by_name.get(name) for by_name in found] for name in names}
+    """Return the checks of several audits side by side; None if an audit lacks the check."""
+    checks_of = [{check.name: check for check in audit.checks} for audit in audits]
+    names = dict.fromkeys(name for checks in checks_of for name in checks)  # in order, each once
+    return {name: [checks.get(name) for checks in checks_of] for name in names}

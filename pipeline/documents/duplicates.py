@@ -3,60 +3,26 @@ whatever its source.
 
 Two texts are duplicates if their characters match, with one space for each line break and between
 sentences. So it makes no difference where lines were wrapped or sentences split. Chinese and
-Japanese have no such spaces: there only splits after 。！？」』） make no difference, in texts with a 。
-Letter case, punctuation and accents count. Texts are compared by the first 128 bits of SHA-256,
-which processors implement.
-
-For each document `scatter` also writes a small row, its *key*, by the hash of the text. A unit of
-this phase reads the keys of a range of text hashes from all files, so all copies of a text meet. It
-lists the documents to remove, including those that `near_duplicates` found, by the documents' hash,
-for `gather` to skip.
-
-Memory: up to 450 bytes per key of a unit, which has half a million keys (below 64 million
-documents).
+Japanese have no such spaces: there only splits after 。！？」』） make no difference, in texts
+with a 。 Letter case, punctuation and accents count. Texts are compared by the first 128 bits of
+SHA-256, which processors implement.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ..execution.partitions import partitioned_file, read_phase, write_partitions
-from ..execution.phases import Record
-from ..storage.stage import StageDirectory
-from .layout import KeyRange, Layout
+from .tables import LEFT_OUT
 
-DOCUMENTS_PER_UNIT = 500_000
-MIN_VALIDATION_DOCUMENTS = 2
-DUPLICATE, NEAR_DUPLICATE = "duplicate_texts", "near_duplicates"
+DUPLICATE = "duplicate_texts"
+NEAR_DUPLICATE = "near_duplicates"
 
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: multiples of it differ in all bits
-_NO_SPACE_AFTER = (
-    "。！？」』）"  # in a text with 。, so that splits after these marks make no difference
-)
-
-KEYS = pa.schema(
-    [
-        pa.field("text_hash", pa.uint64()),
-        pa.field("text_hash_low", pa.uint64()),
-        pa.field("hash", pa.uint64()),
-        pa.field("validation_hash", pa.uint64()),
-        pa.field("num_bytes", pa.uint32()),
-        pa.field("doc_id", pa.string()),
-    ]
-)
-NEAR = pa.schema([pa.field("text_hash", pa.uint64()), pa.field("kept", pa.string())])
-LEFT_OUT = pa.schema(
-    [
-        pa.field("hash", pa.uint64()),
-        pa.field("validation_hash", pa.uint64()),
-        pa.field("text_hash", pa.uint64()),
-        pa.field("reason", pa.string()),
-        pa.field("kept", pa.string()),
-    ]
-)
+_NO_SPACE_AFTER = "。！？」』）"
+"""In a text with 。, so that splits after these marks make no difference."""
 
 
 def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
@@ -75,113 +41,98 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deduplicated(Record):
-    """The record of a unit: what stays and what is removed; the latter also per bucket, as in
-    `Scattered`.
+class Decision(NamedTuple):
+    """Which documents stay."""
 
-    `lowest_validation_hashes` are the lowest ones of the documents that stay, ascending; each
-    counts once, because versions of a document under one id share theirs.
-    """
-
-    documents: int
-    left_out: int
-    bucket_bytes: bytes
-    bucket_documents: bytes
-    lowest_validation_hashes: list[int]
+    kept: pa.Table
+    """Rows of `KEYS`."""
+    removed: pa.Table
+    """Rows of `LEFT_OUT`."""
+    removed_bytes: np.ndarray
+    """Length of the text of each removed document."""
 
 
-def deduplicate(
-    directory: StageDirectory, unit: KeyRange, layout: Layout, near: bool
-) -> Deduplicated:
-    """List the documents of some text hashes to remove; `near` says whether near-duplicates were
-    looked for.
-    """
-    num_partitions = layout.num_key_partitions
-    keys = read_phase(directory, "scatter", "keys", unit.partitions, num_partitions)
-    found = (
-        read_phase(directory, "clusters", "near", unit.partitions, num_partitions) if near else ()
-    )
-    kept, left_out, num_bytes = decide(
-        pa.Table.from_batches(keys, KEYS), pa.Table.from_batches(found, NEAR)
-    )
-    hashes, validation_hashes = left_out["hash"].to_numpy(), left_out["validation_hash"].to_numpy()
-    name = partitioned_file("left-out", unit.name)
-    with write_partitions(directory, name, LEFT_OUT, layout.num_document_partitions) as writer:
-        writer.write(left_out, layout.partition_of(hashes, validation_hashes))
-    buckets = layout.bucket_of(hashes, validation_hashes)
-    bytes_left_out = np.bincount(buckets, weights=num_bytes, minlength=layout.num_buckets + 1)
-    return Deduplicated(
-        files=(name,),
-        documents=kept.num_rows,
-        left_out=left_out.num_rows,
-        bucket_bytes=bytes_left_out.astype(np.int64).tobytes(),
-        bucket_documents=np.bincount(buckets, minlength=layout.num_buckets + 1)
-        .astype(np.uint32)
-        .tobytes(),
-        lowest_validation_hashes=np.unique(kept["validation_hash"].to_numpy())[
-            :MIN_VALIDATION_DOCUMENTS
-        ].tolist(),
-    )
+def decide(keys: pa.Table, near_duplicates: pa.Table) -> Decision:
+    """Decide which of the documents with these `KEYS` stay.
 
-
-def decide(keys: pa.Table, near: pa.Table) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Return the `KEYS` of the documents that stay, the `LEFT_OUT` ones, and the lengths in bytes
-    of the latter.
-
-    `near` lists the texts to remove as near-duplicates of the document `kept`. A document that
+    `near_duplicates` lists texts to remove as well, and the document kept instead. A document that
     occurs twice with the same id and text counts once: it is not a duplicate but a repeated id,
     which `gather` handles.
     """
-    keys = keys.sort_by(
-        [(name, "ascending") for name in ("text_hash", "text_hash_low", "hash", "doc_id")]
-    )
+    #   text  a  a  a  b  c  c        keys by text, then hash; c is nearly another text
+    #   hash  1  4  7  2  3  8
+    #         *        *  *           first of its text
+    #            x  x     n  x        removed: x as a duplicate, n as a near-duplicate
+    columns = ("text_hash", "text_hash_low", "hash", "doc_id")
+    keys = keys.sort_by([(name, "ascending") for name in columns])
     keys = keys.filter(pa.array(_differs_from_before(keys, "text_hash", "text_hash_low", "hash")))
     is_first = _differs_from_before(keys, "text_hash", "text_hash_low")
-    is_near = is_first & np.isin(keys["text_hash"].to_numpy(), near["text_hash"].to_numpy())
-    goes = np.flatnonzero(~is_first | is_near)
-    left_out = keys.take(pa.array(goes))
-    first = np.maximum.accumulate(np.where(is_first, np.arange(len(is_first)), 0))
-    kept = dict(zip(near["text_hash"].to_pylist(), near["kept"].to_pylist(), strict=True))
-    same = keys["doc_id"].take(pa.array(first[goes])).to_pylist()
-    columns = {
-        **{name: left_out[name] for name in ("hash", "validation_hash", "text_hash")},
-        "reason": pa.array(
-            np.where(is_near[goes], NEAR_DUPLICATE, DUPLICATE).tolist(), pa.string()
-        ),
-        "kept": pa.array(
-            [
-                kept[text] if nearly else doc_id
-                for text, nearly, doc_id in zip(
-                    left_out["text_hash"].to_pylist(), is_near[goes], same, strict=True
-                )
-            ],
-            pa.string(),
-        ),
-    }
-    stays = keys.filter(pa.array(is_first & ~is_near))
-    return stays, pa.table(columns, schema=LEFT_OUT), left_out["num_bytes"].to_numpy()
+    is_listed = np.isin(keys["text_hash"].to_numpy(), near_duplicates["text_hash"].to_numpy())
+    is_near_duplicate = is_first & is_listed
+    is_removed = ~is_first | is_near_duplicate
 
-
-def document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-    """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
-    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
+    removed_rows = np.flatnonzero(is_removed)
+    removed_keys = keys.take(pa.array(removed_rows))
+    row_of_first = np.maximum.accumulate(np.where(is_first, np.arange(len(is_first)), 0))
+    first_ids = keys["doc_id"].take(pa.array(row_of_first[removed_rows])).to_pylist()
+    similar_ids = dict(
+        zip(
+            near_duplicates["text_hash"].to_pylist(),
+            near_duplicates["kept"].to_pylist(),
+            strict=True,
+        )
+    )
+    reasons: list[str] = []
+    kept_ids: list[str] = []
+    for text_hash, first_id, is_near in zip(
+        removed_keys["text_hash"].to_pylist(),
+        first_ids,
+        is_near_duplicate[removed_rows].tolist(),
+        strict=True,
+    ):
+        if is_near:
+            reasons.append(NEAR_DUPLICATE)
+            kept_ids.append(similar_ids[text_hash])
+        else:
+            reasons.append(DUPLICATE)
+            kept_ids.append(first_id)
+    removed = pa.table(
+        {
+            "hash": removed_keys["hash"],
+            "validation_hash": removed_keys["validation_hash"],
+            "text_hash": removed_keys["text_hash"],
+            "reason": pa.array(reasons, pa.string()),
+            "kept": pa.array(kept_ids, pa.string()),
+        },
+        schema=LEFT_OUT.schema,
+    )
+    return Decision(
+        keys.filter(pa.array(~is_removed)), removed, removed_keys["num_bytes"].to_numpy()
+    )
 
 
 def empty_left_out(
     batches: Iterable[pa.RecordBatch], left_out: pa.Table
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield of each batch the documents that stay, and the `LEFT_OUT` ones without their sentences,
-    which may be many times what stays.
+) -> Iterator[pa.RecordBatch]:
+    """For each batch, yield the kept documents, and the removed ones with their sentences emptied:
+    they can far outnumber the kept.
     """
-    keys = np.sort(document_keys(left_out))
+    left_out_keys = np.sort(_document_keys(left_out))
     for batch in batches:
-        own = document_keys(batch)
-        goes = np.searchsorted(keys, own, side="right") > np.searchsorted(keys, own)
-        gone = batch.filter(pa.array(goes))
-        column = batch.schema.get_field_index("sentences")
-        nothing = pa.array([[]] * gone.num_rows, batch.schema[column].type)
-        yield batch.filter(pa.array(~goes)), gone.set_column(column, batch.schema[column], nothing)
+        keys = _document_keys(batch)
+        positions = np.searchsorted(left_out_keys, keys)
+        is_removed = np.searchsorted(left_out_keys, keys, side="right") > positions
+        yield batch.filter(pa.array(~is_removed))
+        removed = batch.filter(pa.array(is_removed))
+        index = batch.schema.get_field_index("sentences")
+        field = batch.schema.field(index)
+        no_sentences = pa.array([[]] * removed.num_rows, field.type)
+        yield removed.set_column(index, field, no_sentences)
+
+
+def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+    """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
+    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
 
 
 def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:

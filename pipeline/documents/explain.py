@@ -1,32 +1,19 @@
 """What ingest keeps and leaves out of one document, and why."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..config import IngestConfig
 from ..errors import UserError
 from ..execution.counters import Counters, name_counts
+from ..execution.trace import LeftOut, Trace
 from ..sources.formats import find_inputs, plan_units, read_range
-from ..sources.records import InputRange
 from ..sources.wikitext.repair import MISSING, PRONUNCIATION, REMOVED
-from .duplicates import hash_text
-from .repeated_lines import REPEATED_LINES, hash_line
-from .scatter import is_too_short, select_lines
+from .scatter import select_sentences
 
-# Of what was removed before, in wikitext.
+# Marks of removals in wikitext, which a text that is left out later may contain.
 _MARKS = re.compile(f"[{REMOVED}{MISSING}{PRONUNCIATION}]")
-
-
-@dataclass(kw_only=True)
-class LeftOut:
-    """A text that is not in the document."""
-
-    reason: str
-    num_words: int
-    text: str = ""
-    """Empty for what is markup between the texts that are kept."""
 
 
 @dataclass(kw_only=True)
@@ -40,90 +27,37 @@ class Explanation:
     left_out: list[LeftOut] = field(default_factory=list)
 
 
-class _Collector(Counters):
-    """Counters that also collect what is left out of the one document that is wanted."""
-
-    def __init__(self, document: str) -> None:
-        super().__init__()
-        self.document = document
-        self.left_out: list[LeftOut] = []
-        self.found: Explanation | None = None
-
-    def wants(self, doc_id: str, title: str) -> bool:
-        if self.found or self.document not in (doc_id, title):
-            return False
-        self.left_out = []
-        self.found = Explanation(doc_id=doc_id, title=title, left_out=self.left_out)
-        return True
-
-    def skip(self, reason: str, where: str) -> None:
-        super().skip(reason, where)
-        if (
-            reason == "no_text"
-        ):  # a file or archive member without a document, to which this could belong
-            self.left_out = []
-
-    def count_left_out(self, reason: str, num_words: int) -> None:
-        super().count_left_out(reason, num_words)
-        self.left_out.append(LeftOut(reason=reason, num_words=num_words))
-
-    def leave_out(self, reason: str, texts: Sequence[str], kept: str = "") -> None:
-        for text in texts:
-            super().leave_out(reason, [text], kept)
-            words = (
-                (Counter(text.split()) - Counter(kept.split())).elements() if kept else text.split()
-            )
-            self.left_out[-1].text = _MARKS.sub("", " ".join(words)).strip()
-
-
 def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Explanation:
     """Return what `ingest` keeps and leaves out of the first document with this id, or title.
 
-    Sources are read up to this document; with ``--repeated-lines`` as a whole, to count its lines.
-    Whether it repeats another one only a whole run can find. Raises `UserError` if there is no such
-    document.
+    Sources are read up to this document. Only a whole run can tell whether it repeats another one.
+    Raises `UserError` if there is no such document.
     """
-    collector = _Collector(document)
+    trace = Trace(document)
+    counters = Counters()
+    counters.trace = trace
     inputs, _ = find_inputs(sources, None, config)
     ranges = [part for unit in plan_units(inputs, config) for part in unit.ranges]
     for part in ranges:
-        collector.left_out = []
-        for raw in read_range(part, config, collector):
+        trace.restart()
+        for raw in read_range(part, config, counters):
             doc_id = f"{raw.source}:{raw.id}"
-            if document in (doc_id, raw.title):
-                left_out = collector.left_out  # before and within it
-                lines = select_lines(raw, config, collector)
-                if config.repeated_lines is not None:
-                    lines = _without_repeated(lines, ranges, config, collector)
-                sentences = [sentence for line in lines for sentence in line]
-                return Explanation(
-                    doc_id=doc_id, title=raw.title, sentences=sentences, left_out=left_out
-                )
-            collector.left_out = []
-        if collector.found:
-            return collector.found
-    bad = f" Bad input: {name_counts(collector.bad)}." if collector.bad else ""
+            if document not in (doc_id, raw.title):
+                trace.restart()
+                continue
+            sentences = select_sentences(raw, config, counters)
+            return Explanation(
+                doc_id=doc_id, title=raw.title, sentences=sentences, left_out=_without_marks(trace)
+            )
+        if trace.doc_id:  # its reader left out all of it
+            return Explanation(
+                doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace)
+            )
+    bad = f" Bad input: {name_counts(counters.bad)}." if counters.bad else ""
     raise UserError(f"No document has the id or title {document!r}.{bad}")
 
 
-def _without_repeated(
-    lines: list[list[str]], ranges: Sequence[InputRange], config: IngestConfig, counters: Counters
-) -> list[list[str]]:
-    """Return the lines of a document that are not repeated; none if it is then too short."""
-    texts_of: dict[int, set[tuple[int, ...]]] = {hash_line(line): set() for line in lines}
-    for raw in (raw for part in ranges for raw in read_range(part, config, Counters())):
-        others = select_lines(raw, config, Counters())
-        text = hash_text([sentence for line in others for sentence in line])
-        for line_hash in texts_of.keys() & map(hash_line, others):
-            texts_of[line_hash].add(text)
-    kept = []
-    for line in lines:
-        if len(texts_of[hash_line(line)]) < (config.repeated_lines or 0):
-            kept.append(line)
-        else:
-            counters.leave_out(REPEATED_LINES, [" ".join(line)])
-    sentences = [sentence for line in kept for sentence in line]
-    if sentences and is_too_short(sentences, config):
-        counters.leave_out("documents_too_short", sentences)
-        return []
-    return kept
+def _without_marks(trace: Trace) -> list[LeftOut]:
+    return [
+        replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in trace.left_out
+    ]

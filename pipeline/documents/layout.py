@@ -1,5 +1,4 @@
-"""How the documents of one run lie in its temporary files, and which range of their hashes makes
-which shard.
+"""Partitions and shards: which range of the documents' hashes lies where.
 
 A document has a hash, by which it is shuffled, and a validation hash, by which it is held out.
 Temporary files are cut into *partitions*, equal ranges of the hash: first those of the validation
@@ -13,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import IngestConfig
+from ..errors import UserError
+from ..execution.counters import CounterRecord, count_of
 from ..execution.estimates import SHARD_TEXT_BYTES
-from ..execution.partitions import cut_evenly, range_of
-from ..execution.phases import Unit
+from ..execution.tables import cut_evenly, range_of
+from ..execution.units import Unit
+from ..manifests import Split
 
 ALL_HASHES = 1 << 64
 NUM_BUCKETS = 4096
@@ -81,12 +83,18 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyRange:
-    """A unit that reads small rows: their partitions ``start`` up to ``stop``, and the name of its
-    file.
-    """
+class IngestSetup:
+    """What all phases of ingest need to know."""
 
-    name: str
+    layout: Layout
+    left_out: CounterRecord
+    """Counts files that are not read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRange:
+    """The work of a unit that reads small rows: their partitions from `start` up to `stop`."""
+
     start: int
     stop: int
 
@@ -100,10 +108,25 @@ def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> l
     """Return the units that read all of the small rows of one kind."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     units: list[Unit[KeyRange]] = []
-    for part in cut_evenly(layout.num_key_partitions, num_units):
-        unit = KeyRange(name=f"{kind}-{len(units):05d}", start=part.start, stop=part.stop)
-        units.append(Unit(unit.name, num_rows * len(part) // layout.num_key_partitions, unit))
+    for partitions in cut_evenly(layout.num_key_partitions, num_units):
+        units.append(
+            Unit(
+                name=f"{kind}-{len(units):05d}",
+                cost=num_rows * len(partitions) // layout.num_key_partitions,
+                payload=KeyRange(start=partitions.start, stop=partitions.stop),
+            )
+        )
     return units
+
+
+def check_shard_size(split: Split, num_documents: int, num_shards: int | None) -> None:
+    """Raise `UserError` if a shard would hold too few documents for a pair from two of them."""
+    if num_documents >= 2:
+        return
+    advice = "lower `shards`"
+    if num_shards is None:
+        advice = "of documents with the same id only one stays"
+    raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: {advice}.")
 
 
 def cut_shards(
@@ -118,30 +141,34 @@ def cut_shards(
     that hold about the same.
     """
     sizes = np.asarray(bucket_bytes)
-    starts = _merge(sizes)
-    if len(starts) > num_partitions:
-        pieces = -(-int(sizes.max()) // (SHARD_TEXT_BYTES // 8))
-        sizes = np.repeat(sizes / pieces, pieces)
-        parts = np.split(sizes, num_partitions)
-        starts = [
-            index * len(parts[0]) + start
-            for index, part in enumerate(parts)
-            for start in _merge(part)
-        ]
-    else:
-        documents = np.concatenate([[0], np.cumsum(bucket_documents)])
-        enough = [0]
-        for start in starts[1:]:
-            if (
-                documents[start] - documents[enough[-1]] >= 2
-                and documents[-1] - documents[start] >= 2
-            ):
-                enough.append(start)
-        starts = enough
+    starts = merge_buckets(sizes)
+    if len(starts) <= num_partitions:
+        starts = _with_two_documents_each(starts, bucket_documents)
+        return borders([*starts, len(sizes)], len(sizes))
+    ranges_per_bucket = -(-int(sizes.max()) // (SHARD_TEXT_BYTES // 8))
+    sizes = np.repeat(sizes / ranges_per_bucket, ranges_per_bucket)
+    starts = []
+    first_of_partition = 0
+    for partition_sizes in np.split(sizes, num_partitions):
+        starts += [first_of_partition + start for start in merge_buckets(partition_sizes)]
+        first_of_partition += len(partition_sizes)
     return borders([*starts, len(sizes)], len(sizes))
 
 
-def _merge(sizes: np.ndarray) -> list[int]:
+def _with_two_documents_each(starts: Sequence[int], bucket_documents: Sequence[int]) -> list[int]:
+    """Return the starts of shards, those of shards with a single document left out."""
+    documents_before = np.concatenate([[0], np.cumsum(bucket_documents)])
+    num_documents = documents_before[-1]
+    remaining_starts = [0]
+    for start in starts[1:]:
+        in_this_shard = documents_before[start] - documents_before[remaining_starts[-1]]
+        in_later_shards = num_documents - documents_before[start]
+        if in_this_shard >= 2 and in_later_shards >= 2:
+            remaining_starts.append(start)
+    return remaining_starts
+
+
+def merge_buckets(sizes: np.ndarray) -> list[int]:
     """Return the first index of each run of neighbours, the runs as equal as they can be."""
     room = max(SHARD_TEXT_BYTES - sizes.max(), SHARD_TEXT_BYTES // 2)
     num_shards = max(1, int(-(-sizes.sum() // room)))
@@ -172,14 +199,13 @@ def group_by_partition(edges: Sequence[int], num_partitions: int) -> Iterator[ra
     """Yield runs of shards that begin in one partition, as ranges of their indices; shard i begins
     at ``edges[i]``.
     """
+    num_shards = len(edges) - 1
     first = 0
-    for index in range(1, len(edges)):
-        begins = index == len(edges) - 1 or _partition(edges[index], num_partitions) != _partition(
-            edges[first], num_partitions
-        )
-        if begins:
+    for index in range(1, num_shards):
+        if _partition(edges[index], num_partitions) != _partition(edges[first], num_partitions):
             yield range(first, index)
             first = index
+    yield range(first, num_shards)
 
 
 def _partition(edge: int, num_partitions: int) -> int:

@@ -1,60 +1,41 @@
 """The first phase of ingest: a unit reads its input ranges, and writes their documents by hash.
 
-They are written part by part, whenever `PART_TEXT_BYTES` of text are held, so that memory is
-bounded by a part and by the longest document, however large a unit is. Beside the documents lie
-their keys (see `duplicates`) and, on request, the bands of their signatures and their sketches (see
-`near_duplicates`), and their lines (see `repeated_lines`).
+They are written whenever `PART_TEXT_BYTES` of text are held, so that memory is bounded by that and
+by the longest document, however large a unit is. Beside the documents lie their keys (see
+`duplicates`) and, on request, the bands of their signatures and their sketches (see
+`near_duplicates`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..config import IngestConfig
-from ..execution.counters import CounterRecord, Counters
+from ..execution.counters import CounterRecord, Counters, sum_counters
 from ..execution.estimates import PART_TEXT_BYTES
-from ..execution.partitions import PartWriter, partitioned_file, range_of, write_partitions
-from ..execution.phases import Record
+from ..execution.phases import Phase
+from ..execution.tables import TableWriter
+from ..execution.units import Record, Unit
 from ..languages import language_tag
-from ..schemas import DOCUMENTS
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.records import InputRange, RawDocument
-from ..sources.sentences import normalise, split_lines
+from ..sources.sentences import split_sentences
 from ..sources.wikitext.repair import GAP
 from ..storage.stage import StageDirectory
-from .duplicates import KEYS, hash_text
-from .filters import c4_lines, find_fault
-from .layout import Layout
-from .near_duplicates import BANDS, SKETCHES, sketch_tables, sketch_text
-from .repeated_lines import LINES, line_table
-
-HASHES = [pa.field(name, pa.uint64()) for name in ("hash", "validation_hash", "text_hash")]
-SCATTERED = pa.schema([*HASHES, *DOCUMENTS])
-SCHEMAS = {
-    "documents": SCATTERED,
-    "keys": KEYS,
-    "bands": BANDS,
-    "sketches": SKETCHES,
-    "lines": LINES,
-}
+from .duplicates import hash_text
+from .layout import Layout, check_shard_size
+from .near_duplicates import sketch_tables, sketch_text
+from .other_languages import OTHER_LANGUAGES, identify_language
+from .tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 Row = dict[str, Any]
-"""A document in memory: the columns of the schemas above, its ``sketch``, and its ``line_sizes``
-(in sentences).
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranges:
-    """A unit of this phase: ranges of input, and the name of its files."""
-
-    name: str
-    ranges: list[InputRange]
+"""A document in memory: the columns of `SCATTERED` and `KEYS`, and its ``sketch``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,50 +48,72 @@ class Scattered(Record):
     bucket_bytes: bytes
     bucket_documents: bytes
     documents: int
-    lines: int = 0
-    """Only counted for ``--repeated-lines``."""
 
 
-def scatter_ranges(
-    directory: StageDirectory, unit: Ranges, config: IngestConfig, layout: Layout
-) -> Scattered:
-    """Read, clean and split the documents of some ranges and write them by hash."""
-    counters = Counters()
-    bucket_bytes, bucket_documents = np.zeros((2, layout.num_buckets + 1), np.int64)
-    num_lines = 0
-    partitions = _num_partitions(layout, config)
-    files = {kind: partitioned_file(kind, unit.name) for kind in partitions}
-    with ExitStack() as stack:
-        opened = (
-            write_partitions(directory, files[kind], SCHEMAS[kind], partitions[kind])
-            for kind in partitions
+@dataclass(frozen=True)
+class Scatter(Phase[list[InputRange], Scattered]):
+    """Read, clean and split documents, and write them by hash."""
+
+    config: IngestConfig
+
+    name = "scatter"
+    payload_type = list[InputRange]
+    record_type = Scattered
+
+    def do(self, directory: StageDirectory, unit: Unit[list[InputRange]]) -> Scattered:
+        """Scatter the documents of some ranges."""
+        layout: Layout = directory.setup.layout
+        counters = Counters()
+        bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
+        bucket_documents = np.zeros(layout.num_buckets + 1, np.int64)
+        tables = [SCATTERED, KEYS]
+        if self.config.near_duplicates is not None:
+            tables += [BANDS, SKETCHES]
+        with ExitStack() as open_files:
+            writers = {
+                table.name: open_files.enter_context(table.write(directory, unit.name))
+                for table in tables
+            }
+            rows_of_documents = _read_rows(unit.payload, self.config, counters)
+            for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
+                self._write(rows, writers)
+                hashes = np.array([row["hash"] for row in rows], np.uint64)
+                validation_hashes = np.array([row["validation_hash"] for row in rows], np.uint64)
+                buckets = layout.bucket_of(hashes, validation_hashes)
+                np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
+                np.add.at(bucket_documents, buckets, 1)
+                del rows  # or these and the next ones would be in memory at once
+        return Scattered(
+            files=tuple(table.file(unit.name) for table in tables),
+            counters=counters.to_record(),
+            bucket_bytes=bucket_bytes.tobytes(),
+            bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
+            documents=int(bucket_documents.sum()),
         )
-        writers = dict(zip(partitions, map(stack.enter_context, opened), strict=True))
-        for rows in cut_parts(_read_rows(unit.ranges, config, counters), PART_TEXT_BYTES):
-            _write(rows, writers, config, layout)
-            buckets = layout.bucket_of(*_hashes(rows))
-            np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
-            np.add.at(bucket_documents, buckets, 1)
-            num_lines += sum(len(row["line_sizes"]) for row in rows)
-            del rows  # or two parts would be in memory, this one and the next
-    return Scattered(
-        files=tuple(files.values()),
-        counters=counters.to_record(),
-        bucket_bytes=bucket_bytes.tobytes(),
-        bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
-        documents=int(bucket_documents.sum()),
-        lines=num_lines,
-    )
+
+    def _write(self, rows: Sequence[Row], writers: dict[str, TableWriter]) -> None:
+        for table in (SCATTERED, KEYS):
+            writers[table.name].write(pa.Table.from_pylist(rows, table.schema))
+        if self.config.near_duplicates is not None:
+            bands, sketches = sketch_tables(rows, self.config.near_duplicates)
+            writers[BANDS.name].write(bands)
+            writers[SKETCHES.name].write(sketches)
 
 
-def _num_partitions(layout: Layout, config: IngestConfig) -> dict[str, int]:
-    """Return the kinds of files that a unit writes, and the number of partitions in each."""
-    partitions = {"documents": layout.num_document_partitions, "keys": layout.num_key_partitions}
-    if config.near_duplicates is not None:
-        partitions |= {"bands": layout.num_key_partitions, "sketches": 1}
-    if config.repeated_lines is not None:
-        partitions["lines"] = layout.num_key_partitions
-    return partitions
+def check_input(directory: StageDirectory, num_shards: int | None, max_bad: float) -> int:
+    """Return the number of documents scattered.
+
+    Raise `UserError` if too much of the input was bad, or a shard of `num_shards` would hold too
+    few documents even if none is a duplicate.
+    """
+    scattered = Scatter.records(directory)
+    sum_counters((record.counters for record in scattered), max_bad, seen="documents_read")
+    if num_shards is not None:
+        documents_of_unit = [np.frombuffer(each.bucket_documents, np.uint32) for each in scattered]
+        # Bucket 0 is held out; with `shards`, each of the others is a shard.
+        documents_of_shard = np.sum(documents_of_unit, axis=0)[1:]
+        check_shard_size("train", int(documents_of_shard.min()), num_shards)
+    return sum(record.documents for record in scattered)
 
 
 def _read_rows(
@@ -119,11 +122,11 @@ def _read_rows(
     """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are
     to be removed.
     """
-    for raw in (raw for part in ranges for raw in read_range(part, config, counters)):
-        lines = select_lines(raw, config, counters)
-        if not lines:
+    documents = (read_range(input_range, config, counters) for input_range in ranges)
+    for raw in chain.from_iterable(documents):
+        sentences = select_sentences(raw, config, counters)
+        if not sentences:
             continue
-        sentences = [sentence for line in lines for sentence in line]
         doc_id = f"{raw.source}:{raw.id}"
         text_hash, text_hash_low, num_bytes = hash_text(sentences)
         yield {
@@ -138,7 +141,6 @@ def _read_rows(
             "text_hash_low": text_hash_low,
             "num_bytes": num_bytes,
             "sketch": None if config.near_duplicates is None else sketch_text(sentences),
-            "line_sizes": [] if config.repeated_lines is None else [*map(len, lines)],
         }
 
 
@@ -146,81 +148,49 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
     return raw.language or ("" if config.language == "auto" else config.language)
 
 
-def select_lines(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[list[str]]:
-    """Return the lines of a document, as sentences; none (and a count) if it is too short or does
-    not pass a filter.
+def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
+    """Return the complete sentences of a document; none, and a count of the reason, if the document
+    is not selected.
     """
-    language, doc_id = _language_of(raw, config), f"{raw.source}:{raw.id}"
-    paragraphs = raw.paragraphs
-    if config.quality:
-        # The filters look at the ends of lines, and their examples must be valid text.
-        paragraphs = [*filter(None, map(normalise, paragraphs))]
-    if "c4" in (config.quality or ()):
-        paragraphs = c4_lines(paragraphs, doc_id, counters)
-    found = split_lines(paragraphs, language)
-    sentences = [sentence for line in found for sentence in line]
-    gaps = [sentence for sentence in sentences if GAP in sentence]
-    counters.count("sentences_with_gaps", 0)  # reported even if there are none
-    for sentence in gaps:
-        counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
-    if gaps:
-        found = [[sentence for sentence in line if GAP not in sentence] for line in found]
-        sentences = [sentence for line in found for sentence in line]
+    doc_id = f"{raw.source}:{raw.id}"
     counters.count("documents_read")
-    if is_too_short(sentences, config):
+    counters.count("sentences_with_gaps", 0)  # reported even if there are none
+    sentences: list[str] = []
+    for sentence in split_sentences(raw.paragraphs, _language_of(raw, config)):
+        if GAP in sentence:
+            counters.leave_out_line("sentences_with_gaps", sentence, doc_id)
+        else:
+            sentences.append(sentence)
+    if _is_too_short(sentences, config):
         counters.note("documents_too_short", doc_id)
         counters.leave_out("documents_too_short", sentences)
         return []
-    if fault := find_fault(paragraphs, sentences, language_tag(language), config):
-        counters.note(fault.reason, f"{doc_id} ({fault.found})")
-        counters.leave_out(fault.reason, sentences)
-        return []
-    return [line for line in found if line]
+    if config.keep_language:
+        language = identify_language(sentences)
+        if language not in config.keep_language:
+            counters.note(OTHER_LANGUAGES, f"{doc_id} (looks like {language})")
+            counters.leave_out(OTHER_LANGUAGES, sentences)
+            return []
+    return sentences
 
 
-def is_too_short(sentences: Sequence[str], config: IngestConfig) -> bool:
-    """Return whether a document has fewer characters or sentences than it needs."""
-    return sum(map(len, sentences)) < config.min_characters or len(sentences) < config.min_sentences
+def _is_too_short(sentences: Sequence[str], config: IngestConfig) -> bool:
+    num_characters = sum(map(len, sentences))
+    return num_characters < config.min_characters or len(sentences) < config.min_sentences
 
 
-def cut_parts(rows: Iterable[Row], part_bytes: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at least `part_bytes` of text, except the last, which has the
+def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of at least `num_bytes` of text, except the last, which has the
     rest.
     """
-    part: list[Row] = []
-    num_bytes = 0
+    held: list[Row] = []
+    held_bytes = 0
     for row in rows:
-        part.append(row)
-        num_bytes += row["num_bytes"]
-        if num_bytes >= part_bytes:
-            yield part
-            part, num_bytes = [], 0
-    if part:
-        yield part
-
-
-def _write(
-    rows: Sequence[Row], writers: dict[str, PartWriter], config: IngestConfig, layout: Layout
-) -> None:
-    """Write a part to each file of the unit."""
-    writers["documents"].write(
-        pa.Table.from_pylist(rows, SCATTERED), layout.partition_of(*_hashes(rows))
-    )
-    keys = pa.Table.from_pylist(rows, KEYS)
-    writers["keys"].write(keys, range_of(keys["text_hash"].to_numpy(), layout.num_key_partitions))
-    if config.near_duplicates is not None:
-        bands, sketches = sketch_tables(rows, config.near_duplicates)
-        writers["bands"].write(
-            bands, range_of(bands["band_hash"].to_numpy(), layout.num_key_partitions)
-        )
-        writers["sketches"].write(sketches, np.zeros(sketches.num_rows, np.int64))
-    if config.repeated_lines is not None:
-        lines = line_table(rows)
-        writers["lines"].write(
-            lines, range_of(lines["line_hash"].to_numpy(), layout.num_key_partitions)
-        )
-
-
-def _hashes(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
-    hashes = np.array([(row["hash"], row["validation_hash"]) for row in rows], np.uint64)
-    return hashes[:, 0], hashes[:, 1]
+        held.append(row)
+        held_bytes += row["num_bytes"]
+        if held_bytes >= num_bytes:
+            yield held
+            held = []
+            held_bytes = 0
+    if held:
+        yield held

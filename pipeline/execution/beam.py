@@ -1,8 +1,11 @@
-"""A stage as one Apache Beam pipeline, on any of Beam's runners: the only module that imports Beam.
+"""Data stages as Apache Beam transforms, and pipelines of them: the only module that imports Beam.
 
 An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
-keep what passes a `GroupByKey` in memory or bill for it. A phase ends in a `GroupByKey` on one key,
-which waits for all of its units; one element then plans the next phase.
+keep what passes a `GroupByKey` in memory or bill for it. One stage, with two phases::
+
+    Open -> [ Plan -> Deal out -> Work ] -> [ Plan -> Deal out -> Work ] -> Finish
+
+Open, every Plan, and Finish are done once, by one element that waits for all before it.
 
 Traps of the runners that this module deals with:
 
@@ -14,12 +17,10 @@ Traps of the runners that this module deals with:
 """
 
 import argparse
-import logging
+import re
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -33,13 +34,16 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
+from apache_beam.pvalue import PCollection
 
 from ..config import RunOptions
-from ..errors import UserError
-from ..storage import absolute, is_remote
-from ..storage.stage import StageDirectory
+from ..errors import RunError, UserError
+from ..manifests import Manifest, VocabularyManifest
+from ..storage import is_remote
 from .counters import Counters
-from .phases import Phase, do_unit, plan_phase, stop_units
+from .phases import Phase, do_unit, plan_phase
+from .stages import Stage, finish_stage, open_stage, opened_directory
+from .units import stop_units
 from .workers import LOOK_FOR_INTERRUPT_S, DeadWorkerError, num_workers
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
@@ -48,105 +52,216 @@ NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
 METRICS = "clozeworks"
+"""Namespace of the metrics; those of a stage are in, for example, ``clozeworks.ingest``."""
 
 
-def run_pipeline(
-    directory: StageDirectory, phases: Sequence[Phase[Any, Any]], options: RunOptions
-) -> None:
-    """Run all phases as one pipeline, on the runner that the options name; raise what broke the
-    run.
+class RunStage(beam.PTransform):
+    """Run a stage behind all elements of the input, or at the start of a pipeline.
+
+    The output is one element, the path of the stage's directory, so that another stage can wait
+    for it. A `UserError` of any step fails the job with its message. When the stage has finished,
+    what its manifest counts is counted as metrics, in resumed runs too.
+
+    The directory is resumed, or left as it is if it is finished. It is not locked: nothing else may
+    write it meanwhile.
     """
-    log = logging.getLogger("apache_beam")
-    log.setLevel(logging.INFO if options.verbose else logging.ERROR)
-    if options.verbose and not log.handlers:
-        log.addHandler(logging.StreamHandler())
-    directory = replace(
-        directory, path=absolute(directory.path)
-    )  # workers may run in another folder
-    pipeline = beam.Pipeline(options=pipeline_options(options))
-    first = _plan(directory, phases[0])
-    elements = pipeline | beam.Create([*first, *[NO_UNIT] * (DASK_PARTITIONS - len(first))])
-    for phase in phases:
-        if phase is not phases[0]:
-            plan = partial(_plan, directory, phase)
-            elements = (
-                elements
-                | f"Wait before {phase.name}" >> beam.GroupByKey()
-                | f"Plan {phase.name}" >> beam.FlatMap(lambda _, plan=plan: plan())
-            )
-        work = partial(_work, directory=directory, phase=phase)
-        elements = (
-            elements
-            | f"Deal out {phase.name}" >> beam.GroupBy(lambda number: number)
-            | phase.name.capitalize() >> beam.Map(work)
+
+    def __init__(self, stage: Stage[Any, Any]) -> None:
+        super().__init__(stage.name.capitalize())
+        self.stage = stage.absolute()
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Wire the transform."""
+        before = input_or_inputs
+        if not isinstance(before, PCollection):
+            before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
+        done = before | "Open" >> _Once(partial(_open, self.stage))
+        for phase in self.stage.phases():
+            done = done | RunPhase(self.stage, phase)
+        return done | "Finish" >> _Once(partial(_finish, self.stage))
+
+
+class RunPhase(beam.PTransform):
+    """Run a phase of an opened stage behind all elements of the input: plan it, do its units.
+
+    The output has an element for each unit.
+    """
+
+    def __init__(self, stage: Stage[Any, Any], phase: Phase[Any, Any]) -> None:
+        super().__init__(phase.name.capitalize())
+        self.stage = stage
+        self.phase = phase
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        """Wire the transform."""
+        # Not arguments of `beam.Map`, which would hold them against its type hints.
+        work = partial(_work, stage=self.stage, phase=self.phase)
+        return (
+            input_or_inputs
+            | "Plan" >> _Once(partial(_plan, self.stage, self.phase))
+            | "Units" >> beam.FlatMap(lambda numbers: numbers)
+            | "Deal out" >> beam.GroupBy(lambda number: number)
+            | "Work" >> beam.Map(work)
         )
-    _run(pipeline, partial(stop_units, directory))
 
 
-def _plan(directory: StageDirectory, phase: Phase[Any, Any]) -> list[int]:
+class _Once(beam.PTransform):
+    """Call a function once, behind all elements of the input; the output is what it returns."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        return (
+            input_or_inputs
+            | "One key" >> beam.Map(lambda _: (0, None))
+            | "Wait" >> beam.GroupByKey()
+            | "Call" >> beam.Map(partial(_call, function=self.function))
+        )
+
+
+def _call(_: Any, function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def _open(stage: Stage[Any, Any]) -> str:
+    # Never with `overwrite`: a runner may open again when it has lost the result with a worker.
+    open_stage(stage, stage.plan(), overwrite=False)
+    return stage.output
+
+
+def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any]) -> list[int]:
     """Return the elements of a phase: the numbers of its unfinished units."""
-    try:
-        return plan_phase(directory, phase) or [NO_UNIT]
-    except UserError:
-        return []  # it is written down, and the launching process raises it
+    directory = opened_directory(stage)
+    if directory is None:  # the stage was finished before
+        return [NO_UNIT]
+    return plan_phase(directory, phase) or [NO_UNIT]
 
 
-def _work(
-    dealt: tuple[int, Any], directory: StageDirectory, phase: Phase[Any, Any]
-) -> tuple[int, None]:
-    """Do one unit; all elements leave under one key."""
+def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any]) -> int:
     number, _ = dealt
-    with suppress(UserError):  # it is written down; a runner would only try again
-        if number != NO_UNIT:
+    if number != NO_UNIT:
+        directory = opened_directory(stage)
+        if directory is not None:  # else a runner does again what was done long before
             do_unit(number, directory, phase)
-    return 0, None
+    return number
+
+
+def _finish(stage: Stage[Any, Any]) -> str:
+    manifest = finish_stage(stage)
+    for name, value in metrics_of(manifest).items():
+        Metrics.counter(f"{METRICS}.{stage.name}", name).inc(value)
+    return stage.output
+
+
+def metrics_of(manifest: Manifest) -> dict[str, int]:
+    """Return the counts of a manifest, bad input by reason, and the rows and bytes written."""
+    if isinstance(manifest, VocabularyManifest):
+        return {
+            "words": manifest.report.learned_from.num_words,
+            "tokens": manifest.report.num_tokens,
+            "bytes": manifest.word_counts.bytes,
+        }
+    return {
+        **manifest.counts,
+        **manifest.bad,
+        "rows": sum(shard.rows for shard in manifest.shards),
+        "bytes": sum(shard.bytes for shard in manifest.shards),
+    }
+
+
+def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
+    """Run stages, each behind the one before, as one pipeline on the runner of the options.
+
+    Raise what broke the run: `UserError` if it is the message of one, else `RunError`.
+    """
+    pipeline = beam.Pipeline(options=pipeline_options(options))
+    done: Any = pipeline
+    for transform in transforms:
+        done = done | transform
+    _run(pipeline, partial(_stop, [transform.stage for transform in transforms]))
+
+
+def _stop(stages: Sequence[Stage[Any, Any]]) -> None:
+    for stage in stages:
+        with suppress(UserError, RunError):  # not opened yet
+            directory = opened_directory(stage)
+            if directory is not None:
+                stop_units(directory)
 
 
 def _run(pipeline: beam.Pipeline, stop: Callable[[], None]) -> None:
-    """Run a pipeline to its end; raise what broke it, and `DeadWorkerError` if a local worker
-    process died.
+    """Run a pipeline to its end; raise what broke it.
 
     An interrupt calls `stop` and waits for the units that have begun: not every runner can cancel
     them.
     """
-    ends: SimpleQueue[BaseException | None] = SimpleQueue()
+    results: SimpleQueue[Exception | None] = SimpleQueue()
 
     def run() -> None:
         try:
             pipeline.run().wait_until_finish()
         except Exception as error:
-            ends.put(error)
+            results.put(error)
         else:
-            ends.put(None)
+            results.put(None)
 
     def on_thread_death(args: threading.ExceptHookArgs) -> None:
-        # DirectRunner starts each worker process from a thread, and waits for ever when that one
-        # dies.
-        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        # DirectRunner starts each worker process from a thread, and waits for ever when that dies.
         if "Worker subprocess exited" in str(args.exc_value):
-            ends.put(DeadWorkerError())
+            results.put(DeadWorkerError())
+        hook_before(args)
 
     hook_before, threading.excepthook = threading.excepthook, on_thread_death
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
-        if error := _first(ends):
-            raise error
+        error = _wait_for(results)
+        if error is not None:
+            raise error if isinstance(error, DeadWorkerError) else in_a_line(error) from error
     except KeyboardInterrupt:
         stop()
-        _first(ends)
+        _wait_for(results)
         raise
     finally:
         threading.excepthook = hook_before
 
 
-def _first(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
+def _wait_for(results: "SimpleQueue[Exception | None]") -> Exception | None:
     while True:
         with suppress(Empty):
-            return ends.get(timeout=LOOK_FOR_INTERRUPT_S)
+            return results.get(timeout=LOOK_FOR_INTERRUPT_S)
 
 
-def prepare(options: RunOptions, output: str) -> None:
+def in_a_line(error: Exception) -> Exception:
+    """Return the innermost cause of an error that came through Beam, as an error of ours.
+
+    Beam wraps the traceback of a worker into its message, and marks each step it passed::
+
+        Traceback (most recent call last):
+          File "…", line 3, in …
+        clozeworks.pipeline.errors.UserError: … [while running 'Ingest/Scatter/Work']
+    """
+    if isinstance(error, UserError | RunError):
+        return type(error)(_without_steps(str(error)))
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    noise = ("[while running", "File ", "return ", "raise ")
+    causes = [line for line in lines if not line.startswith(noise)]
+    cause = causes[-1] if causes else type(error).__name__
+    cause = _without_steps(cause)
+    users_mistake = re.search(r"\bUserError: (.*)", cause)
+    if users_mistake:
+        return UserError(users_mistake[1])
+    message = re.sub(r"^(RuntimeError: )?([\w.]+: )?", "", cause)
+    return RunError(f"The run failed: {message.rstrip('.')}.")
+
+
+def _without_steps(message: str) -> str:
+    return re.sub(r"\s*\[while running .*", "", message)
+
+
+def check_options(options: RunOptions, output: str) -> None:
     """Check the options; raises `UserError` for one that Beam does not know, and for an `output`
     out of reach.
     """
@@ -164,10 +279,10 @@ class _OptionParser(_BeamArgumentParser):
 
 
 def pipeline_options(options: RunOptions) -> PipelineOptions:
-    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam does
-    not know.
+    """Return Beam's options, by default for DirectRunner; raises `UserError` for one that Beam
+    does not know.
     """
-    runner, flags = _take_runner(options.beam_options)
+    runner, flags = take_runner(options.beam_options)
     if runner in (None, "DirectRunner"):
         workers = num_workers(options)
         mode = "in_memory" if workers == 1 else "multi_processing"
@@ -191,52 +306,54 @@ def pipeline_options(options: RunOptions) -> PipelineOptions:
     for group in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(group):
             group._add_argparse_args(parser)
-    if unknown := parser.parse_known_args(flags)[1]:
+    _, unknown = parser.parse_known_args(flags)
+    if unknown:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
     return PipelineOptions(flags)
 
 
-def _take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
+def take_runner(flags: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the runner that the options name, as one word or two, and the other options."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--runner")
     try:
-        found, others = parser.parse_known_args(flags)
+        parsed, others = parser.parse_known_args(flags)
     except argparse.ArgumentError:
         raise UserError(
             "--runner needs the name of a runner, for example --runner=DirectRunner."
         ) from None
-    return found.runner, others
+    return parsed.runner, others
 
 
-class ReadParts(beam.PTransform):
-    """Transform a pipeline into the elements that `read` yields for each of `parts`, in parallel.
+class ReadParallel(beam.PTransform):
+    """Transform a pipeline into the elements that `read` yields for each range, in parallel.
 
     What `read` counts in its `Counters` becomes Beam metrics in the namespace `METRICS`.
     """
 
     def __init__(
-        self, parts: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]
+        self, ranges: Sequence[Any], read: Callable[[Any, Counters], Iterable[Any]]
     ) -> None:
         super().__init__()
-        self.parts, self.read = parts, read
+        self.ranges = ranges
+        self.read = read
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
-        # A GroupByKey redistributes the parts on every runner; Dask's makes Reshuffle the identity.
-        parts = input_or_inputs | "Parts" >> beam.Create(list(enumerate(self.parts)))
+        # A GroupByKey redistributes on every runner; Dask's makes Reshuffle the identity.
         return (
-            parts
-            | "Redistribute" >> beam.GroupByKey()
-            | "Read" >> beam.FlatMap(_read_part, self.read)
+            input_or_inputs
+            | "Ranges" >> beam.Create(list(enumerate(self.ranges)))
+            | "Deal out" >> beam.GroupByKey()
+            | "Read" >> beam.FlatMap(_read_ranges, self.read)
         )
 
 
-def _read_part(
+def _read_ranges(
     keyed: tuple[int, Iterable[Any]], read: Callable[[Any, Counters], Iterable[Any]]
 ) -> Iterator[Any]:
-    for part in keyed[1]:
+    for input_range in keyed[1]:
         counters = Counters()
-        yield from read(part, counters)
+        yield from read(input_range, counters)
         for name, amount in {**counters.counts, **counters.bad}.items():
             Metrics.counter(METRICS, name).inc(amount)

@@ -1,23 +1,25 @@
-"""Counters of one unit of work: what was seen, what was skipped on purpose, and what was bad."""
+"""Count what a unit of work sees, skips on purpose, and finds unusable."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from ..errors import UserError
+from .trace import LeftOut, Trace
 
 MAX_EXAMPLES = 3
 LONGEST_EXAMPLE = 100
 WORDS_LEFT_OUT = "words_left_out_as_"
-"""What the counters of words that are left out of documents begin with; the reason follows."""
+"""Prefix of the counters of words that are left out of documents; the reason follows."""
 
-
-_SHORT_BYTES = 300  # from here on NumPy is faster
+# In longer texts NumPy counts words faster than `bytes.split`.
+_SHORT_BYTES = 300
+# Maps all control characters to blanks, so that `bytes.split` splits at each of them.
 _BLANKS = bytes.maketrans(bytes(range(ord(" "))), b" " * ord(" "))
 
 
 class CounterRecord(TypedDict):
-    """`Counters` as plain values: in the records of units and in manifests."""
+    """`Counters` as plain values, for records of units and manifests."""
 
     counts: dict[str, int]
     bad: dict[str, int]
@@ -29,7 +31,7 @@ class Counters:
 
     `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     `examples` holds the first few locations of each reason, and of some neutral counts.
-    `num_words_left_out` sums what `leave_out` counts.
+    `num_words_left_out` sums what `leave_out` counts. A `trace` is set to explain one document.
     """
 
     def __init__(self) -> None:
@@ -37,38 +39,43 @@ class Counters:
         self.bad: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
         self.num_words_left_out = 0
+        self.trace: Trace | None = None
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
         self.counts[name] += amount
 
     def leave_out(self, reason: str, texts: Sequence[str], kept: str = "") -> None:
-        """Count the words of texts that are left out of a document, less those of the text `kept`
-        of them.
-        """
-        self.count_left_out(
-            reason, count_words("\n".join(texts)) - (count_words(kept) if kept else 0)
-        )
+        """Count the words of texts that are left out of a document, except those `kept` of them."""
+        num_words = count_words("\n".join(texts))
+        if kept:
+            num_words -= count_words(kept)
+        self._add_left_out(reason, num_words)
+        if self.trace:
+            for text in texts:
+                num_lost = count_words(text) - count_words(kept)
+                lost = _words_without(text, kept)
+                self.trace.left_out.append(LeftOut(reason=reason, num_words=num_lost, text=lost))
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
-        """Count a line or sentence that is left out of a document, and its words; examples are of
-        different texts.
-        """
+        """Count a line or sentence that is left out of a document, and its words."""
         self.leave_out(reason, [text])
         shown = text[:LONGEST_EXAMPLE]
+        # A menu that is on every page should not fill all the examples.
         if any(example.endswith(shown) for example in self.examples.get(reason, ())):
             self.count(reason)
         else:
             self.note(reason, f"{doc_id}: {shown}")
 
     def count_left_out(self, reason: str, num_words: int) -> None:
-        """Add to the neutral counter of the words that are left out of documents for this reason."""
+        """Count words that are left out of a document, where only their number is at hand."""
+        self._add_left_out(reason, num_words)
+        if self.trace:
+            self.trace.left_out.append(LeftOut(reason=reason, num_words=num_words))
+
+    def _add_left_out(self, reason: str, num_words: int) -> None:
         self.num_words_left_out += num_words
         self.counts[WORDS_LEFT_OUT + reason] += num_words
-
-    def wants(self, doc_id: str, title: str) -> bool:
-        """Return whether to read a document that has been found; `ingest.explain` wants only one."""
-        return True
 
     def note(self, name: str, where: str) -> None:
         """Add one to a neutral counter and record `where` it occurred."""
@@ -90,11 +97,12 @@ class Counters:
         self.counts.update(record["counts"])
         self.bad.update(record["bad"])
         for reason, locations in record["examples"].items():
-            known = self.examples.setdefault(reason, [])
-            known.extend(locations[: MAX_EXAMPLES - len(known)])
+            examples = self.examples.setdefault(reason, [])
+            num_free = MAX_EXAMPLES - len(examples)
+            examples.extend(locations[:num_free])
 
     def to_record(self) -> CounterRecord:
-        """Return the counters as plain JSON values with sorted keys."""
+        """Return the counters as plain values with sorted keys, for reproducible records."""
         return {
             "counts": dict(sorted(self.counts.items())),
             "bad": dict(sorted(self.bad.items())),
@@ -103,23 +111,36 @@ class Counters:
 
 
 def count_words(text: str | bytes) -> int:
-    """Return how many words white space (of ASCII) separates; in a long text six times as fast as
-    to split it.
+    """Return the number of words that ASCII white space separates.
+
+    In a long text this is six times as fast as splitting it.
     """
     import numpy as np
 
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if len(raw) < _SHORT_BYTES:
         return len(raw.translate(_BLANKS).split())
+    # A word begins where a blank is followed by something else:
+    #   text       " " a b " " c      (with a blank put in front)
+    #   is_space    1  0 0  1  0
+    #   word starts    ^       ^
     is_space = np.frombuffer(b" " + raw, np.uint8) <= ord(" ")
     return int(np.count_nonzero(is_space[:-1] > is_space[1:]))
 
 
-def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
-    """Sum the counters of all units; raise `UserError` if more than the share `max_bad` of the
-    inputs was bad.
+def _words_without(text: str, kept: str) -> str:
+    """Return the words of `text` that are not among those of `kept`."""
+    if not kept:
+        return " ".join(text.split())
+    lost = Counter(text.split()) - Counter(kept.split())
+    return " ".join(lost.elements())
 
-    `seen` names the counter that, together with the bad inputs, makes up the total.
+
+def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) -> Counters:
+    """Sum the counters of all units; raise `UserError` if too many inputs were bad.
+
+    `max_bad` is the share of the inputs that may be bad. `seen` names the counter that, together
+    with the bad inputs, makes up the total.
     """
     total = Counters()
     for record in records:
@@ -129,9 +150,9 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
     if num_bad > max_bad * num_all:
         reason = next(reason for reason in total.examples if total.bad[reason])
         raise UserError(
-            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows; "
-            f"the first: {reason.replace('_', ' ')} at {total.examples[reason][0]}. "
-            "Fix the input, or raise --max-bad to continue."
+            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than "
+            f"`max_bad` {max_bad} allows; the first: {reason.replace('_', ' ')} at "
+            f"{total.examples[reason][0]}. Fix the input, or raise `max_bad` to continue."
         )
     return total
 
@@ -142,7 +163,8 @@ def count_of(count: int, noun: str) -> str:
     >>> count_of(1, "shard"), count_of(1_200, "shard")
     ('1 shard', '1,200 shards')
     """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    plural = "" if count == 1 else "s"
+    return f"{count:,} {noun}{plural}"
 
 
 def name_counts(counts: Mapping[str, int]) -> str:

@@ -1,11 +1,16 @@
-"""Build the instances of one shard of documents: tokens, then pairs, masks and rows for each pass."""
+"""The one phase of build: the instances of a shard of documents.
+
+A unit reads one shard, tokenises its distinct words, and for each pass makes pairs, masks and rows
+over the whole shard at once. The shard of instances has the number of the shard of documents; a row
+group holds one pass only.
+"""
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,24 +19,18 @@ from msgspec import structs
 from ..config import BuildConfig
 from ..errors import UserError
 from ..execution.counters import CounterRecord, Counters
-from ..execution.phases import Record
-from ..manifests import InstancesShard, MixtureGroup, Split
+from ..execution.phases import Phase
+from ..execution.units import Record, Unit
+from ..manifests import InstancesShard, InstancesTokenizer, MixtureGroup, Split
+from ..mixture import weights_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
-from ..storage.shards import read_documents, write_parquet
+from ..storage.shards import read_columns, write_parquet
 from ..storage.stage import StageDirectory
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
 from .chunks import Corpus
-from .origins import (
-    LabelCounts,
-    Origins,
-    assume_languages,
-    copies_in_pass,
-    document_weights,
-    origins_of,
-    sum_label_counts,
-)
+from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
 from .table import build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
@@ -39,8 +38,18 @@ ROW_GROUP_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentsUnit:
-    """The shard of documents to read: number `index` of its split."""
+class InstancesSetup:
+    """What the phase, and the manifest, need to know."""
+
+    mixture: list[MixtureGroup]
+    languages: dict[str, int]
+    """Documents in each language."""
+    tokenizer: InstancesTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentsToRead:
+    """The shard of documents of a unit: number `index` of its split."""
 
     split: Split
     index: int
@@ -49,12 +58,83 @@ class DocumentsUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Built(Record):
-    """What a unit leaves."""
+    """The record of a unit."""
 
     counters: CounterRecord
-    label_counts: LabelCounts
     groups: list[MixtureGroup]
     shard: InstancesShard
+
+
+@dataclass(frozen=True)
+class BuildShards(Phase[DocumentsToRead, Built]):
+    """Write the instances of each shard of documents."""
+
+    config: BuildConfig
+
+    name = "build"
+    payload_type = DocumentsToRead
+    record_type = Built
+
+    def do(self, directory: StageDirectory, unit: Unit[DocumentsToRead]) -> Built:
+        """Build the instances of one shard."""
+        config = self.config
+        documents = unit.payload
+        name = unit.name
+        vocabulary, tokenizer = _tokenizer_of(directory)
+        schema = instances_schema(len(vocabulary.tokens))
+        schema = schema.with_metadata(_footer(vocabulary, config))
+        dtype = np.dtype(str(schema.field("input_ids").type.value_type))
+        corpus = tokenize_shard(documents.path, tokenizer, dtype)
+
+        num_documents = len(corpus.document_offsets) - 1
+        times_read = np.zeros(num_documents, np.int64)
+        counts: Counter[str] = Counter()
+        warnings: list[str] = []
+        if not len(corpus.token_ids):
+            # An empty shard is written all the same, so that each shard of documents has its own.
+            warnings.append("the document shard contains no text")
+        # A shard with a single document is a mistake, which `build_instances` reports; of a pass
+        # over some documents of a larger shard it is chance.
+        pairs_documents = config.pairing in ("balanced", "bert")
+        needs_partner = pairs_documents and _num_with_text(corpus) > 1
+        with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
+            for reading in _readings(corpus, documents, config, directory.setup):
+                if needs_partner and _num_with_text(reading.corpus) < 2:
+                    # None to exchange segments with.
+                    counts["documents_without_partner"] += int(reading.is_read.sum())
+                    continue
+                times_read += reading.is_read
+                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+                masks_rng = rng_for(config.seed, "masks", *reading.ids)
+                try:
+                    built = build_instances(
+                        reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
+                    )
+                except UserError as error:
+                    raise UserError(f"{documents.path}: {error}") from None
+                writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
+                counts.update(built.counts)
+                if built.warning:
+                    warnings.append(built.warning)
+        counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
+        shard = InstancesShard(
+            name=name,
+            split=documents.split,
+            rows=counts.pop("rows", 0),
+            bytes=written.num_bytes,
+            sha256=written.sha256,
+            counts=dict(sorted(counts.items())),
+            source_tokens=source_tokens(corpus, times_read),
+            warnings=warnings,
+        )
+        counters = Counters()
+        counters.counts = counts
+        return Built(
+            files=(name,),
+            counters=counters.to_record(),
+            groups=_groups(corpus, times_read) if documents.split == "train" else [],
+            shard=shard,
+        )
 
 
 # On some runners the threads of a worker share the tokenizer, and it changes as it meets new words.
@@ -68,97 +148,48 @@ def _tokenizer_of(directory: StageDirectory) -> tuple[Vocabulary, DictionaryToke
     return vocabulary, DictionaryTokenizer(vocabulary.tokens, vocabulary.normalization)
 
 
-def build_shard(
-    directory: StageDirectory,
-    unit: DocumentsUnit,
-    config: BuildConfig,
-    weights: Mapping[tuple[str, str], float],
-) -> Built:
-    """Write the instances of one shard of documents; `weights` say how often a pass reads those of
-    an origin.
+def _num_with_text(corpus: Corpus) -> int:
+    return int(np.count_nonzero(corpus.document_lengths()))
+
+
+class _Reading(NamedTuple):
+    """One reading of some documents of a shard, within a pass."""
+
+    duplicate: int
+    """Number of the pass."""
+    ids: tuple[int | str, ...]
+    """Of its random numbers."""
+    corpus: Corpus
+    """Of the documents that are read."""
+    is_read: np.ndarray
+    """Which of all documents these are: bool [num_documents]."""
+
+
+def _readings(
+    corpus: Corpus, documents: DocumentsToRead, config: BuildConfig, setup: InstancesSetup
+) -> Iterator[_Reading]:
+    """Yield all readings of a shard: one for each pass, or with weights more of some documents.
+
+    Weights are those of training; validation documents are read once, and empty shards never.
     """
-    split, index, path = unit.split, unit.index, unit.path
-    name = path.rsplit("/", 1)[1]
-    vocabulary, tokenizer = _tokenizer_of(directory)
-    schema = instances_schema(len(vocabulary.tokens)).with_metadata(_footer(vocabulary, config))
-    corpus = tokenize_shard(
-        path, tokenizer, np.dtype(str(schema.field("input_ids").type.value_type))
-    )
-    # Nothing to make of a shard without text: an empty one is written, so that each has its own.
-    num_passes = 0 if not len(corpus.token_ids) else config.duplicates if split == "train" else 1
-    counts: Counter[str] = Counter()
-    label_counts: list[LabelCounts] = []
-    warnings = [] if num_passes else ["the document shard contains no text"]
-    times_read = np.zeros(len(corpus.document_offsets) - 1, np.int64)
-    # A shard with a single document is a mistake, which `build_instances` reports; a part of a
-    # larger one is chance.
-    needs_partner = (
-        config.pairing in ("balanced", "bert") and np.count_nonzero(corpus.document_lengths()) > 1
-    )
-    with write_parquet(directory, name, schema, **parquet_options(schema)) as (writer, written):
-        for duplicate, repeat, part, chosen in _parts(corpus, unit, config, weights, num_passes):
-            # The first repeat has the random numbers of a pass without weights.
-            ids = (split, index, duplicate, *([repeat] if repeat else []))
-            rngs = [rng_for(config.seed, step, *ids) for step in ("pairs", "masks")]
-            if needs_partner and np.count_nonzero(part.document_lengths()) < 2:
-                counts["documents_without_partner"] += int(
-                    chosen.sum()
-                )  # none to exchange segments with
-                continue
-            times_read += chosen
-            try:
-                built = build_instances(part, vocabulary, config, rngs[0], rngs[1], duplicate)
-            except UserError as error:
-                raise UserError(f"{path}: {error}") from None
-            writer.write_table(built.table.cast(schema), row_group_size=ROW_GROUP_ROWS)
-            counts.update(built.counts)
-            label_counts.append(built.label_counts)
-            warnings.extend([built.warning] if built.warning else [])
-    counts.update(
-        documents=len(corpus.document_offsets) - 1, sentences=len(corpus.sentence_offsets) - 1
-    )
-    shard = InstancesShard(
-        name=name,
-        split=split,
-        rows=counts.pop("rows", 0),
-        bytes=written.num_bytes,
-        sha256=written.sha256,
-        counts=dict(sorted(counts.items())),
-        source_tokens=source_tokens(corpus, times_read),
-        warnings=warnings,
-    )
-    counters = Counters()
-    counters.counts = counts
-    return Built(
-        files=(name,),
-        counters=counters.to_record(),
-        label_counts=sum_label_counts(label_counts),
-        groups=_groups(corpus, times_read) if split == "train" else [],
-        shard=shard,
-    )
-
-
-def _parts(
-    corpus: Corpus,
-    unit: DocumentsUnit,
-    config: BuildConfig,
-    weights: Mapping[tuple[str, str], float],
-    num_passes: int,
-) -> Iterator[tuple[int, int, Corpus, np.ndarray]]:
-    """Yield for each pass, and each repeat within it, the documents to read: as a corpus and as
-    bool [num_documents].
-
-    Weights are those of training; validation documents are read once.
-    """
-    origins, lengths = cast(Origins, corpus.origins), corpus.document_lengths()
-    of_document = document_weights(origins, weights if unit.split == "train" else {})
+    split, index = documents.split, documents.index
+    num_passes = config.duplicates if split == "train" else 1
+    if not len(corpus.token_ids):
+        num_passes = 0
+    origins = cast(Origins, corpus.origins)
+    lengths = corpus.document_lengths()
+    weights = weights_of(setup.mixture) if split == "train" else {}
+    weight_of_document = document_weights(origins, weights)
     corpus = replace(corpus, origins=assume_languages(origins, lengths))
     for duplicate in range(num_passes):
-        copies = copies_in_pass(
-            of_document, lengths, duplicate, rng_for(config.seed, "copies", unit.split, unit.index)
-        )
+        copies_rng = rng_for(config.seed, "copies", split, index)
+        copies = copies_in_pass(weight_of_document, lengths, duplicate, copies_rng)
         for repeat in range(int(copies.max(initial=0))):
-            yield duplicate, repeat, corpus.select(copies > repeat), copies > repeat
+            ids: tuple[int | str, ...] = (split, index, duplicate)
+            if repeat:  # the first one has the random numbers of a pass without weights
+                ids = (*ids, repeat)
+            is_read = copies > repeat
+            yield _Reading(duplicate, ids, corpus.select(is_read), is_read)
 
 
 def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
@@ -201,7 +232,7 @@ def tokenize_shard(path: str, tokenizer: DictionaryTokenizer, dtype: np.dtype) -
     """
     token_ids, documents = [np.zeros(0, dtype)], [_ORIGINS.empty_table()]
     sentence_lengths, document_lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in read_documents(path, *_ORIGINS.names, "sentences"):
+    for rows in read_columns(path, *_ORIGINS.names, "sentences"):
         sentences = rows["sentences"]
         with _tokenizing:
             ids, offsets = tokenizer.encode(sentences.flatten())

@@ -1,5 +1,4 @@
-"""Collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, read without
-unpacking them.
+"""Read collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, in place.
 
 Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a
 piece at a time, so memory depends on no size but that of a zip's table of contents. The id of a
@@ -14,11 +13,9 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
-from .. import storage
 from ..config import IngestConfig
 from ..execution.counters import Counters
 from .books import read_book
@@ -55,28 +52,22 @@ _Members = Iterator[tuple[str, BinaryIO]]
 
 
 def plan_archive(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Cut an archive into ranges of whole members, of about `range_bytes` each.
 
-    A zip is cut by its size alone: a member belongs to the range in which its header lies. A plain
-    tar on this machine is cut at headers, which are read for it (15 µs a member). A compressed or
-    remote tar is one range.
+    A zip is cut by its size alone: a member belongs to the range in which its header lies. A tar is
+    one range, because it has no table of contents that says where its members begin.
     """
-    suffix = _suffix(entry.name)
-    if suffix == ".zip":
-        return entry.cut_evenly(range_bytes)
-    if suffix == ".tar" and entry.num_bytes > range_bytes and not storage.is_remote(entry.path):
-        with open_file(entry.path) as file:
-            return entry.cut(_header_starts(file, range_bytes))
-    return entry.cut([0])
+    if _suffix(file.name) == ".zip":
+        return file.cut_evenly(range_bytes)
+    return file.as_one_range()
 
 
 def read_archive(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of the text members of a range of an archive, in the order of the
-    archive.
+    """Yield the documents of the text members of a range, in the order of the archive.
 
     `counters` gets the neutral counter ``members_of_unknown_format``, and the bad input
     ``not_an_archive``, ``damaged_archive`` and ``damaged_member`` (what comes before the damage is
@@ -84,171 +75,180 @@ def read_archive(
     ``encrypted_member``, ``unsupported_member`` (a method of compression, or a sparse file),
     ``compression_bomb`` (see `compression`), ``archive_without_text``, and what `read_book` names.
     """
-    suffix = _suffix(part.name)
-    stem = part.name[: len(part.name) - len(suffix)]
+    archive_name = input_range.name
+    suffix = _suffix(archive_name)
+    stem = archive_name[: len(archive_name) - len(suffix)]
     archive_bytes = file.seek(0, io.SEEK_END)
     file.seek(0)
+    if suffix == ".zip":
+        members = _zip_members(input_range, file, counters)
+    else:
+        members = _tar_members(input_range, file, counters)
     num_bytes = 0
-    for member, stream in (_zip_members if suffix == ".zip" else _tar_members)(
-        part, file, counters
-    ):
-        name = f"{part.name}/{member}"
+    for member, stream in members:
+        name = f"{archive_name}/{member}"
         text = decompressed(stream, name, counters)
-        form = "gutenberg" if config.format == "gutenberg" else "text"
-        book = InputRange(path=name, name=stem_of(name), format=form)
+        book_format = "gutenberg" if config.format == "gutenberg" else "text"
+        book = InputRange(path=name, name=stem_of(name), format=book_format)
+        if counters.trace:
+            counters.trace.restart()
         for document in read_book(text, book, config, counters):
-            yield replace(document, id=stem + document.id.removeprefix(part.name))
+            yield replace(document, id=stem + document.id.removeprefix(archive_name))
+        # A member may be a small bomb, and an archive many small bombs.
         num_bytes += text.tell()
         if is_bomb(archive_bytes, num_bytes, ARCHIVE_ALLOWANCE):
-            counters.skip("compression_bomb", f"{part.name}, after {member}")
+            counters.skip("compression_bomb", f"{archive_name}, after {member}")
             return
 
 
 def _suffix(name: str) -> str:
-    return max(
-        (suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=""
-    )
+    matching = [suffix for suffix in SUFFIXES if name.lower().endswith(suffix)]
+    return max(matching, key=len, default="")
 
 
-def _wanted_name(raw_name: str, part: InputRange, counters: Counters) -> str:
+def _text_path(raw_path: str, archive: str, counters: Counters) -> str:
     """Return the path of a member if it is a text to read; else count it and return nothing."""
-    name = "/".join(part for part in raw_name.split("/") if part not in ("", "."))
-    location = f"{part.name}: {raw_name}"
-    if _ABSOLUTE.match(raw_name) or ".." in name.split("/"):
+    parts = [part for part in raw_path.split("/") if part not in ("", ".")]
+    path = "/".join(parts)
+    location = f"{archive}: {raw_path}"
+    if _ABSOLUTE.match(raw_path) or ".." in parts:
         counters.skip("unsafe_member", location)
-    elif not _is_text(name):
+        return ""
+    if not _is_text(path):
         counters.note("members_of_unknown_format", location)
-    else:
-        return name
-    return ""
+        return ""
+    return path
 
 
-def _is_text(name: str) -> bool:
-    """Return whether a member's name is that of a text, and not hidden: macOS adds ``._Emma.txt``
-    to ``Emma.txt``.
+def _is_text(path: str) -> bool:
+    """Return whether a member is a text by its name.
+
+    Hidden ones are not: macOS adds ``._Emma.txt``, with attributes, to ``Emma.txt``.
     """
-    hidden = any(part.startswith(".") and part != "." for part in name.split("/"))
-    return not hidden and stem_of(name.lower()).endswith(".txt")
+    is_hidden = any(part.startswith(".") and part != "." for part in path.split("/"))
+    return not is_hidden and stem_of(path.lower()).endswith(".txt")
 
 
-def _zip_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Members:
+def _zip_members(input_range: InputRange, file: BinaryIO, counters: Counters) -> _Members:
     try:
         archive = zipfile.ZipFile(file)
     except _NOT_A_ZIP as error:
-        if part.start == 0:
-            counters.skip("not_an_archive", f"{part.name}: {error}")
+        if input_range.start == 0:
+            counters.skip("not_an_archive", f"{input_range.name}: {error}")
         return
     with archive:
-        entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
-        if part.start == 0 and not any(_is_text(_zip_name(entry)) for entry in entries):
-            counters.skip("archive_without_text", part.name)
-        for entry in entries:
-            # If the first bytes of the file are missing, the headers of its first members lie
-            # before its start.
-            offset = max(entry.header_offset, 0)
-            own = part.start <= offset and (part.stop is None or offset < part.stop)
-            if (
-                not own
-                or entry.is_dir()
-                or not (name := _wanted_name(_zip_name(entry), part, counters))
-            ):
+        infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+        if input_range.start == 0 and not any(_is_text(_zip_path(info)) for info in infos):
+            counters.skip("archive_without_text", input_range.name)
+        for info in infos:
+            if info.is_dir() or not _begins_in(input_range, info):
                 continue
-            location = f"{part.name}: {name}"
-            if reason := _unreadable(entry):
+            path = _text_path(_zip_path(info), input_range.name, counters)
+            if not path:
+                continue
+            location = f"{input_range.name}: {path}"
+            if reason := _unreadable(info):
                 counters.skip(reason, location)
                 continue
             try:
-                read = cast(zipfile.ZipExtFile, archive.open(entry)).read1
+                read = cast(zipfile.ZipExtFile, archive.open(info)).read1
             except _NOT_A_ZIP as error:
                 counters.skip("damaged_member", f"{location}: {error}")
                 continue
             tell = cast(BinaryIO, archive.fp).tell
-            yield (
-                name,
-                BoundedStream(read, tell, location, counters, damage="damaged_member").buffered(),
-            )
+            stream = BoundedStream(read, tell, location, counters, damage="damaged_member")
+            yield path, stream.buffered()
 
 
-def _zip_name(entry: zipfile.ZipInfo) -> str:
+def _begins_in(input_range: InputRange, info: zipfile.ZipInfo) -> bool:
+    # If the first bytes of the file are missing, the headers of its first members seem to lie
+    # before its start.
+    offset = max(info.header_offset, 0)
+    if offset < input_range.start:
+        return False
+    return input_range.stop is None or offset < input_range.stop
+
+
+def _zip_path(info: zipfile.ZipInfo) -> str:
     # Some tools of Windows write its separators.
-    return entry.filename.replace("\\", "/")
+    return info.filename.replace("\\", "/")
 
 
-def _unreadable(entry: zipfile.ZipInfo) -> str:
+def _unreadable(info: zipfile.ZipInfo) -> str:
     """Return why a member cannot be read, or nothing."""
-    if stat.S_ISLNK(entry.external_attr >> 16):
+    if stat.S_ISLNK(info.external_attr >> 16):
         return "link_or_device_member"
-    if entry.flag_bits & 1:
+    if info.flag_bits & 1:
         return "encrypted_member"
-    if is_bomb(entry.compress_size, entry.file_size, TEXT_ALLOWANCE):
+    if is_bomb(info.compress_size, info.file_size, TEXT_ALLOWANCE):
         return "compression_bomb"
-    return "" if entry.compress_type in _METHODS else "unsupported_member"
+    if info.compress_type not in _METHODS:
+        return "unsupported_member"
+    return ""
 
 
-def _tar_members(part: InputRange, file: BinaryIO, counters: Counters) -> _Members:
+def _tar_members(input_range: InputRange, file: BinaryIO, counters: Counters) -> _Members:
+    archive_name = input_range.name
     num_compressed = progress(file)
-    last, num_texts, found = "", 0, Counters()
+    # Counted apart: if decompression ends early, the tar in it ends early too, which is one damage.
+    decompression = Counters()
+    last_path = ""
+    num_texts = 0
     try:
-        unpacked = decompressed(file, part.name, found, ARCHIVE_ALLOWANCE)
-        stream = _TarStream(
-            unpacked, part.start, file.seek(0, io.SEEK_END) if unpacked is file else None
-        )
+        unpacked = decompressed(file, archive_name, decompression, ARCHIVE_ALLOWANCE)
+        stream = _TarStream(unpacked, can_seek=unpacked is file)
         for info in _walk_tar(stream):
-            if part.stop is not None and info.offset >= part.stop:
-                return
-            last = info.name
-            if not info.isdir() and (name := _wanted_file(info, part, counters)):
+            last_path = info.name
+            if info.isdir():
+                continue
+            path = _text_path_in_tar(info, archive_name, counters)
+            if path:
                 num_texts += 1
-                text = BoundedStream(
-                    stream.reader(info.size), num_compressed, f"{part.name}: {name}", counters
-                )
-                yield name, text.buffered()
-        if num_texts == 0 and part.start == 0 and not found.bad:
-            counters.skip("archive_without_text", part.name)
+                read = stream.reader(info.size)
+                location = f"{archive_name}: {path}"
+                yield path, BoundedStream(read, num_compressed, location, counters).buffered()
+        if num_texts == 0 and not decompression.bad:
+            counters.skip("archive_without_text", archive_name)
     except _NOT_A_TAR as error:
-        # If decompression ended early, the tar in it ends early too: one damage, counted once.
-        if not found.bad:
-            reason, where = (
-                ("damaged_archive", f", after {last}") if last else ("not_an_archive", "")
-            )
-            counters.skip(reason, f"{part.name}{where}: {error}")
-    counters.add(found.to_record())
+        if not decompression.bad and last_path:
+            counters.skip("damaged_archive", f"{archive_name}, after {last_path}: {error}")
+        elif not decompression.bad:
+            counters.skip("not_an_archive", f"{archive_name}: {error}")
+    counters.add(decompression.to_record())
 
 
-def _wanted_file(info: tarfile.TarInfo, part: InputRange, counters: Counters) -> str:
+def _text_path_in_tar(info: tarfile.TarInfo, archive: str, counters: Counters) -> str:
     """Return the path of a member if it is a text to read; else count it and return nothing."""
-    location = f"{part.name}: {info.name}"
+    location = f"{archive}: {info.name}"
     if not info.isreg():
         counters.skip("link_or_device_member", location)
         return ""
-    name = _wanted_name(info.name, part, counters)
-    if name and info.issparse():
+    path = _text_path(info.name, archive, counters)
+    if path and info.issparse():
         counters.skip("unsupported_member", f"{location} (a sparse file)")
         return ""
-    return name
+    return path
 
 
 class _TarStream:
-    """What `tarfile` reads headers from: a stream that seeks only forwards and reads little at a
-    time.
+    """A stream for `tarfile` to read headers from, that seeks only forwards.
+
+    It reads little at a time, so that a header that lies about its size costs no memory.
     """
 
-    def __init__(self, stream: BinaryIO, offset: int = 0, size: int | None = None) -> None:
-        """Begin at `offset`; `size` is the length of a file that can seek, None for one that
-        cannot.
-        """
+    def __init__(self, stream: BinaryIO, *, can_seek: bool) -> None:
         self._stream = stream
-        self._offset = offset if size is None else stream.seek(offset)
-        self._size = size
+        self._size = stream.seek(0, io.SEEK_END) if can_seek else None
+        self._offset = stream.seek(0) if can_seek else 0
         self.last_block = b""
 
     def tell(self) -> int:
-        """Return the offset of the next byte."""
         return self._offset
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, fewer only at the end; raise `tarfile.ReadError` if no header is
-        so long.
+        """Return the next bytes, fewer only at the end.
+
+        Raise `tarfile.ReadError` if no header is that long.
         """
         if not 0 <= size <= _LONGEST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
@@ -260,10 +260,10 @@ class _TarStream:
         """Skip to an offset, or to the end if that comes first."""
         if self._size is not None:
             self._offset = self._stream.seek(min(offset, self._size))
-        while self._offset < offset and self.read(
-            min(offset - self._offset, _LONGEST_HEADER_BYTES)
-        ):
-            pass
+        while self._offset < offset:
+            block = self.read(min(offset - self._offset, _LONGEST_HEADER_BYTES))
+            if not block:
+                return
 
     def reader(self, num_bytes: int) -> Callable[[int], bytes]:
         """Return a function that reads a member: the next `num_bytes`."""
@@ -272,34 +272,23 @@ class _TarStream:
 
 
 def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
-    """Yield each member's header, whose data may then be read; raise one of `_NOT_A_TAR` at damage
-    or data after the end.
+    """Yield each member's header, whose data may then be read.
+
+    Raise one of `_NOT_A_TAR` at damage, or if data follow the end.
     """
     with tarfile.open(
         fileobj=cast(Any, stream), mode="r:", encoding="utf-8", errors="backslashreplace"
     ) as archive:
         while info := archive.next():
-            # tarfile would keep the headers of all members.
+            # tarfile would keep the headers of all members in memory.
             archive.members = []  # pyright: ignore[reportAttributeAccessIssue]
             if archive.offset <= info.offset:  # pyright: ignore[reportAttributeAccessIssue]
                 raise tarfile.ReadError("a header with a negative size")
             yield info
-    # tarfile also stops without an error at a block that is not a header; the end mark is a block
-    # of zeros.
+    # tarfile also stops, without an error, at a block that is not a header; the end mark is a block of
+    # zeros.
     if stream.last_block != tarfile.NUL * tarfile.BLOCKSIZE:
         raise tarfile.ReadError("no header and no end mark follow")
     while block := stream.read(_LONGEST_HEADER_BYTES):
         if block.strip(tarfile.NUL):
             raise tarfile.ReadError("data follow the end mark")
-
-
-def _header_starts(file: BinaryIO, range_bytes: int) -> list[int]:
-    """Return the offsets of headers in a tar that are about `range_bytes` apart, the first of them
-    0.
-    """
-    starts = [0]
-    with suppress(*_NOT_A_TAR):
-        for info in _walk_tar(_TarStream(file, 0, file.seek(0, io.SEEK_END))):
-            if info.offset >= starts[-1] + range_bytes:
-                starts.append(info.offset)
-    return starts

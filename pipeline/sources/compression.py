@@ -1,4 +1,4 @@
-"""Compressed files, read up to where they are damaged or turn out to be bombs.
+"""Decompress files, up to where they are damaged or turn out to be bombs.
 
 English text shrinks to a third or a quarter of its size, very repetitive text to a twentieth. Data
 that expand to more than `BOMB_RATIO` times their size, and beyond an allowance in bytes, are not
@@ -11,7 +11,7 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
@@ -28,12 +28,19 @@ TEXT_ALLOWANCE = 1 << 24
 ARCHIVE_ALLOWANCE = 1 << 30
 """Bytes that all texts of an archive may expand to whatever the ratio."""
 
-# Arrow keeps what it has decompressed of a call in which the file ends too early: small calls lose
-# little.
+# If a file ends too early, Arrow does not return what it decompressed in the last call: small calls
+# lose little.
 _ZSTD_READ_BYTES = 1 << 13
 # zipfile decompresses whole reads of its rarer methods, at up to 20,000 times their size.
 _READ_BYTES = 1 << 13
 _BUFFER_BYTES = 1 << 17
+
+_OPENERS: dict[str, Any] = {
+    "gz": gzip.open,
+    "tgz": gzip.open,
+    "bz2": bz2.open,
+    "xz": lzma.open,
+}
 
 # What reading damaged data raises; see `is_failure`.
 _DAMAGE = (
@@ -48,12 +55,13 @@ _DAMAGE = (
 
 
 def is_failure(error: Exception) -> bool:
-    """Return whether the disk or the network failed, so that the data may be good: the error has an
-    error number.
+    """Return whether the disk or the network failed, so that the data may be good.
+
+    Decompressors raise `OSError` for damaged data too, but without an error number.
     """
-    return isinstance(error, ConnectionError | TimeoutError) or (
-        isinstance(error, OSError) and error.errno is not None
-    )
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return isinstance(error, OSError) and error.errno is not None
 
 
 @contextmanager
@@ -64,32 +72,38 @@ def counted_damage(reason: str, location: str, counters: Counters) -> Iterator[N
     except _DAMAGE as error:
         if is_failure(error):
             raise
-        counters.skip(reason, f"{location}: {str(error) or type(error).__name__}")
+        message = str(error) or type(error).__name__
+        counters.skip(reason, f"{location}: {message}")
 
 
 def is_compressed(name: str) -> bool:
-    """Return whether a file's name says that it is compressed."""
+    """Return whether a file is compressed, by its name."""
     return name.lower().endswith(COMPRESSED_SUFFIXES)
 
 
 def stem_of(name: str, *suffixes: str) -> str:
-    """Return a file's name without the suffix of its compression, and then without one of
-    `suffixes`.
+    """Return a file's name without the suffix of its compression, then without one of `suffixes`.
 
     >>> stem_of("part-0.jsonl.zst"), stem_of("part-0.jsonl.zst", ".jsonl")
     ('part-0.jsonl', 'part-0')
     """
-    for known in (COMPRESSED_SUFFIXES, suffixes):
-        suffix = next((suffix for suffix in known if name.lower().endswith(suffix)), "")
-        name = name[: len(name) - len(suffix)]
+    return _without_suffix(_without_suffix(name, COMPRESSED_SUFFIXES), suffixes)
+
+
+def _without_suffix(name: str, suffixes: Sequence[str]) -> str:
+    for suffix in suffixes:
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
     return name
 
 
 def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
     """Return whether `num_bytes` of text are too many for the bytes they were compressed to.
 
-    >>> is_bomb(1_000, 1_000_000, allowance=10_000_000), is_bomb(1_000, 20_000_000, allowance=10_000_000)
-    (False, True)
+    >>> is_bomb(1_000, 1_000_000, allowance=10_000_000)
+    False
+    >>> is_bomb(1_000, 20_000_000, allowance=10_000_000)
+    True
     """
     return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
 
@@ -104,48 +118,47 @@ def decompressed(
     """
     if not is_compressed(name):
         return file
-    return BoundedStream(
-        _decompressor(file, name), progress(file), name, counters, allowance
-    ).buffered()
+    read = _decompressor(file, name)
+    return BoundedStream(read, progress(file), name, counters, allowance).buffered()
 
 
 def _decompressor(file: BinaryIO, name: str) -> Callable[[int], bytes]:
-    """Return a function that reads up to so many decompressed bytes, none at the end; it raises one
-    of `_DAMAGE`.
+    """Return a function that reads at most that many decompressed bytes, and none at the end.
+
+    At damage it raises one of `_DAMAGE`.
     """
     suffix = name.lower().rpartition(".")[2]
     if suffix == "zst":
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return lambda size: stream.read(min(size, _ZSTD_READ_BYTES))
-    opener: Any = {"gz": gzip.open, "tgz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[suffix]
-    return opener(file).read1
+    return _OPENERS[suffix](file).read1
 
 
 def peekable(file: BinaryIO) -> BinaryIO:
     """Return a stream of the same bytes that has ``peek``."""
-    return (
-        file
-        if hasattr(file, "peek")
-        else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
-    )
+    if hasattr(file, "peek"):
+        return file
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file)))
 
 
 def progress(file: BinaryIO) -> Callable[[], int]:
-    """Return a function that says how many bytes of `file` were read, even after Arrow closed it at
-    its end.
+    """Return a function that tells how many bytes of `file` were read.
+
+    Arrow closes a file at its end, which can then no longer tell: the last answer stands.
     """
     offset = 0
 
     def tell() -> int:
         nonlocal offset
-        offset = offset if file.closed else file.tell()
+        if not file.closed:
+            offset = file.tell()
         return offset
 
     return tell
 
 
 class BoundedStream(io.RawIOBase):
-    """The bytes of a text up to where it is damaged, or a bomb; both are counted."""
+    """The bytes of a text up to damage, or to where it turns out to be a bomb; both are counted."""
 
     def __init__(
         self,
@@ -177,17 +190,15 @@ class BoundedStream(io.RawIOBase):
         return cast(BinaryIO, io.BufferedReader(self, _BUFFER_BYTES))
 
     def readable(self) -> bool:
-        """Return True."""
+        """As `io.BufferedReader` asks."""
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read, although the stream cannot seek."""
         return self._num_bytes
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Fill `buffer` with the next bytes as far as there are any at hand; return how many, 0 at
-        the end.
-        """
+        """Fill `buffer` with the next bytes at hand; return how many, 0 at the end."""
         block = b"" if self._ended else self._next_block(min(len(buffer), _READ_BYTES))
         buffer[: len(block)] = block
         return len(block)

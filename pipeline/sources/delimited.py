@@ -1,16 +1,18 @@
-"""CSV and TSV files as documents, one a row, in the columns that `rows` names; the first line names
-the columns.
+"""Read CSV and TSV files as documents, one a row, in the columns that `rows` names.
+
+The first line names the columns.
 
 CSV is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled quotes.
 The delimiter is the comma, semicolon or tab that the first line has most of. Only its beginning
 says whether a line break is inside quotes, so a file is one range. TSV is not quoted: a quote is an
 ordinary character, a line is a row, and files are read in parallel. Quoted files with tabs are read
-with ``--format csv``.
+if `config.format` is ``csv``.
 """
 
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
 from ..config import IngestConfig
@@ -24,8 +26,8 @@ from .rows import FIELDS, Table, row_documents
 DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _LONGEST_SHOWN = 200
-# Characters that are read again for each new one, beside one row: else a file of bad rows would
-# take quadratic time.
+# Characters that may be read again for each new one, beside one row. Without a limit a file of bad
+# rows would take quadratic time.
 _AGAIN_PER_CHARACTER = 4
 
 
@@ -33,30 +35,28 @@ class DelimitedRow(NamedTuple):
     """One row of a file."""
 
     offset: int
-    """Of its first line, in bytes."""
+    """First byte of its first line."""
     fields: list[str]
 
 
 def plan_csv(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Return the file as one range; raise `UserError` if its first line does not name the text
-    column.
-    """
-    _check_header(entry, open_file, config)
-    return entry.cut([0])
+    """Return the file as one range; raise `UserError` if its first line lacks the text column."""
+    _check_header(file, open_file, config)
+    return file.as_one_range()
 
 
 def plan_tsv(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Cut the file into ranges, as `plan_lines` does; raise `UserError` as `plan_csv` does."""
-    _check_header(entry, open_file, config)
-    return plan_lines(entry, open_file, range_bytes, config)
+    _check_header(file, open_file, config)
+    return plan_lines(file, open_file, range_bytes, config)
 
 
 def read_csv(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a CSV file, one row in memory at a time.
 
@@ -64,27 +64,35 @@ def read_csv(
     ``oversized_row`` (more than `LONGEST_LINE_BYTES`), ``wrong_number_of_columns``, and what
     `read_lines` and `row_document` name.
     """
-    rows = csv_rows(
-        _lines(decompressed(file, part.name, counters), part, counters), part.name, counters
-    )
-    return _documents(next(rows, DelimitedRow(0, [])).fields, rows, part, config, counters)
+    stream = decompressed(file, input_range.name, counters)
+    rows = csv_rows(_lines(stream, input_range, counters), input_range.name, counters)
+    header = _next_fields(rows)
+    return _documents(header, rows, input_range, config, counters)
 
 
 def read_tsv(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a TSV file; `counters` gets the bad input of `read_csv`
-    that TSV can have.
+    """Yield the documents of a range of a TSV file.
+
+    `counters` gets the bad input of `read_csv` that TSV can have.
     """
-    stream = decompressed(file, part.name, counters)
-    header: list[str] = []
-    if part.start:
-        head = InputRange(path=part.path, name=part.name, format=part.format)
-        header = next(tsv_rows(_lines(stream, head, Counters()))).fields
-    rows = tsv_rows(_lines(stream, part, counters))
-    if not part.start:
-        header = next(rows, DelimitedRow(0, [])).fields
-    return _documents(header, rows, part, config, counters)
+    stream = decompressed(file, input_range.name, counters)
+    rows = tsv_rows(_lines(stream, input_range, counters))
+    if input_range.start == 0:
+        header = _next_fields(rows)
+    else:
+        # The header is in the first range. What is bad there is counted by its reader.
+        whole = replace(input_range, start=0, stop=None)
+        header = _next_fields(tsv_rows(_lines(stream, whole, Counters())))
+    return _documents(header, rows, input_range, config, counters)
+
+
+def _next_fields(rows: Iterator[DelimitedRow]) -> list[str]:
+    """Return the fields of the next row; none at the end."""
+    for row in rows:
+        return row.fields
+    return []
 
 
 def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
@@ -99,20 +107,22 @@ def tsv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[DelimitedRow]:
 def csv_rows(
     lines: Iterable[tuple[int, str]], name: str, counters: Counters
 ) -> Iterator[DelimitedRow]:
-    """Yield the rows of numbered lines, whose quotes may join several of them; an empty line is a
-    row of one field.
+    """Yield the rows of numbered lines, whose quotes may join several of them.
 
-    After a row that is not CSV reading resumes at the line behind its first, so that a missing
-    quote costs one row; all its lines if the file has so many such rows that reading them again and
-    again would take quadratic time.
+    An empty line is a row of one field. After a row that is not CSV reading resumes at the line
+    behind its first, so that a missing quote costs one row. It costs all lines of the row if the
+    file has many such rows, because reading them again and again would take quadratic time:
+
+        1  a,"b        no closing quote: the row runs on to the next quote, in line 3
+        2  c,d
+        3  e,"f"       a quote inside a field: not CSV. Line 1 is counted, lines 2 and 3 given back
     """
     # The module's default of 128 KiB is less than an article.
     csv.field_size_limit(LONGEST_LINE_BYTES + 1)
     source = _Lines(lines)
-    first = next(source, "")
-    source.give_back([(0, first)])
-    plain = _QUOTED.sub("", first)
-    reader = csv.reader(source, delimiter=max(DELIMITERS, key=plain.count), strict=True)
+    first_line = next(source, "")
+    source.give_back([(0, first_line.removesuffix("\n"))])
+    reader = csv.reader(source, delimiter=_delimiter_of(first_line), strict=True)
     while True:
         source.taken.clear()
         try:
@@ -120,46 +130,52 @@ def csv_rows(
         except StopIteration:
             return
         except (csv.Error, _OversizedRowError) as error:
-            (offset, _), *others = source.taken
-            counters.skip(
-                "not_csv" if isinstance(error, csv.Error) else "oversized_row",
-                f"{name}, byte {offset}",
-            )
-            if source.may_give_back(others):
-                source.give_back(others)
+            (offset, _), *following = source.taken
+            reason = "not_csv" if isinstance(error, csv.Error) else "oversized_row"
+            counters.skip(reason, f"{name}, byte {offset}")
+            if source.may_give_back(following):
+                source.give_back(following)
             continue
-        yield DelimitedRow(source.taken[0][0], fields or [""])
+        offset, _ = source.taken[0]
+        yield DelimitedRow(offset, fields or [""])
+
+
+def _delimiter_of(first_line: str) -> str:
+    unquoted = _QUOTED.sub("", first_line)
+    return max(DELIMITERS, key=unquoted.count)
 
 
 class _OversizedRowError(Exception):
-    pass
+    """More text belongs to a row than a document may have."""
 
 
 class _Lines:
-    """An iterator over lines, with their breaks, that remembers those `taken` and can take lines
-    back.
+    """An iterator over lines, with their breaks, that remembers those `taken`.
+
+    Lines can be given back to it; it returns them next.
     """
 
     def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
         self.taken: list[tuple[int, str]] = []
         self._lines = iter(lines)
-        self._returned: list[tuple[int, str]] = []
-        self._size = 0
+        self._given_back: list[tuple[int, str]] = []  # the next one is the last
+        self._num_taken_characters = 0
         self._allowance = LONGEST_LINE_BYTES
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
-        self._size = self._size if self.taken else 0
-        if self._returned:
-            offset, line = self._returned.pop()
+        if not self.taken:
+            self._num_taken_characters = 0
+        if self._given_back:
+            offset, line = self._given_back.pop()
         else:
             offset, line = next(self._lines)
             self._allowance += _AGAIN_PER_CHARACTER * len(line)
         self.taken.append((offset, line))
-        self._size += len(line) + 1
-        if self._size > LONGEST_LINE_BYTES:
+        self._num_taken_characters += len(line) + 1
+        if self._num_taken_characters > LONGEST_LINE_BYTES:
             raise _OversizedRowError
         return f"{line}\n"
 
@@ -173,41 +189,43 @@ class _Lines:
 
     def give_back(self, lines: Sequence[tuple[int, str]]) -> None:
         """Return `lines` next, in their order, before all others."""
-        self._returned.extend((offset, line.removesuffix("\n")) for offset, line in reversed(lines))
+        self._given_back.extend(reversed(lines))
 
 
-def _lines(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[tuple[int, str]]:
-    for offset, line in read_lines(stream, part, counters):
-        yield offset, decode(line, f"{part.name}, byte {offset}", counters)
+def _lines(
+    stream: BinaryIO, input_range: InputRange, counters: Counters
+) -> Iterator[tuple[int, str]]:
+    for offset, line in read_lines(stream, input_range, counters):
+        yield offset, decode(line, f"{input_range.name}, byte {offset}", counters)
 
 
 def _documents(
     header: Sequence[str],
     rows: Iterable[DelimitedRow],
-    part: InputRange,
+    input_range: InputRange,
     config: IngestConfig,
     counters: Counters,
 ) -> Iterator[RawDocument]:
-    stem = stem_of(part.name, ".csv", ".tsv")
     table = Table(
-        name=part.name, stem=stem, source=part.format, text_column=config.text_column, unit="byte"
+        name=input_range.name,
+        stem=stem_of(input_range.name, ".csv", ".tsv"),
+        source=input_range.format,
+        text_column=config.text_column,
+        unit="byte",
     )
     joined = config.documents == "blank-line"
-    return row_documents(
-        _named(header, rows, table, counters, joined), table, counters, joined=joined
-    )
+    named_rows = _rows_by_column(header, rows, table, counters, joined)
+    return row_documents(named_rows, table, counters, joined=joined)
 
 
-def _named(
+def _rows_by_column(
     header: Sequence[str],
     rows: Iterable[DelimitedRow],
     table: Table,
     counters: Counters,
     joined: bool,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each row by column; empty lines, which end a document of `joined` rows, have no
-    columns.
-    """
+    """Yield each row by column; an empty line, which ends a document of `joined` rows, has none."""
     for offset, fields in rows:
         if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
@@ -217,19 +235,24 @@ def _named(
             yield offset, {}
 
 
-def _check_header(entry: Input, open_file: OpenFile, config: IngestConfig) -> None:
-    head = InputRange(path=entry.path, name=entry.name, format=entry.format)
-    with open_file(entry.path) as file:
-        lines = _lines(decompressed(file, entry.name, Counters()), head, Counters())
-        rows = tsv_rows(lines) if entry.format == "tsv" else csv_rows(lines, entry.name, Counters())
-        header = next(rows, DelimitedRow(0, [])).fields
+def _check_header(file: Input, open_file: OpenFile, config: IngestConfig) -> None:
+    (whole,) = file.as_one_range()
+    with open_file(file.path) as stream:
+        unpacked = decompressed(stream, file.name, Counters())
+        lines = _lines(unpacked, whole, Counters())
+        if file.format == "tsv":
+            rows = tsv_rows(lines)
+        else:
+            rows = csv_rows(lines, file.name, Counters())
+        header = _next_fields(rows)
     if config.text_column not in header:
         columns = ", ".join(header)[:_LONGEST_SHOWN] or "empty"
         raise UserError(
-            f"{entry.path} has no column {config.text_column!r}; its first line, which names the "
-            f"columns, is {columns}: give --text-column."
+            f"{file.path} has no column {config.text_column!r}; its first line, which names the "
+            f"columns, is {columns}: give `text_column`."
         )
-    if repeated := [name for name in (config.text_column, *FIELDS) if header.count(name) > 1]:
-        raise UserError(
-            f"{entry.path} has several columns {repeated[0]!r}: rename or remove all but one."
-        )
+    for name in (config.text_column, *FIELDS):
+        if header.count(name) > 1:
+            raise UserError(
+                f"{file.path} has several columns {name!r}: rename or remove all but one."
+            )

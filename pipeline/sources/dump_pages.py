@@ -1,9 +1,12 @@
-"""The pages of a MediaWiki XML dump, from any range of its bytes, each as a small XML text of its
-own.
+"""Read the pages of a MediaWiki XML dump, from any range of its bytes, each as its own small XML.
 
 A page belongs to the range in which it begins (in ``.bz2``, in which the header of its stream
 lies); bytes beyond are read only to complete it. So the ranges of any split give every page exactly
-once, without an index.
+once, without an index:
+
+    dump     <page> 1 </page> <page> 2 </page> <page> 3 </page>
+    ranges   [       0          )[        1       )[    2     )
+    pages     1 and 2             3                 none
 """
 
 import bz2
@@ -26,8 +29,8 @@ MAX_PAGE_BYTES = 1 << 26
 """A page that does not end within these many bytes is given up (MediaWiki allows 2 MB of text)."""
 HEAD_BYTES = 1 << 18
 
-# The header of a bz2 stream and the magic of its first block, which is byte-aligned there and only
-# there.
+# The header of a bz2 stream and the magic number of its first block. Those of later blocks begin at
+# any bit, so that no search for bytes takes one for the start of a stream.
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
@@ -40,33 +43,33 @@ Blocks = Iterator[tuple[bool, bytes]]
 
 
 def read_pages(
-    file: BinaryIO, part: InputRange, encoding: str, counters: Counters
+    file: BinaryIO, input_range: InputRange, encoding: str, counters: Counters
 ) -> Iterator[tuple[bytes, str]]:
-    """Yield the XML of each page that begins in the range `part` of a seekable file, as bytes, and
-    where it was.
+    """Yield the XML of each page that begins in a range of a seekable file, and where it was.
 
     If markup is not ASCII in the `encoding` (UTF-16), the range with byte 0 yields all pages, in
     UTF-8. `counters` gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and
     ``oversized_page``, and the neutral counter ``single_stream_files`` (bz2 files that are one
     stream, which cannot be split).
     """
-    whole = not is_ascii_compatible(encoding)
-    if whole and part.start > 0:
+    if is_ascii_compatible(encoding):
+        blocks = _blocks(file, input_range, counters)
+    elif input_range.start == 0:
+        whole = replace(input_range, stop=None)
+        blocks = _transcode(_blocks(file, whole, counters), encoding)
+    else:
         return
-    stop = None if whole else part.stop
-    blocks = _blocks(file, part, stop, counters)
-    if whole:
-        blocks = _transcode(blocks, encoding)
-    yield from _split_pages(blocks, part, counters)
+    yield from _split_pages(blocks, input_range, counters)
 
 
-def read_head(file: BinaryIO, part: InputRange) -> bytes:
-    """Return the first bytes of the dump, decompressed, up to its first page; empty if they cannot
-    be read.
+def read_head(file: BinaryIO, input_range: InputRange) -> bytes:
+    """Return the first bytes of the dump, decompressed, up to its first page.
+
+    They are empty if they cannot be read.
     """
     head = b""
-    whole = replace(part, start=0, stop=None)
-    for _, block in _blocks(file, whole, None, Counters()):
+    whole = replace(input_range, start=0, stop=None)
+    for _, block in _blocks(file, whole, Counters()):
         head += block
         # In a multistream dump the head is a stream of its own: stop before the next one is
         # decompressed.
@@ -76,16 +79,16 @@ def read_head(file: BinaryIO, part: InputRange) -> bytes:
 
 
 def sniff_encoding(head: bytes) -> str:
-    """Return the encoding that a byte order mark or the XML declaration states; UTF-8 if neither
-    does.
-    """
+    """Return the encoding that a byte order mark or the XML declaration states, else UTF-8."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if head.startswith((b"<\0", b"\0<")):
         return "utf-16-le" if head.startswith(b"<") else "utf-16-be"
     declared = _DECLARED_ENCODING.search(head[:400])
+    if declared is None:
+        return "utf-8"
     try:
-        encoding = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
+        encoding = codecs.lookup(declared[1].decode("ascii")).name
     except LookupError:
         return "utf-8"
     # The declaration was readable as ASCII: one that names UTF-16 is left over from before a
@@ -98,53 +101,60 @@ def is_ascii_compatible(encoding: str) -> bool:
     return _PAGE_OPEN.decode("ascii").encode(encoding) == _PAGE_OPEN
 
 
-def _blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
-    if part.name.lower().endswith(".bz2"):
-        return _bz2_blocks(file, part, stop, counters)
-    file.seek(part.start)
+def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Blocks:
+    if input_range.name.lower().endswith(".bz2"):
+        return _bz2_blocks(file, input_range, counters)
+    file.seek(input_range.start)
     # A dump may expand to any size; a page may not.
-    stream = decompressed(file, part.name, counters, allowance=sys.maxsize)
-    return _plain_blocks(stream, part.start, stop)
+    stream = decompressed(file, input_range.name, counters, allowance=sys.maxsize)
+    return _plain_blocks(stream, input_range)
 
 
-def _plain_blocks(stream: BinaryIO, position: int, stop: int | None) -> Blocks:
-    while block := stream.read(
-        READ_BYTES if stop is None or position >= stop else min(READ_BYTES, stop - position)
-    ):
-        yield stop is None or position < stop, block
+def _plain_blocks(stream: BinaryIO, input_range: InputRange) -> Blocks:
+    stop = sys.maxsize if input_range.stop is None else input_range.stop
+    position = input_range.start
+    while True:
+        in_range = position < stop
+        # No block lies on both sides of the range's end.
+        num_bytes = min(READ_BYTES, stop - position) if in_range else READ_BYTES
+        block = stream.read(num_bytes)
+        if not block:
+            return
+        yield in_range, block
         position += len(block)
 
 
-def _bz2_blocks(file: BinaryIO, part: InputRange, stop: int | None, counters: Counters) -> Blocks:
+def _bz2_blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Blocks:
     """Yield the streams that begin in the range, decompressed, then those after it."""
     num_streams = 0
-    for offset, pieces in groupby(_bz2_pieces(file, part.start), itemgetter(0)):
+    for offset, pieces in groupby(_bz2_pieces(file, input_range.start), itemgetter(0)):
         num_streams += 1
-        if num_streams == 1 and part.start == 0 and offset:
+        location = f"{input_range.name}: stream at byte {offset}"
+        if num_streams == 1 and input_range.start == 0 and offset:
             counters.skip(
-                "corrupt_bz2_stream", f"{part.name}: stream at byte 0: its header is damaged"
+                "corrupt_bz2_stream",
+                f"{input_range.name}: stream at byte 0: its header is damaged",
             )
-        own = stop is None or offset < stop
-        if not own:
+        in_range = input_range.stop is None or offset < input_range.stop
+        if not in_range:
             # A consumer that needs nothing beyond the range stops here, before this stream is
             # decompressed.
             yield False, b""
         decompressor = bz2.BZ2Decompressor()
-        location = f"{part.name}: stream at byte {offset}"
-        with counted_damage("corrupt_bz2_stream", location, counters if own else Counters()):
+        # Damage beyond the range is for the next range to count.
+        damage = counters if in_range else Counters()
+        with counted_damage("corrupt_bz2_stream", location, damage):
             for _, piece in pieces:
-                for block in _decompress(
-                    decompressor, piece
-                ):  # raises EOFError if another piece follows the end
-                    yield own, block
+                # Raises EOFError if the stream ended in an earlier piece.
+                for block in _decompress(decompressor, piece):
+                    yield in_range, block
             if not decompressor.eof:
                 raise EOFError("it ends early")
-            if (
-                decompressor.unused_data
-            ):  # likely a stream whose header is damaged, so that it seems to belong to this
+            if decompressor.unused_data:
+                # Likely a stream whose header is damaged, so that it seems to belong to this one.
                 raise EOFError("data follow its end")
-    if part.start == 0 and num_streams == 1:
-        counters.note("single_stream_files", part.name)
+    if input_range.start == 0 and num_streams == 1:
+        counters.note("single_stream_files", input_range.name)
 
 
 def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[bytes]:
@@ -157,11 +167,17 @@ def _decompress(decompressor: bz2.BZ2Decompressor, piece: bytes) -> Iterator[byt
 
 
 def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the compressed bytes from the first stream header at or after `start`, as (offset of
-    the stream, bytes).
+    """Yield the compressed bytes from the first stream header at or after `start`.
+
+    Each piece comes with the offset of its stream; a stream may have several pieces:
+
+        reads     [. . H a a a a][a a H b b][b b b]        H: a header
+        pieces        [H a a a a][a a][H b b][b b b]
     """
     file.seek(start)
-    buffer, offset, stream = b"", start, None
+    buffer = b""
+    buffer_offset = start
+    stream_offset: int | None = None
     while True:
         chunk = file.read(READ_BYTES)
         buffer += chunk
@@ -170,79 +186,94 @@ def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
         usable = len(buffer) - (_STREAM_HEADER_BYTES - 1) if chunk else len(buffer)
         begin = 0
         for header in _STREAM_HEADER.finditer(buffer):
-            if stream is not None and header.start() > begin:
-                yield stream, buffer[begin : header.start()]
-            begin, stream = header.start(), offset + header.start()
+            if stream_offset is not None and header.start() > begin:
+                yield stream_offset, buffer[begin : header.start()]
+            begin = header.start()
+            stream_offset = buffer_offset + begin
         if usable > begin:
-            if stream is not None:
-                yield stream, buffer[begin:usable]
+            if stream_offset is not None:
+                yield stream_offset, buffer[begin:usable]
             begin = usable
-        buffer, offset = buffer[begin:], offset + begin
+        buffer = buffer[begin:]
+        buffer_offset += begin
         if not chunk:
             return
 
 
 def _transcode(blocks: Blocks, encoding: str) -> Blocks:
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for own, block in blocks:
-        yield own, decoder.decode(block).encode("utf-8", "replace")
+    for in_range, block in blocks:
+        yield in_range, decoder.decode(block).encode("utf-8", "replace")
 
 
 def _split_pages(
-    blocks: Blocks, part: InputRange, counters: Counters
+    blocks: Blocks, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[bytes, str]]:
     """Yield each page that begins in the range."""
     buffer = b""
-    searched = num_pages = 0
-    own_end: int | None = None
-    for own, block in blocks:
-        if not own and own_end is None:
-            own_end = len(buffer)
+    searched = 0  # the buffer has no end of a page before
+    num_pages = 0
+    # Where the range ends in the buffer, once that is known. It moves left with the buffer's
+    # content, and at 0 everything in the buffer is beyond the range.
+    range_end: int | None = None
+    for in_range, block in blocks:
+        if not in_range and range_end is None:
+            range_end = len(buffer)
             if not _may_begin_page(buffer):
                 return
         buffer += block
         begin = 0
-        while (end := buffer.find(_PAGE_CLOSE, searched)) >= 0:
-            searched = end = end + len(_PAGE_CLOSE)
-            # Damage can cut off a page: then another one opens before the first closes.
-            first, last = buffer.find(_PAGE_OPEN, begin, end), buffer.rfind(_PAGE_OPEN, begin, end)
-            if first < last:
-                counters.skip("cut_off_page", _location(part, num_pages + 1))
-            if last >= 0 and (own_end is None or last < own_end):
+        while (close := buffer.find(_PAGE_CLOSE, searched)) >= 0:
+            end = close + len(_PAGE_CLOSE)
+            searched = end
+            first_open = buffer.find(_PAGE_OPEN, begin, end)
+            last_open = buffer.rfind(_PAGE_OPEN, begin, end)
+            if first_open < last_open:
+                # Damage can cut off a page: then another one opens before the first closes.
+                counters.skip("cut_off_page", _location(input_range, num_pages + 1))
+            if last_open >= 0 and (range_end is None or last_open < range_end):
                 num_pages += 1
-                yield buffer[last:end], _location(part, num_pages)
+                yield buffer[last_open:end], _location(input_range, num_pages)
             begin = end
-            if not own:
+            if not in_range:
                 return
-        num_bytes = len(buffer)
+        num_dropped = len(buffer)
         buffer, searched = _unfinished(buffer[begin:])
-        if own_end is not None and (own_end := own_end - num_bytes + len(buffer)) <= 0:
-            return
-        if len(buffer) > MAX_PAGE_BYTES:
-            counters.skip("oversized_page", _location(part, num_pages + 1))
-            if own_end is not None:  # what follows is for the next range
+        num_dropped -= len(buffer)
+        if range_end is not None:
+            range_end -= num_dropped
+            if range_end <= 0:
                 return
-            buffer, searched = b"", 0
+        if len(buffer) > MAX_PAGE_BYTES:
+            counters.skip("oversized_page", _location(input_range, num_pages + 1))
+            if range_end is not None:  # what follows is for the next range
+                return
+            buffer = b""
+            searched = 0
     if _PAGE_OPEN in buffer:
-        counters.skip("cut_off_page", _location(part, num_pages + 1))
+        counters.skip("cut_off_page", _location(input_range, num_pages + 1))
 
 
-def _location(part: InputRange, number: int) -> str:
+def _location(input_range: InputRange, number: int) -> str:
     """Return the location of a page, counted from 1, for messages."""
-    return f"{part.name}: page {number} from byte {part.start} on"
+    return f"{input_range.name}: page {number} from byte {input_range.start} on"
 
 
 def _unfinished(buffer: bytes) -> tuple[bytes, int]:
-    """Return the part of the buffer that may belong to a page, and the index to search for its end
-    from.
+    """Return the bytes that may belong to a page, and the index from which to search for its end.
+
+    The last bytes may be the beginning of a tag, whose rest comes with the next block.
     """
     opening = buffer.find(_PAGE_OPEN)
     if opening < 0:
         return buffer[-len(_PAGE_OPEN) :], 0
-    return buffer[opening:], max(0, len(buffer) - opening - len(_PAGE_CLOSE))
+    page = buffer[opening:]
+    return page, max(0, len(page) - len(_PAGE_CLOSE))
 
 
 def _may_begin_page(text: bytes) -> bool:
     """Return whether a page begins in `text` or may begin with its last bytes."""
-    tails = (_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
-    return _PAGE_OPEN in text or any(text.endswith(tail) for tail in tails)
+    if _PAGE_OPEN in text:
+        return True
+    beginnings = (_PAGE_OPEN[:length] for length in range(1, len(_PAGE_OPEN)))
+    return any(text.endswith(beginning) for beginning in beginnings)

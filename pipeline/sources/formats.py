@@ -1,7 +1,7 @@
-"""The sources that the user names, as ranges of files that can be read independently.
+"""Find the files of the sources that a user names, and cut them into ranges to be read separately.
 
-`FORMATS` gives each format's planner and reader. The format of a file is ``--format``; by default
-it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
+`FORMATS` gives each format's planner and reader. The format of a file is `config.format`; by
+default it follows from the name, or from the first bytes if the name has no suffix (WikiExtractor's
 ``wiki_00``) or ``.json``, which may be anything.
 """
 
@@ -36,14 +36,14 @@ MAX_RANGE_BYTES = 640 << 20
 LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
 KNOWN_NAMES = (
-    ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, WikiExtractor's "
-    "wiki_00"
+    ".xml, .txt, .tar, .zip, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
+    "WikiExtractor's wiki_00"
 )
 
 _SNIFFED_BYTES = 1 << 16
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
-# What Python keeps of the bytes of a file name that is not UTF-8.
+# Python decodes the bytes of a file name that are not UTF-8 to these.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = {
     ".txt": "text",
@@ -56,76 +56,99 @@ _SUFFIXES = {
 
 
 class PlannedUnit(NamedTuple):
-    """What one worker reads at a time: ranges of files, with their size together."""
+    """The ranges of files that one worker reads at a time."""
 
     ranges: list[InputRange]
     num_bytes: int
+    """The size of all ranges together."""
 
 
 def find_inputs(
     sources: Sequence[str], output: str | None, config: IngestConfig
 ) -> tuple[list[Input], Counters]:
-    """Return every file and data set of the `sources`, in the order given, and a count of the files
-    left out.
+    """Return every file and data set of the `sources`, in the order given, and what is left out.
 
     A source is a file, a folder, a glob, or a data set as `hub` names it. Files of a folder that
-    are in no known format are left out (``files_of_unknown_format``), unless ``--format`` is given,
-    and so is what `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder`` are
-    bad input, the others neutral counters.
+    are in no known format are left out (``files_of_unknown_format``), unless `config.format` names
+    one, and so is what `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder``
+    are bad input, all other reasons neutral counters.
 
-    Raise `UserError` if a source has no file, or one that another source has too, or contains the
+    Raise `UserError` if a source has no file, has one that another source has too, or contains the
     `output`.
     """
     inputs: list[Input] = []
     left_out = Counters()
     for source in sources:
         if source.startswith(hub.PREFIX) or config.format == "hf" or hub.is_saved(source):
-            if folder := hub.folder_of(source):
-                _refuse_output_within(folder, output, ())
-            found = hub.open_set(source)
-            inputs.append(Input(found.address, found.name, "hf", found.num_bytes, found.digest))
-            continue
-        inputs.extend(_find_files(source, output, config, left_out))
+            inputs.append(_find_data_set(source, output))
+        else:
+            inputs.extend(_find_files(source, output, config, left_out))
     _refuse_repeated(inputs)
     return inputs, left_out
+
+
+def _find_data_set(source: str, output: str | None) -> Input:
+    folder = hub.folder_of(source)
+    if folder:
+        _refuse_output_within(folder, output, ())
+    data_set = hub.open_set(source)
+    return Input(
+        path=data_set.address,
+        name=data_set.name,
+        format="hf",
+        num_bytes=data_set.num_bytes,
+        digest=data_set.digest,
+    )
 
 
 def _find_files(
     source: str, output: str | None, config: IngestConfig, left_out: Counters
 ) -> list[Input]:
-    found, unread = storage.list_files(source)
-    _refuse_output_within(source, output, found)
-    if not found:
-        raise UserError(_why_empty(source, Counter(unread.values())))
-    if strange := [path for path in found if _LONE_SURROGATE.search(_name_of(path, source))]:
-        raise UserError(f"{os.fsencode(strange[0])!r} is not a valid UTF-8 file name: rename it.")
-    known = {path: kind for path in found if (kind := _format_of(path, config))}
-    if not known:
-        what = "is not" if source in found else "has no file"
+    """Return the files of a source that are in a known format, and count the rest in `left_out`."""
+    bytes_of, reasons = storage.list_files(source)
+    _refuse_output_within(source, output, bytes_of)
+    if not bytes_of:
+        raise UserError(_why_empty(source, Counter(reasons.values())))
+    names = {path: _name_of(path, source) for path in (*bytes_of, *reasons)}
+    for path in bytes_of:
+        if _LONE_SURROGATE.search(names[path]):
+            raise UserError(f"{os.fsencode(path)!r} is not a valid UTF-8 file name: rename it.")
+    inputs: list[Input] = []
+    unknown: list[str] = []
+    for path, num_bytes in bytes_of.items():
+        file_format = _format_of(path, config)
+        if file_format:
+            inputs.append(Input(path, names[path], file_format, num_bytes))
+        else:
+            unknown.append(path)
+    if not inputs:
+        what = "is not" if source in bytes_of else "has no file"
         raise UserError(
-            f"{source} {what} in a known format ({KNOWN_NAMES}): rename it or give --format."
+            f"{source} {what} in a known format ({KNOWN_NAMES}): rename it or give `format`."
         )
-    unknown = {path: "files_of_unknown_format" for path in found if path not in known}
-    for path, reason in {**unknown, **unread}.items():
-        record = left_out.skip if reason in ("broken_link", "unreadable_folder") else left_out.note
-        record(reason, _name_of(path, source).encode("utf-8", "backslashreplace").decode())
-    return [Input(path, _name_of(path, source), kind, found[path]) for path, kind in known.items()]
+    for path in unknown:
+        left_out.note("files_of_unknown_format", names[path])
+    for path, reason in reasons.items():
+        shown = names[path].encode("utf-8", "backslashreplace").decode()
+        if reason in ("broken_link", "unreadable_folder"):
+            left_out.skip(reason, shown)
+        else:
+            left_out.note(reason, shown)
+    return inputs
 
 
-def _why_empty(source: str, unread: Counter[str]) -> str:
-    if unread:
-        return f"{source} has no file to read ({name_counts(unread)})."
+def _why_empty(source: str, reasons: Counter[str]) -> str:
+    if reasons:
+        return f"{source} has no file to read ({name_counts(reasons)})."
     if storage.has_wildcard(source):
         return f"{source} matches no file."
-    return (
-        f"The folder {source} is empty." if os.path.isdir(source) else f"{source} does not exist."
-    )
+    if os.path.isdir(source):
+        return f"The folder {source} is empty."
+    return f"{source} does not exist."
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:
-    """Return the format by ``--format``, the name or the first bytes of a file; None if it is
-    unknown.
-    """
+    """Return a file's format by `config.format`, its name or its first bytes; None if unknown."""
     name = posixpath.basename(path).lower()
     if config.format in ("auto", "text", "gutenberg") and name.endswith(ARCHIVE_SUFFIXES):
         return "archive"
@@ -135,14 +158,17 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
         return "wikipedia"
     if _DUMP_INDEX_NAME.search(name):
         return None
-    suffix = posixpath.splitext(stem_of(name))[1]
-    return _SUFFIXES.get(suffix) or (_sniffed_format(path) if suffix in ("", ".json") else None)
+    _, suffix = posixpath.splitext(stem_of(name))
+    if suffix in ("", ".json"):
+        return _sniffed_format(path)
+    return _SUFFIXES.get(suffix)
 
 
 def _sniffed_format(path: str) -> str | None:
-    """Return the format that the first bytes of a file show."""
+    """Return the format that the first bytes of a file show; None if it is not a known one."""
     with storage.open_input(path) as file:
-        head = decompressed(file, path, Counters()).read(_SNIFFED_BYTES).removeprefix(BOM).lstrip()
+        head = decompressed(file, path, Counters()).read(_SNIFFED_BYTES)
+    head = head.removeprefix(BOM).lstrip()
     if head.startswith(HEAD):
         return "wikiextractor"
     if head.startswith(b"<mediawiki") or (head.startswith(b"<?xml") and b"<mediawiki" in head):
@@ -153,124 +179,145 @@ def _sniffed_format(path: str) -> str | None:
 
 
 def _begins_with_object(head: bytes) -> bool:
-    """Return whether a file's first line is a JSON object, or longer than its `head` and begins
-    like one.
+    """Return whether a file's first line is a JSON object.
+
+    A line that is longer than the file's `head` only has to begin like one.
     """
-    line, end, _ = head.partition(b"\n")
+    line, line_break, _ = head.partition(b"\n")
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
-        return (
-            not end and len(head) > _SNIFFED_BYTES // 2 and re.match(rb'\{\s*"', line) is not None
-        )
+        is_cut = not line_break and len(head) > _SNIFFED_BYTES // 2
+        return is_cut and re.match(rb'\{\s*"', line) is not None
 
 
 def _name_of(path: str, source: str) -> str:
-    """Return the part of `path` that does not depend on where the source lies: from the source's
-    own name on.
+    """Return the part of `path` that does not depend on where the source lies.
+
+    It begins with the source's own name: ``/data/books/a/b.txt`` of the source ``/data/books`` is
+    ``books/a/b.txt``.
     """
-    root, path = _absolute(storage.glob_root(source) if path != source else source), _absolute(path)
-    below = path.removeprefix(root.rstrip("/") + "/") if path != root else ""
-    return posixpath.join(posixpath.basename(root), below).rstrip("/")
+    root = _absolute(source if path == source else storage.glob_root(source))
+    path = _absolute(path)
+    root_name = posixpath.basename(root)
+    if path == root:
+        return root_name
+    below_root = path.removeprefix(root.rstrip("/") + "/")
+    return posixpath.join(root_name, below_root).rstrip("/")
 
 
 def _absolute(path: str) -> str:
     return storage.absolute(path).rstrip("/")
 
 
-def _refuse_output_within(source: str, output: str | None, found: Iterable[str]) -> None:
-    """Raise `UserError` if a run would read its own output: the next one would see other input, and
-    not resume.
+def _refuse_output_within(source: str, output: str | None, paths: Iterable[str]) -> None:
+    """Raise `UserError` if a run would read its own output.
+
+    Its next run would see other input than the first, and could not resume.
     """
     if output is None:  # nothing is written
         return
-    folder = f"{_absolute(output)}/"
-    own = f"{_absolute(source)}/"
-    in_folder = not storage.has_wildcard(source) and folder.startswith(own)
-    if in_folder or any(_absolute(path).startswith(folder) for path in found):
-        relation = "is" if folder == own else "is inside" if in_folder else "holds files of"
-        raise UserError(
-            f"--output {output} {relation} the source {source}: choose another, or it would be read too."
-        )
+    output_folder = f"{_absolute(output)}/"
+    source_folder = f"{_absolute(source)}/"
+    is_within = output_folder.startswith(source_folder) and not storage.has_wildcard(source)
+    if is_within and output_folder == source_folder:
+        relation = "is"
+    elif is_within:
+        relation = "is inside"
+    elif any(_absolute(path).startswith(output_folder) for path in paths):
+        relation = "holds files of"
+    else:
+        return
+    raise UserError(
+        f"`output` {output} {relation} the source {source}: "
+        "choose another, or it would be read too."
+    )
 
 
 def _refuse_repeated(inputs: Sequence[Input]) -> None:
-    paths: dict[str, str] = {}
-    named: dict[str, str] = {}
-    for entry in inputs:
-        path = _absolute(entry.path)
-        real = path if storage.is_remote(path) or entry.format == "hf" else os.path.realpath(path)
-        if other := paths.get(real):
-            same = (
-                f"{entry.path} is"
-                if _absolute(other) == path
-                else f"{other} and {entry.path} are the same file,"
-            )
-            raise UserError(f"{same} listed twice among the sources: list it once.")
-        paths[real] = entry.path
-        if (other := named.setdefault(entry.name, path)) != path:
-            # Names are part of the documents' ids: the second file would be taken for a copy of the
-            # first.
+    """Raise `UserError` if a file is listed twice, or two files have the same name."""
+    path_by_real_path: dict[str, str] = {}
+    path_by_name: dict[str, str] = {}
+    for file in inputs:
+        path = _absolute(file.path)
+        is_local_file = file.format != "hf" and not storage.is_remote(path)
+        real_path = os.path.realpath(path) if is_local_file else path
+        twin = path_by_real_path.get(real_path)
+        if twin:
+            if _absolute(twin) == path:
+                subject = f"{file.path} is"
+            else:
+                subject = f"{twin} and {file.path} are the same file,"
+            raise UserError(f"{subject} listed twice among the sources: list it once.")
+        path_by_real_path[real_path] = file.path
+        # Names are part of the documents' ids: the second file would be taken for a copy of the
+        # first.
+        namesake = path_by_name.setdefault(file.name, path)
+        if namesake != path:
             raise UserError(
-                f"{other} and {path} have the same name, {entry.name}: give the folder that contains both."
+                f"{namesake} and {path} have the same name, {file.name}: "
+                "give the folder that contains both."
             )
 
 
 def choose_range_bytes(total_bytes: int) -> int:
-    """Return how much a unit reads: 1/64 of a small corpus, 64 MB of a large one, more to stay
-    below 4,096 units.
+    """Return how many bytes a unit reads.
+
+    It reads 1/64 of a small corpus, 64 MB of a large one, and more to stay below 4,096 units.
     """
-    wanted = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
-    return min(max(wanted, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
+    range_bytes = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
+    return min(max(range_bytes, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
 
 
 def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUnit]:
-    """Cut large files into ranges and group small ones, by the files alone; raise `UserError` if
-    `config` is unfit.
+    """Cut large files into ranges and group small ones.
+
+    The result depends on the files alone, so that any number of workers gets the same units. Raise
+    `UserError` if a file does not fit the `config`.
     """
-    range_bytes = choose_range_bytes(sum(entry.num_bytes for entry in inputs))
+    range_bytes = choose_range_bytes(sum(file.num_bytes for file in inputs))
     units: list[PlannedUnit] = []
-    room = 0
-    for entry in inputs:
-        if not entry.num_bytes and entry.format != "hf":
-            entry = entry._replace(format=EMPTY_FILE)
-        form = FORMATS[entry.format]
-        ranges = form.plan(entry, form.open, range_bytes, config)
-        if units and len(ranges) == 1 and entry.num_bytes <= room:
-            units[-1] = PlannedUnit(
-                [*units[-1].ranges, *ranges], units[-1].num_bytes + entry.num_bytes
-            )
-            room -= entry.num_bytes
-        else:
-            units.extend(PlannedUnit([part], entry.num_bytes // len(ranges)) for part in ranges)
-            room = range_bytes - entry.num_bytes
+    free_bytes = 0  # of the last unit
+    for file in inputs:
+        if file.num_bytes == 0 and file.format != "hf":
+            file = file._replace(format=EMPTY_FILE)
+        file_format = FORMATS[file.format]
+        ranges = file_format.plan(file, file_format.open, range_bytes, config)
+        if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
+            last = units[-1]
+            units[-1] = PlannedUnit([*last.ranges, *ranges], last.num_bytes + file.num_bytes)
+            free_bytes -= file.num_bytes
+            continue
+        for input_range in ranges:
+            units.append(PlannedUnit([input_range], file.num_bytes // len(ranges)))
+        free_bytes = range_bytes - file.num_bytes
     return units
 
 
-def read_range(part: InputRange, config: IngestConfig, counters: Counters) -> Iterator[RawDocument]:
+def read_range(
+    input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
     """Yield the documents of one range; what cannot be read is counted in `counters`."""
-    form = FORMATS[part.format]
-    with form.open(part.path) as opened:
-        yield from form.read(opened, part, config, counters)
+    file_format = FORMATS[input_range.format]
+    with file_format.open(input_range.path) as opened:
+        yield from file_format.read(opened, input_range, config, counters)
 
 
 def _plan_whole(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    return entry.cut([0])
+    return file.as_one_range()
 
 
 def _read_nothing(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    counters.skip(part.format, part.name)
+    counters.skip(input_range.format, input_range.name)
     return iter(())
 
 
 class Format(NamedTuple):
-    """How the inputs of one format are cut into ranges of about so many bytes, and how a range is
-    read.
-    """
+    """The functions that cut an input of one format into ranges, and that read a range."""
 
     plan: Callable[[Input, Any, int, IngestConfig], list[InputRange]]
     read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]

@@ -1,4 +1,4 @@
-"""JSON Lines as documents: an object a line, in the columns that `rows` names.
+"""Read JSON Lines as documents: an object a line, in the columns that `rows` names.
 
 The standard library's ``json`` decodes 180 MB (Korean in ``\\u`` escapes) to 800 MB (English) of
 text a second on one core; pyarrow's reader has two thirds of that rate, and does not say which line
@@ -30,76 +30,89 @@ _JSON_KINDS = {
 
 
 def plan_json_lines(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Cut a JSON Lines file into ranges, as `plan_lines` does.
 
     Raise `UserError` if its first lines hold no object, or none with a text in the text column. One
-    line with a text is enough: the others are bad input, which is for `read_json_lines` to count.
+    line with a text is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    with open_file(entry.path) as file:
-        _check_lines(_first_lines(file, entry.path), entry.path, config.text_column)
-    return plan_lines(entry, open_file, range_bytes, config)
+    with open_file(file.path) as stream:
+        lines = _first_lines(stream, file.path)
+    _check_lines(lines, file.path, config.text_column)
+    return plan_lines(file, open_file, range_bytes, config)
 
 
 def _check_lines(lines: list[bytes], path: str, text_column: str) -> None:
-    objects = [row for line in lines if (row := parse_object(line, path, Counters())) is not None]
+    parsed = [parse_object(line, path, Counters()) for line in lines]
+    objects = [row for row in parsed if row is not None]
     if lines and not objects:
         raise UserError(
-            f"{path} is not JSON Lines: its first lines hold no object. Fix it, or give its --format."
+            f"{path} is not JSON Lines: its first lines hold no object. "
+            "Fix it, or give its `format`."
         )
     values = [row[text_column] for row in objects if row.get(text_column) is not None]
     if values and not any(isinstance(value, str) for value in values):
         kind = _JSON_KINDS[type(values[0])]
         raise UserError(
-            f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column."
+            f"{path}: column {text_column!r} holds {kind}, not text: give another `text_column`."
         )
     if objects and not any(text_column in row for row in objects):
         columns = ", ".join(objects[0]) or "no column at all"
         raise UserError(
-            f"{path} has no column {text_column!r}, only {columns}: give --text-column."
+            f"{path} has no column {text_column!r}, only {columns}: give `text_column`."
         )
 
 
 def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
-    """Return the first lines of a file, whole ones only, without those that are empty."""
-    found = Counters()
+    """Return the first whole lines of a file that are not empty."""
+    damage = Counters()
     head = InputRange(path=name, name=name, format="jsonl", stop=_HEAD_BYTES)
-    lines = [line for _, line in read_lines(decompressed(file, name, found), head, found)]
-    return [line for line in (lines[:-1] if found.bad else lines) if line.strip()]
+    lines = [line for _, line in read_lines(decompressed(file, name, damage), head, damage)]
+    if damage.bad:
+        lines = lines[:-1]
+    return [line for line in lines if line.strip()]
 
 
 def read_json_lines(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file, one line in memory at a time.
 
-    An object is a document; with ``--documents blank-line``, the objects up to one whose text is
-    empty are. `counters` gets the bad input that `read_objects` and `row_documents` name.
+    An object is a document; if `config.documents` is ``blank-line``, the objects up to one whose
+    text is empty are. `counters` gets the bad input that `read_objects` and `row_documents` name.
     """
-    stem = stem_of(part.name, *SUFFIXES)
     table = Table(
-        name=part.name, stem=stem, source="jsonl", text_column=config.text_column, unit="byte"
+        name=input_range.name,
+        stem=stem_of(input_range.name, *SUFFIXES),
+        source="jsonl",
+        text_column=config.text_column,
+        unit="byte",
     )
-    rows = read_objects(decompressed(file, part.name, counters), part, table, counters)
+    stream = decompressed(file, input_range.name, counters)
+    rows = read_objects(stream, input_range, table, counters)
     return row_documents(rows, table, counters, joined=config.documents == "blank-line")
 
 
 def read_objects(
-    stream: BinaryIO, part: InputRange, table: Table, counters: Counters
+    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON objects that begin in a range, one a line, each with the offset of its line in
-    bytes.
+    """Yield the JSON objects that begin in a range, each with the offset of its line in bytes.
 
     `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``,
     ``invalid_utf8`` (the row is kept, with U+FFFD for the bad bytes), and what `read_lines` names.
     """
-    for offset, line in read_lines(stream, part, counters):
-        row = parse_object(line, table.location(offset), counters) if line.strip() else None
-        if row is not None and table.text_column not in row:
-            counters.skip("no_text_column", table.location(offset))
-        elif row is not None:
+    for offset, line in read_lines(stream, input_range, counters):
+        if not line.strip():
+            continue
+        location = table.location(offset)
+        row = parse_object(line, location, counters)
+        if row is None:
+            continue
+        if table.text_column in row:
             yield offset, row
+        else:
+            counters.skip("no_text_column", location)
 
 
 def parse_object(line: bytes, location: str, counters: Counters) -> dict[str, Any] | None:

@@ -1,7 +1,11 @@
-"""The lines of a text file, plain or compressed, from any range of its bytes.
+"""Read the lines of a text file, plain or compressed, from any range of its bytes.
 
 A line belongs to the range in which it begins, so the ranges of any split give every line exactly
 once. A compressed file is one range.
+
+    bytes    f i r s t \\n s e c o n d \\n t h i r d \\n
+    ranges   [     0      ) [     1     ) [  2  )
+    lines    first, second  third         (none)
 """
 
 from collections.abc import Iterator
@@ -20,45 +24,52 @@ BOM = b"\xef\xbb\xbf"
 
 
 def plan_lines(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Cut a file into equal ranges of at most `range_bytes`; a compressed one is a single range."""
-    return entry.cut([0]) if is_compressed(entry.name) else entry.cut_evenly(range_bytes)
+    if is_compressed(file.name):
+        return file.as_one_range()
+    return file.cut_evenly(range_bytes)
 
 
 def read_lines(
-    stream: BinaryIO, part: InputRange, counters: Counters, *, beyond: bool = False
+    stream: BinaryIO, input_range: InputRange, counters: Counters, *, beyond: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the content of each line of `stream` that begins in the range `part`,
-    without its break.
+    """Yield the offset and the content, without its break, of each line that begins in a range.
 
     Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too.
     `counters` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
     """
-    offset = part.start
+    offset = input_range.start
     if offset:
+        # One byte earlier: if it is a line break, the line at `start` is ours.
         stream.seek(offset - 1)
         offset += _skip_line(stream) - 1
-    while beyond or part.stop is None or offset < part.stop:
+    while beyond or input_range.stop is None or offset < input_range.stop:
         line = stream.readline(LONGEST_LINE_BYTES)
         if not line:
             return
-        if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
-            counters.skip("oversized_line", f"{part.name}, byte {offset}")
-            offset += len(line) + _skip_line(stream)
+        num_bytes = len(line)
+        if num_bytes == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
+            counters.skip("oversized_line", f"{input_range.name}, byte {offset}")
+            offset += num_bytes + _skip_line(stream)
             continue
-        yield offset, (line.removeprefix(BOM) if offset == 0 else line).rstrip(b"\r\n")
-        offset += len(line)
+        if offset == 0:
+            line = line.removeprefix(BOM)
+        yield offset, line.rstrip(b"\r\n")
+        offset += num_bytes
 
 
 def decode(raw: bytes, location: str, counters: Counters, encoding: str = "utf-8") -> str:
-    """Return bytes as text, with U+FFFD for bad ones (``invalid_utf8`` or ``invalid_encoding`` in
-    `counters`).
+    """Return bytes as text, with U+FFFD for bad ones.
+
+    `counters` gets ``invalid_utf8``, or ``invalid_encoding`` if the encoding is another.
     """
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
-        counters.skip("invalid_utf8" if encoding == "utf-8" else "invalid_encoding", location)
+        reason = "invalid_utf8" if encoding == "utf-8" else "invalid_encoding"
+        counters.skip(reason, location)
         return raw.decode(encoding, "replace")
 
 

@@ -1,8 +1,8 @@
-"""What finding, reading and ingesting pass to each other: inputs, ranges of them, raw documents."""
+"""Define what finding and reading sources pass on: inputs, ranges of them, raw documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from math import ceil
 from typing import BinaryIO, NamedTuple
 
 OpenFile = Callable[[str], BinaryIO]
@@ -11,9 +11,7 @@ OpenFile = Callable[[str], BinaryIO]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputRange:
-    """A part of one file or data set that can be read on its own, planned from names and sizes
-    alone.
-    """
+    """A part of one file or data set that can be read on its own."""
 
     path: str
     """Where to open the file."""
@@ -38,24 +36,26 @@ class Input(NamedTuple):
     """Identifies the content of a data set, which is not a file that could be hashed."""
 
     def cut(self, starts: Sequence[int]) -> list[InputRange]:
-        """Return the ranges that begin at `starts`, each up to the next one and the last to the
-        end.
-        """
+        """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
+        stops = [*starts[1:], None]
         return [
             InputRange(path=self.path, name=self.name, format=self.format, start=start, stop=stop)
-            for start, stop in pairwise([*starts, None])
-            if start is not None
+            for start, stop in zip(starts, stops, strict=True)
         ]
+
+    def as_one_range(self) -> list[InputRange]:
+        """Return the whole as the only range."""
+        return self.cut([0])
 
     def cut_evenly(self, range_bytes: int) -> list[InputRange]:
         """Return equal ranges of at most `range_bytes` each."""
-        num_ranges = max(1, -(-self.num_bytes // range_bytes))
+        num_ranges = max(1, ceil(self.num_bytes / range_bytes))
         return self.cut([self.num_bytes * index // num_ranges for index in range(num_ranges)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawDocument:
-    """One text as its source has it, free of markup, not yet cut into sentences."""
+    """One text without markup, not yet cut into sentences."""
 
     id: str
     """Unique within its source: a page's id, a file's name, a line's number."""

@@ -1,4 +1,4 @@
-"""Rows of any table as documents, with the columns of ``wikimedia/wikipedia`` or others.
+"""Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
 Wikimedia address, source and language are those of the wiki (``enwiki``, ``en``), the id is the
@@ -26,10 +26,10 @@ FIELDS = ("id", "url", "title")
 """The optional columns beside the text."""
 
 LONGEST_JOINED = 100_000
-"""Characters of a document of joined rows, unless an empty row ends it before."""
+"""Characters of a document of joined rows, unless an empty row ends it earlier."""
 
 _ONE_BOOK = IngestConfig(documents="file")
-# Hard-wrapped text: so many lines, most of which are nearly as long as the longest.
+# Hard-wrapped text has at least that many lines, most of them nearly as long as the longest.
 _MIN_WRAPPED_LINES = 20
 _MIN_WRAP_WIDTH = 40
 _HEAD_CHARACTERS = 1 << 14
@@ -44,24 +44,22 @@ _DATABASE_CODES = {"be-tarask": "be-x-old"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """What the rows of one table have in common."""
+    """The properties that all rows of one table share."""
 
     name: str
     """The table's name in messages."""
     stem: str
-    """What the ids of its rows begin with, unless they belong to a wiki."""
+    """Prefix of the ids of its rows, unless they belong to a wiki."""
     source: str
-    """The source of such rows."""
+    """The source of its rows, unless they belong to a wiki."""
     text_column: str = "text"
-    """The name of the column with the text."""
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     extracted: bool = False
-    """Whether the texts are articles extracted from a wiki, even if their address does not say so.
-    """
+    """Whether all texts are articles extracted from a wiki, whatever their address."""
 
     def location(self, number: int) -> str:
-        """Say where row `number` is, for messages."""
+        """Return where row `number` is, for messages."""
         return f"{self.name}, {self.unit} {number}"
 
 
@@ -72,11 +70,10 @@ def row_documents(
     *,
     joined: bool = False,
 ) -> Iterator[RawDocument]:
-    """Yield the documents of numbered rows, by `row_document`, or, if `joined`, of all rows up to
-    an empty one.
+    """Yield a document for each numbered row, or, if `joined`, for all rows up to an empty one.
 
-    Such tables hold a sentence a row and do not say where a book ends, so `LONGEST_JOINED`
-    characters end a document too; its id has the number of its first row.
+    Tables whose rows are `joined` hold a sentence a row and may not say where a book ends, so
+    `LONGEST_JOINED` characters end a document too; its id has the number of its first row.
     """
     if joined:
         yield from _joined_documents(rows, table, counters)
@@ -100,29 +97,27 @@ def row_document(
     if not isinstance(text, str) or not text:
         counters.skip("text_is_not_a_string" if text else "no_text", table.location(number))
         return None
-    fields = {name: row.get(name) if name != table.text_column else None for name in FIELDS}
-    row_id, url, title = (
-        "" if value is None else normalise(str(value)) for value in fields.values()
-    )
+    row_id, url, title = (_field(row, name, table) for name in FIELDS)
     wiki = wiki_of(url)
-    identity = (
-        row_id
-        if wiki and row_id
-        else f"{table.stem}/{row_id}"
-        if row_id
-        else f"{table.stem}#{number}"
-    )
+    if not row_id:
+        identity = f"{table.stem}#{number}"
+    elif wiki:
+        identity = row_id
+    else:
+        identity = f"{table.stem}/{row_id}"
     source = wiki.database if wiki else table.source
-    if not counters.wants(f"{source}:{identity}", title):
+    if counters.trace and not counters.trace.meet(f"{source}:{identity}", title):
         return None
-    # The rules below judge lengths and letters, and may put a `GAP`, for which U+FFFC would be
-    # taken.
+    # Composed first, because the rules below judge lengths and letters. U+FFFC goes, because it
+    # would be taken for a `GAP` that these rules put.
     text = compose(text.replace("\r\n", "\n").replace(GAP, ""))
-    paragraphs = lines = [line for line in text.split("\n") if line and not line.isspace()]
+    lines = [line for line in text.split("\n") if line and not line.isspace()]
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
         paragraphs = _book_paragraphs(text, table.location(number), counters)
+    else:
+        paragraphs = lines
     if not paragraphs:
         counters.count("rows_without_prose")
         return None
@@ -135,28 +130,44 @@ def row_document(
     )
 
 
+def _field(row: Mapping[str, Any], name: str, table: Table) -> str:
+    """Return the value of a column beside the text, as one line; empty if there is none."""
+    value = row.get(name)
+    if value is None or name == table.text_column:
+        return ""
+    return normalise(str(value))
+
+
 def _joined_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
     lines: list[str] = []
-    first = size = 0
+    first_number = 0
+    num_characters = 0
+    # An empty row behind the last ends the last document.
     for number, row in chain(rows, [(0, {})]):
         text = row.get(table.text_column)
         if text is not None and not isinstance(text, str):
             counters.skip("text_is_not_a_string", table.location(number))
             continue
-        if text and (text := text.replace(GAP, "")).strip():
-            first = first if lines else number
+        text = (text or "").replace(GAP, "")
+        if text.strip():
+            if not lines:
+                first_number = number
             lines.append(text)
-            size += len(text)
-            if size < LONGEST_JOINED:
+            num_characters += len(text)
+            if num_characters < LONGEST_JOINED:
                 continue
         if lines:
-            identity = f"{table.stem}#{first}"
             yield RawDocument(
-                id=identity, source=table.source, title="", language="", paragraphs=lines
+                id=f"{table.stem}#{first_number}",
+                source=table.source,
+                title="",
+                language="",
+                paragraphs=lines,
             )
-            lines, size = [], 0
+            lines = []
+            num_characters = 0
 
 
 def _is_wrapped(lines: list[str]) -> bool:
@@ -164,15 +175,21 @@ def _is_wrapped(lines: list[str]) -> bool:
     if len(lines) < _MIN_WRAPPED_LINES:
         return False
     lengths = sorted(map(len, lines))
+    # Not the longest: a table or an address may be wider.
     width = lengths[len(lengths) * 95 // 100]
-    return _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH and lengths[len(lengths) // 2] >= 0.75 * width
+    if not _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH:
+        return False
+    median_length = lengths[len(lengths) // 2]
+    return median_length >= 0.75 * width
 
 
 def _book_paragraphs(text: str, location: str, counters: Counters) -> list[str]:
     """Return the paragraphs of a text, read like the file of a book."""
     file = io.BytesIO(text.encode("utf-8", "replace"))
     book = InputRange(path=location, name=location, format="text")
-    return [line for part in read_book(file, book, _ONE_BOOK, counters) for line in part.paragraphs]
+    # A very long text is cut into several documents; here they are one again.
+    documents = read_book(file, book, _ONE_BOOK, counters)
+    return [paragraph for document in documents for paragraph in document.paragraphs]
 
 
 class _WikiName(NamedTuple):
@@ -181,8 +198,7 @@ class _WikiName(NamedTuple):
 
 
 def wiki_of(url: str) -> _WikiName | None:
-    """Return database name and language of the wiki that an address belongs to; None if it is not a
-    wiki's.
+    """Return database name and language of the wiki that an address belongs to, if it is a wiki's.
 
     >>> wiki_of("https://zh-yue.wikipedia.org/wiki/Foo")
     _WikiName(database='zh_yuewiki', language='zh-yue')
@@ -192,4 +208,5 @@ def wiki_of(url: str) -> _WikiName | None:
         return None
     language, project = match.groups()
     code = _DATABASE_CODES.get(language, language).replace("-", "_")
-    return _WikiName(code + ("wiki" if project == "wikipedia" else project), language)
+    suffix = "wiki" if project == "wikipedia" else project
+    return _WikiName(code + suffix, language)

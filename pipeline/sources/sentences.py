@@ -171,15 +171,11 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
     """
-    return [sentence for line in split_lines(paragraphs, language) for sentence in line]
-
-
-def split_lines(paragraphs: list[str], language: str) -> list[list[str]]:
-    """Return the sentences of each paragraph, as `split_sentences` does; none of a paragraph
-    without text.
-    """
     rules = _rules_of(language_code(language))
-    return [_split(normalise(paragraph), rules) for paragraph in paragraphs]
+    sentences: list[str] = []
+    for paragraph in paragraphs:
+        sentences.extend(_split(normalise(paragraph), rules))
+    return sentences
 
 
 def _split(paragraph: str, rules: "_Rules") -> list[str]:

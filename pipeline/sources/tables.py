@@ -1,4 +1,4 @@
-"""Parquet files and data sets as documents, one a row; see `rows`.
+"""Read Parquet files and data sets as documents, one a row; see `rows`.
 
 If a table has only the text column, and each row is a sentence (``bookcorpus/bookcorpus``),
 consecutive rows make a document; see `rows.row_documents`.
@@ -38,110 +38,126 @@ NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 
 
 def plan_table(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
-    """Return ranges of row groups, each of about `RANGE_BYTES`; raise `UserError` if there is no
-    text to read.
+    """Return ranges of row groups, each of about `RANGE_BYTES`.
+
+    Raise `UserError` if there is no text to read.
     """
     damage = Counters()
-    with open_file(entry.path) as file, counted_damage(DAMAGED_FILE, entry.name, damage):
-        is_parquet = file.read(4) == b"PAR1"
-        metadata = pq.read_metadata(file)
+    with open_file(file.path) as stream, counted_damage(DAMAGED_FILE, file.name, damage):
+        is_parquet = stream.read(4) == b"PAR1"
+        metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema()
     if damage.bad and is_parquet:
-        return entry._replace(format=DAMAGED_FILE).cut([0])
+        return file._replace(format=DAMAGED_FILE).as_one_range()
     if damage.bad:
-        raise UserError(f"{entry.path} is not a Parquet file; give its --format or leave it out.")
-    _text_columns(schema, entry.path, config.text_column)
+        raise UserError(f"{file.path} is not a Parquet file; give its `format` or leave it out.")
+    _text_columns(schema, file.path, config.text_column)
     starts: list[int] = []
-    size = RANGE_BYTES
+    num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
-        if size >= RANGE_BYTES:
+        if num_bytes >= RANGE_BYTES:
             starts.append(group)
-            size = 0
-        size += metadata.row_group(group).total_byte_size
-    return entry.cut(starts)
+            num_bytes = 0
+        num_bytes += metadata.row_group(group).total_byte_size
+    return file.cut(starts)
 
 
 def read_table(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of row groups, a batch of rows in memory at a time.
 
-    With ``--documents line`` each row is a document, with ``blank-line`` the rows up to an empty
-    one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
+    If `config.documents` is ``line`` each row is a document, if ``blank-line`` the rows up to an
+    empty one are. The source of rows of no wiki is ``parquet``. `counters` gets the bad input
     ``unreadable_row_group`` and ``oversized_row`` (more than `LONGEST_ROW_BYTES` of text), and what
     `row_document` names.
     """
-    stem = part.name[: -len(".parquet")] if part.name.lower().endswith(".parquet") else part.name
-    table = Table(name=part.name, stem=stem, source="parquet", text_column=config.text_column)
+    name = input_range.name
+    # Parquet is compressed inside: the name has one suffix, never ``.parquet.gz``.
+    stem = name[: -len(".parquet")] if name.lower().endswith(".parquet") else name
+    table = Table(name=name, stem=stem, source="parquet", text_column=config.text_column)
     # With a small buffer and no pre-buffering a row group is not in memory as a whole.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
-    columns = _text_columns(parquet.schema_arrow, part.path, config.text_column)
-    groups = [parquet.metadata.row_group(group) for group in range(parquet.num_row_groups)]
-    sizes = [group.num_rows for group in groups]
-    for group in range(part.start, len(sizes) if part.stop is None else part.stop):
-        num_rows = min(
-            BATCH_ROWS, BATCH_BYTES * sizes[group] // max(groups[group].total_byte_size, 1) + 1
-        )
-        batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
-        location = f"{part.name}, row group {group}"
-        run = _numbered(batches, sum(sizes[:group]), "unreadable_row_group", location, counters)
-        yield from _documents(run, parquet.schema_arrow, table, config, counters)
+    schema = parquet.schema_arrow
+    columns = _text_columns(schema, input_range.path, config.text_column)
+    first_row = 0
+    for group in range(parquet.num_row_groups if input_range.stop is None else input_range.stop):
+        metadata = parquet.metadata.row_group(group)
+        if group >= input_range.start:
+            fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
+            num_rows = min(BATCH_ROWS, fitting_rows + 1)
+            batches = parquet.iter_batches(num_rows, row_groups=[group], columns=columns)
+            location = f"{name}, row group {group}"
+            numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
+            yield from _documents(numbered, schema, table, config, counters)
+        first_row += metadata.num_rows
 
 
 def plan_data_set(
-    entry: Input,
+    data_set: Input,
     open_set: Callable[[str], AbstractContextManager[DataSet]],
     range_bytes: int,
     config: IngestConfig,
 ) -> list[InputRange]:
-    """Return the ranges of a data set that `hub` opens; raise `UserError` if it has no text in the
-    text column.
+    """Return the ranges of a data set that `hub` opens.
 
-    If the data set does not declare its columns, a few of its first rows are read.
+    Raise `UserError` if it has no text in the text column. If the data set does not declare its
+    columns, a few of its first rows are read.
     """
-    with open_set(entry.path) as found:
-        ranges = entry.cut(_data_set_starts(found))
-        schema = found.schema
-        for shard in _shards(found, ranges[0], None) if schema is None and ranges else ():
-            head = next(_shard_batches(shard, entry.name, Counters()), None)
-            schema = head[1].schema if head else None
+    with open_set(data_set.path) as opened:
+        ranges = data_set.cut(_data_set_starts(opened))
+        schema = opened.schema
+        if schema is None and ranges:
+            schema = _first_schema(opened, ranges[0])
     if schema is not None:
-        _text_columns(schema, entry.name, config.text_column)
+        _text_columns(schema, data_set.name, config.text_column)
     return ranges
 
 
+def _first_schema(data_set: DataSet, input_range: InputRange) -> pa.Schema | None:
+    """Return the columns of the first rows of a range; None if it has none."""
+    for shard in _shards(data_set, input_range, None):
+        for _, batch in _shard_batches(shard, input_range.name, Counters()):
+            return batch.schema
+    return None
+
+
 def read_data_set(
-    found: DataSet, part: InputRange, config: IngestConfig, counters: Counters
+    data_set: DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a data set, a batch of rows in memory at a time.
 
-    The source of rows of no wiki is the data set's name; ``--documents`` is as in `read_table`.
+    The source of rows of no wiki is the data set's name; `config.documents` is as in `read_table`.
     Raise `UserError` if there is no text in the text column.
     """
-    columns = _text_columns(found.schema, part.name, config.text_column) if found.schema else None
-    for shard in _shards(found, part, columns):
-        name = found.part if found.is_on_disk else f"{found.part}/{shard.number}"
+    columns = None
+    if data_set.schema:
+        columns = _text_columns(data_set.schema, input_range.name, config.text_column)
+    for shard in _shards(data_set, input_range, columns):
+        stem = data_set.part
+        if not data_set.is_on_disk:
+            stem = f"{stem}/{shard.number}"
         table = Table(
-            name=f"{found.source}:{name}",
-            stem=name,
-            source=found.source,
+            name=f"{data_set.source}:{stem}",
+            stem=stem,
+            source=data_set.source,
             text_column=config.text_column,
         )
-        yield from _documents(
-            _shard_batches(shard, part.name, counters), found.schema, table, config, counters
-        )
+        batches = _shard_batches(shard, input_range.name, counters)
+        yield from _documents(batches, data_set.schema, table, config, counters)
 
 
-def _data_set_starts(found: DataSet) -> list[int]:
-    """Return where the ranges of a data set begin: at rows if it was saved to disk, else at its
-    shards, one each.
+def _data_set_starts(data_set: DataSet) -> list[int]:
+    """Return where the ranges of a data set begin.
+
+    They begin at rows if it was saved to disk, else at its shards, one each.
     """
-    if not found.is_on_disk:
-        return list(range(found.rows.num_shards))
-    num_rows = len(found.rows)
-    num_ranges = min(num_rows, found.rows.data.nbytes // RANGE_BYTES + 1)
+    if not data_set.is_on_disk:
+        return list(range(data_set.rows.num_shards))
+    num_rows = len(data_set.rows)
+    num_ranges = min(num_rows, data_set.rows.data.nbytes // RANGE_BYTES + 1)
     return [num_rows * index // num_ranges for index in range(num_ranges)]
 
 
@@ -153,62 +169,70 @@ class _Shard(NamedTuple):
     rows: Any
 
 
-def _shards(found: DataSet, part: InputRange, columns: Sequence[str] | None) -> Iterator[_Shard]:
-    """Yield the shards of a range, with some of the columns (None: all); one if the data set was
-    saved to disk.
+def _shards(
+    data_set: DataSet, input_range: InputRange, columns: Sequence[str] | None
+) -> Iterator[_Shard]:
+    """Yield the shards of a range, with some of the columns (None: all).
+
+    There is only one shard if the data set was saved to disk.
     """
-    rows = found.rows.select_columns(list(columns)) if columns else found.rows
+    rows = data_set.rows
+    if columns:
+        rows = rows.select_columns(list(columns))
     rows = rows.with_format("arrow")
-    if found.is_on_disk:
-        yield _Shard(
-            0,
-            part.start,
-            rows.select(range(part.start, len(rows) if part.stop is None else part.stop)),
-        )
+    start = input_range.start
+    stop = input_range.stop
+    if data_set.is_on_disk:
+        selected = range(start, len(rows) if stop is None else stop)
+        yield _Shard(number=0, first_row=start, rows=rows.select(selected))
         return
-    for index in range(part.start, rows.num_shards if part.stop is None else part.stop):
-        yield _Shard(index, 0, rows.shard(num_shards=rows.num_shards, index=index))
+    num_shards = rows.num_shards
+    for index in range(start, num_shards if stop is None else stop):
+        shard = rows.shard(num_shards=num_shards, index=index)
+        yield _Shard(number=index, first_row=0, rows=shard)
 
 
 def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatches:
-    """Yield the rows of a shard, a few in memory at a time; `counters` gets ``unreadable_shard``."""
-    batches = (
-        batch for table in shard.rows.iter(batch_size=BATCH_ROWS) for batch in table.to_batches()
-    )
-    batches = (part for batch in batches for part in _cut(batch))
-    return _numbered(
-        batches, shard.first_row, "unreadable_shard", f"{name}, shard {shard.number}", counters
-    )
+    """Yield the rows of a shard, a few at a time; `counters` gets ``unreadable_shard``."""
+    location = f"{name}, shard {shard.number}"
+    batches = _small_batches(shard.rows)
+    return _numbered(batches, shard.first_row, "unreadable_shard", location, counters)
+
+
+def _small_batches(rows: Any) -> Iterator[pa.RecordBatch]:
+    for table in rows.iter(batch_size=BATCH_ROWS):
+        for batch in table.to_batches():
+            yield from _cut(batch)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts of about `BATCH_BYTES`, because as Python values they would take
-    several times as much.
-    """
+    """Cut a batch into parts of about `BATCH_BYTES`, for Python values take several times more."""
     num_rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1) + 1
-    return (batch.slice(first, num_rows) for first in range(0, batch.num_rows, num_rows))
+    for first_row in range(0, batch.num_rows, num_rows):
+        yield batch.slice(first_row, num_rows)
 
 
 def _text_columns(schema: pa.Schema, path: str, text_column: str) -> list[str]:
-    """Return the names of the columns to read; raise `UserError` if there is no text in
-    `text_column`.
+    """Return the names of the columns to read, the text first.
+
+    Raise `UserError` if there is no text in `text_column`.
     """
     if text_column not in schema.names:
+        columns = ", ".join(schema.names)
         raise UserError(
-            f"{path} has no column {text_column!r}, only {', '.join(schema.names)}: give --text-column."
+            f"{path} has no column {text_column!r}, only {columns}: give `text_column`."
         )
-    columns = [
-        text_column,
-        *(name for name in FIELDS if name in schema.names and name != text_column),
-    ]
-    if repeated := [name for name in columns if schema.names.count(name) > 1]:
-        raise UserError(
-            f"{path} has several columns {repeated[0]!r}: rename or remove all but one."
-        )
+    columns = [text_column]
+    for name in FIELDS:
+        if name in schema.names and name != text_column:
+            columns.append(name)
+    for name in columns:
+        if schema.names.count(name) > 1:
+            raise UserError(f"{path} has several columns {name!r}: rename or remove all but one.")
     kind = schema.field(text_column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise UserError(
-            f"{path}: column {text_column!r} holds {kind}, not text: give another --text-column."
+            f"{path}: column {text_column!r} holds {kind}, not text: give another `text_column`."
         )
     return columns
 
@@ -228,52 +252,51 @@ def _numbered(
 
 
 def _documents(
-    run: NumberedBatches,
+    batches: NumberedBatches,
     schema: pa.Schema | None,
     table: Table,
     config: IngestConfig,
     counters: Counters,
 ) -> Iterator[RawDocument]:
-    """Yield the documents of the rows of a run; `schema` is that of the whole table, None if only
-    the rows show it.
-    """
-    head = next(run, None)
-    if head is None:
+    """Yield the documents of some rows; `schema` is the table's, None if only its rows show it."""
+    first = next(batches, None)
+    if first is None:
         return
-    names: list[str] = (schema or head[1].schema).names
-    columns = _text_columns(schema or head[1].schema, table.name, table.text_column)
+    _, first_batch = first
+    schema = schema or first_batch.schema
+    columns = _text_columns(schema, table.name, table.text_column)
     joined = config.documents == "blank-line"
-    if config.documents == "auto" and len(names) == 1:
-        joined = _holds_sentences(head[1])
-    yield from row_documents(
-        _rows(chain([head], run), columns, table, counters), table, counters, joined=joined
-    )
+    if config.documents == "auto" and len(schema.names) == 1:
+        joined = _holds_sentences(first_batch)
+    rows = _rows(chain([first], batches), columns, table, counters)
+    yield from row_documents(rows, table, counters, joined=joined)
 
 
 def _rows(
-    run: NumberedBatches, columns: list[str], table: Table, counters: Counters
+    batches: NumberedBatches, columns: list[str], table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    for first_row, batch in run:
+    """Yield each row and its number; a row with too long a text is counted instead."""
+    for first_row, batch in batches:
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
-        sizes = pc.call_function("binary_length", [batch.column(columns[0])]).fill_null(0)
-        fits = sizes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
+        num_bytes = pc.call_function("binary_length", [batch.column(columns[0])]).fill_null(0)
+        fits = num_bytes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
         if not fits.all():
             for number in compress(numbers, ~fits):
                 counters.skip("oversized_row", table.location(number))
-            numbers, batch = compress(numbers, fits), batch.filter(pa.array(fits))
-        values = [_values(batch.column(name)) for name in columns]
-        for number, row in zip(numbers, zip(*values, strict=True), strict=True):
+            numbers = compress(numbers, fits)
+            batch = batch.filter(pa.array(fits))
+        values_by_column = [_values(batch.column(name)) for name in columns]
+        rows = zip(*values_by_column, strict=True)
+        for number, row in zip(numbers, rows, strict=True):
             yield number, dict(zip(columns, row, strict=True))
 
 
 def _holds_sentences(batch: pa.RecordBatch) -> bool:
     """Return whether the rows of a batch, of one column, are a sentence each."""
     texts = [text for text in _values(batch.column(0)) if text]
-    return (
-        len(texts) > 1
-        and median(map(len, texts)) < SENTENCE_CHARACTERS
-        and not any("\n" in text for text in texts)
-    )
+    if len(texts) < 2 or any("\n" in text for text in texts):
+        return False
+    return median(map(len, texts)) < SENTENCE_CHARACTERS
 
 
 def _values(column: pa.Array) -> list[Any]:

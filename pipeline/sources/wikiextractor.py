@@ -1,5 +1,4 @@
-"""The output of WikiExtractor as documents: articles between ``<doc …>`` and ``</doc>``, or JSON
-Lines (``--json``).
+"""Read WikiExtractor's output: articles between ``<doc …>`` and ``</doc>``, or JSON Lines.
 
 `rows` finds source, language and prose. A file of any size can be read in ranges of bytes: an
 article belongs to the range in which its ``<doc`` line begins.
@@ -31,13 +30,15 @@ _HEADER = re.compile(
 
 
 class _DocElement(NamedTuple):
+    """An article as it is in the file, from its ``<doc`` line on."""
+
     offset: int
     header: bytes
     lines: list[bytes]
 
 
 def read_extracted(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
 
@@ -46,61 +47,66 @@ def read_extracted(
     ``text_outside_articles``, ``invalid_utf8`` (kept, with U+FFFD for the bad bytes), and what
     `row_document` and `read_lines` name.
     """
+    name = input_range.name
     table = Table(
-        name=part.name, stem=stem_of(part.name), source="wikiextractor", unit="byte", extracted=True
+        name=name, stem=stem_of(name), source="wikiextractor", unit="byte", extracted=True
     )
-    stream = peekable(decompressed(file, part.name, counters))
+    stream = peekable(decompressed(file, name, counters))
     head: bytes = stream.peek(_SNIFFED_BYTES)[:_SNIFFED_BYTES]  # pyright: ignore[reportAttributeAccessIssue]
-    is_json = head.removeprefix(BOM).startswith(b"{")
-    return row_documents(
-        (read_objects if is_json else _read_articles)(stream, part, table, counters),
-        table,
-        counters,
-    )
+    if head.removeprefix(BOM).startswith(b"{"):
+        rows = read_objects(stream, input_range, table, counters)
+    else:
+        rows = _read_articles(stream, input_range, table, counters)
+    return row_documents(rows, table, counters)
 
 
 def _read_articles(
-    stream: BinaryIO, part: InputRange, table: Table, counters: Counters
+    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the articles whose header begins in the range, each with its offset, in the columns of
-    a table.
-    """
-    for article in _articles(stream, part, counters):
+    """Yield the articles whose header begins in the range, as rows with their offsets."""
+    for article in _articles(stream, input_range, counters):
         location = table.location(article.offset)
-        header, text = (
-            decode(raw, location, counters) for raw in (article.header, b"\n".join(article.lines))
-        )
-        if match := _HEADER.match(header):
-            page_id, url, title = (html.unescape(value or "") for value in match.groups())
-            yield article.offset, {"id": page_id, "url": url, "title": title, "text": text}
-        else:
+        header = decode(article.header, location, counters)
+        text = decode(b"\n".join(article.lines), location, counters)
+        match = _HEADER.match(header)
+        if match is None:
             counters.skip("malformed_header", location)
+            continue
+        page_id, url, title = (html.unescape(value or "") for value in match.groups())
+        yield article.offset, {"id": page_id, "url": url, "title": title, "text": text}
 
 
-def _articles(stream: BinaryIO, part: InputRange, counters: Counters) -> Iterator[_DocElement]:
+def _articles(
+    stream: BinaryIO, input_range: InputRange, counters: Counters
+) -> Iterator[_DocElement]:
+    """Yield the articles whose header begins in the range; the last may end beyond it."""
     article: _DocElement | None = None
-    outside = part.start == 0
-    for offset, line in read_lines(stream, part, counters, beyond=True):
-        own = part.stop is None or offset < part.stop
+    # Text outside articles is counted once a gap. A range that begins within the file may begin
+    # within an article of the range before: nothing is outside until that one ends.
+    counts_outside = input_range.start == 0
+    for offset, line in read_lines(stream, input_range, counters, beyond=True):
+        in_range = input_range.stop is None or offset < input_range.stop
         if line.startswith(HEAD):
             if article:
-                counters.skip("cut_off_article", f"{part.name}, byte {article.offset}")
+                counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
                 yield article
-            article, outside = _DocElement(offset, line, []) if own else None, False
+            article = _DocElement(offset, line, []) if in_range else None
+            counts_outside = False
         elif line.strip() == _END:
             if article:
                 yield article
-            article, outside = None, True
+            article = None
+            counts_outside = True
         elif article and offset - article.offset > LONGEST_ARTICLE_BYTES:
-            counters.skip("oversized_article", f"{part.name}, byte {article.offset}")
+            counters.skip("oversized_article", f"{input_range.name}, byte {article.offset}")
             article = None
         elif article:
             article.lines.append(line)
-        elif outside and own and line.strip():
-            counters.skip("text_outside_articles", f"{part.name}, byte {offset}")
-            outside = False
-        if not own and article is None:
+        elif counts_outside and in_range and line.strip():
+            counters.skip("text_outside_articles", f"{input_range.name}, byte {offset}")
+            counts_outside = False
+        if not in_range and article is None:
             return
     if article:
-        counters.skip("cut_off_article", f"{part.name}, byte {article.offset}")
+        counters.skip("cut_off_article", f"{input_range.name}, byte {article.offset}")
         yield article

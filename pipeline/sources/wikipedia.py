@@ -1,4 +1,4 @@
-"""Wikipedia XML dumps to raw documents: the articles of the main namespace, one document each.
+"""Turn Wikipedia XML dumps into raw documents, one for each article of the main namespace.
 
 Redirects, disambiguation pages, other namespaces and pages without prose are left out, and counted.
 A broken page costs only itself.
@@ -25,23 +25,24 @@ _MAIN, _FILE, _CATEGORY = 0, 6, 14
 
 
 def plan_dump(
-    entry: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
+    file: Input, open_file: OpenFile, range_bytes: int, config: IngestConfig
 ) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, from its name and size alone.
 
     Plain and bz2 files are cut into equal parts; one compressed otherwise (``.xml.gz``,
     ``.xml.xz``) is one range.
     """
-    if is_compressed(entry.name) and not entry.name.lower().endswith(".bz2"):
-        return entry.cut([0])
-    return entry.cut_evenly(range_bytes)
+    if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
+        return file.as_one_range()
+    return file.cut_evenly(range_bytes)
 
 
 def read_dump(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the articles that begin in a range of a dump; together, the ranges of any split give
-    each page once.
+    """Yield the articles that begin in a range of a dump.
+
+    Together, the ranges of any split give each page once.
 
     `counters` gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``,
     ``disambiguation_pages``, ``other_models``, ``empty_pages`` and ``single_stream_files``, and the
@@ -49,30 +50,30 @@ def read_dump(
     bytes), ``no_dump`` (a file that does not begin like a dump and has no page in its first range)
     and what `read_pages` names.
     """
-    head = read_head(file, part)
+    head = read_head(file, input_range)
     encoding = sniff_encoding(head)
     beginning = head.decode(encoding, "replace")
     site = parse_siteinfo(beginning)
     pages_before = counters.counts["pages"]
-    for xml, where in read_pages(file, part, encoding, counters):
+    for xml, location in read_pages(file, input_range, encoding, counters):
         counters.count("pages")
-        page = _parse_page(xml, encoding, where, counters)
-        if page is not None and (document := _document(page, count_words(xml), site, counters)):
+        page = _parse_page(xml, encoding, location, counters)
+        if page is None:
+            continue
+        document = _document(page, count_words(xml), site, counters)
+        if document:
             yield document
-    if (
-        part.start == 0
-        and counters.counts["pages"] == pages_before
-        and "<mediawiki" not in beginning
-    ):
-        counters.skip("no_dump", part.name)
+    has_pages = counters.counts["pages"] > pages_before
+    if input_range.start == 0 and not has_pages and "<mediawiki" not in beginning:
+        counters.skip("no_dump", input_range.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
-    """What the head of a dump says about its wiki."""
+    """A wiki, as the head of its dump describes it."""
 
     database: str
-    """``enwiki``; old dumps do not say it: the language and "wiki"."""
+    """``enwiki``; in old dumps, which do not state it, the language and "wiki"."""
     language: str
     """Language code, ``en``."""
     namespaces: dict[str, int]
@@ -92,72 +93,75 @@ _NAMESPACE = re.compile(
 
 
 def parse_siteinfo(head: str) -> Site:
-    """Parse the head of a dump; schemas before 0.9 have no database name, a damaged head has
-    nothing.
+    """Parse the head of a dump.
+
+    Schemas before 0.9 have no database name, and a damaged head may have nothing.
     """
-    language = _LANGUAGE.search(head)
-    database = _DATABASE.search(head)
-    code = (
-        language[1].lower()
-        if language
-        else (database[1].removesuffix("wiki") if database else "en")
-    )
-    return Site(
-        database=database[1]
-        if database
-        else f"{code.replace('-', '_')}wiki"
-        if language
-        else "wikipedia",
-        language=code,
-        namespaces={
-            html.unescape(name).strip().lower(): int(key) for key, name in _NAMESPACE.findall(head)
-        },
-    )
+    stated_language = _LANGUAGE.search(head)
+    stated_database = _DATABASE.search(head)
+    if stated_language:
+        language = stated_language[1].lower()
+    elif stated_database:
+        language = stated_database[1].removesuffix("wiki")
+    else:
+        language = "en"
+    if stated_database:
+        database = stated_database[1]
+    elif stated_language:
+        database = f"{language.replace('-', '_')}wiki"
+    else:
+        database = "wikipedia"
+    namespaces = {}
+    for key, name in _NAMESPACE.findall(head):
+        namespaces[html.unescape(name).strip().lower()] = int(key)
+    return Site(database=database, language=language, namespaces=namespaces)
 
 
 def _parse_page(
-    xml: bytes, encoding: str, where: str, counters: Counters
+    xml: bytes, encoding: str, location: str, counters: Counters
 ) -> ElementTree.Element | None:
     """Return the ``<page>`` element, or None if it is not XML."""
-    # UTF-16 comes from `read_pages` as UTF-8 already.
-    encoding = "utf-8" if encoding.startswith("utf-16") else encoding
+    if encoding.startswith("utf-16"):
+        encoding = "utf-8"  # `read_pages` has recoded it
     if encoding == "utf-8":
-        with suppress(
-            ElementTree.ParseError
-        ):  # nearly always there is nothing to repair, and no need to decode
+        # Nearly always there is nothing to repair, and no need to decode.
+        with suppress(ElementTree.ParseError):
             return ElementTree.fromstring(xml)
     try:
-        return ElementTree.fromstring(decode(xml, where, counters, encoding))
+        return ElementTree.fromstring(decode(xml, location, counters, encoding))
     except (ElementTree.ParseError, ValueError) as error:
-        counters.skip("malformed_page", f"{where}: {error}")
+        counters.skip("malformed_page", f"{location}: {error}")
         return None
 
 
 def _document(
     page: ElementTree.Element, num_words: int, site: Site, counters: Counters
 ) -> RawDocument | None:
-    """Return the article of a page, which has so many words of XML, or None and a count of what the
-    page is instead.
+    """Return the page's article, or None after counting why it is not one.
+
+    `num_words` is the number of words in the page's XML.
     """
     title = (page.findtext("title") or "").strip()
     revisions = page.findall("revision")
-    text = (revisions[-1].findtext("text") if revisions else None) or ""
+    text = ""
+    if revisions:
+        text = revisions[-1].findtext("text") or ""
     identity = (page.findtext("id") or title).strip()
-    if not counters.wants(f"{site.database}:{identity}", title):
+    if counters.trace and not counters.trace.meet(f"{site.database}:{identity}", title):
         return None
-    num_left_out = counters.num_words_left_out
-    if kind := _left_out_as(page, title, text, site):
-        counters.leave_out(kind, [text])
-    paragraphs = (
-        [] if kind else wikitext_to_paragraphs(text, site.language, site.dropped_links, counters)
-    )
+    words_left_out_before = counters.num_words_left_out
+    other_kind = _other_kind(page, title, text, site)
+    if other_kind:
+        counters.leave_out(other_kind, [text])
+        paragraphs = []
+    else:
+        paragraphs = wikitext_to_paragraphs(text, site.language, site.dropped_links, counters)
     num_kept = sum(paragraph.count(" ") + 1 for paragraph in paragraphs)
-    # What remains: the page's fields, targets of links, tags, and so on.
-    counters.count_left_out(
-        "markup", num_words - num_kept - (counters.num_words_left_out - num_left_out)
-    )
+    num_left_out = counters.num_words_left_out - words_left_out_before
+    # The rest of the XML's words: the page's fields, targets of links, tags, and so on.
+    counters.count_left_out("markup", num_words - num_kept - num_left_out)
     if not paragraphs:
-        counters.count(kind or "empty_pages")
+        counters.count(other_kind or "empty_pages")
         return None
     return RawDocument(
         id=identity,
@@ -168,8 +172,8 @@ def _document(
     )
 
 
-def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
-    """Return the counter of a page that is not an article, or None."""
+def _other_kind(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
+    """Return the counter of a page that is not an article; None if it is one."""
     if _namespace(page, title, site) != _MAIN:
         return "other_namespaces"
     if page.find("redirect") is not None or _REDIRECT.match(text):
@@ -178,11 +182,9 @@ def _left_out_as(page: ElementTree.Element, title: str, text: str, site: Site) -
         return "empty_pages"
     if is_disambiguation(title, text):
         return "disambiguation_pages"
-    return (
-        None
-        if page.findtext("revision[last()]/model") in (None, "", "wikitext")
-        else "other_models"
-    )
+    if page.findtext("revision[last()]/model") not in (None, "", "wikitext"):
+        return "other_models"
+    return None
 
 
 def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:
@@ -191,7 +193,9 @@ def _namespace(page: ElementTree.Element, title: str, site: Site) -> int:
         return int(number)
     # Schemas before 0.6 have no <ns>.
     prefix, colon, _ = title.partition(":")
-    return site.namespaces.get(prefix.strip().lower(), _MAIN) if colon else _MAIN
+    if not colon:
+        return _MAIN
+    return site.namespaces.get(prefix.strip().lower(), _MAIN)
 
 
 # The magic word in any language: #REDIRECT, #WEITERLEITUNG, #перенаправление, #転送.
@@ -203,15 +207,22 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
 
 
 def is_disambiguation(title: str, text: str) -> bool:
-    """Return whether a page lists the meanings of its title, by its template, magic word or title
-    in many languages.
+    """Return whether a page lists the meanings of its title.
+
+    Its template, magic word or title shows that, in many languages.
     """
-    qualifier = title.rpartition("(")[2].removesuffix(")").lower() if title.endswith(")") else ""
-    if "__DISAMBIG__" in text or qualifier in NAMES.disambiguation_titles:
+    if "__DISAMBIG__" in text:
         return True
+    if title.endswith(")"):
+        qualifier = title.rpartition("(")[2].removesuffix(")").lower()
+        if qualifier in NAMES.disambiguation_titles:
+            return True
     names = {name.replace("_", " ").lower() for name in set(_TEMPLATE_NAME.findall(text))}
-    return not names.isdisjoint(NAMES.disambiguation_templates) or any(
-        name.endswith(_DISAMBIGUATION_SUFFIXES)
-        and not name.startswith(_NOT_DISAMBIGUATION_PREFIXES)
-        for name in names
-    )
+    if not names.isdisjoint(NAMES.disambiguation_templates):
+        return True
+    for name in names:
+        if name.startswith(_NOT_DISAMBIGUATION_PREFIXES):
+            continue
+        if name.endswith(_DISAMBIGUATION_SUFFIXES):
+            return True
+    return False

@@ -101,7 +101,7 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def read_documents(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
+def read_columns(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
     """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time; raise `UserError`
     if it is broken.
     """

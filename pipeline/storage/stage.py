@@ -1,13 +1,10 @@
-"""The output directory of a data stage: how it begins, resumes or is refused, and its manifest,
-which goes last.
-"""
+"""The output directory of a data stage: begin, resume or refuse it; read and write its manifest."""
 
 import json
 import os
 import re
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal, cast
@@ -34,10 +31,8 @@ from .directory import (
     canonical_json,
     changed_fields,
     digest_of,
-    lock,
     other_settings,
     refuse_foreign,
-    unlock,
 )
 
 MANIFEST = "manifest.json"
@@ -54,35 +49,27 @@ _STAGE_FILES = re.compile(
 
 @dataclass(frozen=True)
 class StageDirectory(OutputDirectory):
-    """The output directory of a data stage, with the fingerprint of its work; travels to the
-    workers.
-    """
+    """The output directory of a data stage while its work goes on; travels to the workers."""
 
     fingerprint: str
-    begun: float = field(default_factory=time.monotonic, compare=False)
+    """Of the work: configuration, inputs, library versions."""
+    setup: Any = field(default=None, compare=False)
+    """What all phases of the stage need to know of its inputs; see `execution.stages.StagePlan`."""
 
-    @contextmanager
-    def unlocked_at_end(self) -> Iterator[None]:
-        """Give up the lock of `open_stage` when the block ends, also by an error: another process
-        may go on.
-        """
-        try:
-            yield
-        finally:
-            unlock(self.path)
 
-    def finish(self, manifest: dict[str, Any], kind: type[AnyManifest]) -> AnyManifest:
-        """Write the manifest, the last file of a stage, delete what is temporary, and return the
-        manifest, checked.
-        """
-        content = canonical_json(manifest)
-        parsed = parse_manifest(content, self.file(MANIFEST))
-        self.write_bytes(
-            TIMINGS, canonical_json({"seconds": round(time.monotonic() - self.begun, 3)})
-        )
-        self.write_bytes(MANIFEST, content)
-        storage.remove(self.file(WORK))
-        return cast(AnyManifest, parsed)
+def write_manifest(
+    directory: OutputDirectory, manifest: dict[str, Any], kind: type[AnyManifest], seconds: float
+) -> AnyManifest:
+    """Write the manifest, the last file of a stage, and delete what is temporary.
+
+    Return the manifest, checked. The time goes into a file of its own, as manifests hold none.
+    """
+    content = canonical_json(manifest)
+    checked = parse_manifest(content, directory.file(MANIFEST))
+    directory.write_bytes(TIMINGS, canonical_json({"seconds": round(seconds, 3)}))
+    directory.write_bytes(MANIFEST, content)
+    directory.remove(WORK)
+    return cast(AnyManifest, checked)
 
 
 def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
@@ -95,7 +82,8 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
     if not isinstance(manifest, kind):
         raise UserError(
-            f"{directory} was written by `clozeworks {manifest.stage}`, not by `clozeworks {stage}`."
+            f"{directory} was written by `clozeworks {manifest.stage}`, "
+            f"not by `clozeworks {stage}`."
         )
     damage = _damage(directory, manifest)
     if not isinstance(manifest, VocabularyManifest) and not any(
@@ -134,8 +122,10 @@ def describe_absence(directory: str) -> str:
 
 def unfinished_stage(directory: str) -> str | None:
     """Return the name of the stage that has begun in a directory and not ended, or None."""
-    begun = _read_plan(directory)
-    return begun.stage if begun and not storage.exists(storage.join(directory, MANIFEST)) else None
+    head = _read_head(directory)
+    if head is None or storage.exists(storage.join(directory, MANIFEST)):
+        return None
+    return head.stage
 
 
 def _damage(directory: str, manifest: Manifest) -> str | None:
@@ -147,10 +137,11 @@ def _damage(directory: str, manifest: Manifest) -> str | None:
         missing = {manifest.word_counts.name, *VOCABULARY_FILES} - sizes.keys()
         return f"{storage.join(directory, min(missing))} is missing" if missing else None
     for shard in manifest.shards:
+        path = storage.join(directory, shard.name)
         if shard.name not in sizes:
-            return f"{storage.join(directory, shard.name)} is missing"
+            return f"{path} is missing"
         if sizes[shard.name] != shard.bytes:
-            return f"{storage.join(directory, shard.name)} does not have the size recorded in {MANIFEST}"
+            return f"{path} does not have the size recorded in {MANIFEST}"
         if isinstance(shard, DocumentsShard) and shard.rows and not shard.groups:
             return f"{directory} was written before documents had a language"
     return None
@@ -180,63 +171,73 @@ def check_output(
 ) -> Literal["new", "begun", "finished"]:
     """Return the state of the work of `head` in the directory `path`; change nothing.
 
-    Raise `UserError` if the directory holds anything else, unless it is to `overwrite`, or nothing
-    of it is done: most often it is the same command with a mistake that was reported at once.
+    Raise `UserError` if the directory holds anything else. It may be overwritten with `overwrite`,
+    or if no unit of it is done: most often it is the same command, corrected.
     """
-    found = _read_manifest(path)
-    begun = _read_plan(path, MANIFEST if found else PLAN)
-    if begun is None:
+    manifest = _read_manifest(path)
+    stored_head = _read_head(path, PLAN if manifest is None else MANIFEST)
+    if stored_head is None:
         refuse_foreign(path)
-    if begun is None or overwrite:
         return "new"
-    if changes := _stage_changes(msgspec.to_builtins(begun), head, with_versions=found is None):
-        if found is None and not _has_records(path):
+    if overwrite:
+        return "new"
+    changes = _stage_changes(msgspec.to_builtins(stored_head), head, with_versions=manifest is None)
+    if changes:
+        if manifest is None and not _has_records(path):
             refuse_foreign(path, but=_STAGE_FILES)
             return "new"
         raise other_settings(path, changes)
-    if found and (damage := _damage(path, found)):
-        raise UserError(f"{damage}: recreate all of {path} with --overwrite.")
-    return "finished" if found else "begun"
+    if manifest is None:
+        return "begun"
+    damage = _damage(path, manifest)
+    if damage:
+        raise UserError(f"{damage}: recreate all of {path} with `overwrite`.")
+    return "finished"
 
 
-def open_stage(
-    path: str, head: dict[str, Any], kind: type[AnyManifest], overwrite: bool
-) -> tuple[StageDirectory, AnyManifest | None]:
-    """Begin or resume the work of `head` in the directory `path`; see `check_output` for what is
-    refused.
+def finished_manifest(path: str, head: dict[str, Any], overwrite: bool) -> Any:
+    """Return the manifest if the work of `head` is finished in the directory `path`, else None.
 
-    Return the directory, and its manifest if the stage is already finished. Otherwise the directory
-    stays locked until the end of `StageDirectory.unlocked_at_end`; raise `UserError` if another
-    process has locked it.
+    Raise `UserError` as `check_output` does.
     """
-    directory = StageDirectory(path, head["fingerprint"])
-    finished = _read_manifest(path) if check_output(path, head, overwrite) == "finished" else None
-    try:
-        lock(path)
-    except UserError:
-        if finished is None:
-            raise
-        return directory, _already_finished(finished)  # what lies beside it is the other process's
-    opened = False
-    try:
-        state = check_output(path, head, overwrite)  # another process may have changed it just now
-        if state == "finished" and (finished := _read_manifest(path)):
-            directory.remove(WORK)
-            return directory, _already_finished(finished)
-        if state == "new":
-            # The manifest goes last, so that what a kill leaves still has an owner.
-            own = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
-            directory.remove(*own, WORK, MANIFEST)
-            directory.write_bytes(PLAN, canonical_json(head))
-        opened = True
-        return directory, None
-    finally:
-        if not opened:
-            unlock(path)
+    if check_output(path, head, overwrite) != "finished":
+        return None
+    manifest = _read_manifest(path)
+    return None if manifest is None else structs.replace(manifest, already_finished=True)
 
 
-def _already_finished(manifest: Manifest) -> Any:
-    return structs.replace(manifest, already_finished=True)
+def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
+    """Begin or resume the work of `head` in the directory `path`.
+
+    Return the manifest if the stage is already finished, else None. Raise `UserError` as
+    `check_output` does. The caller has locked the directory.
+    """
+    directory = OutputDirectory(path)
+    state = check_output(path, head, overwrite)
+    if state == "finished":
+        directory.remove(WORK)  # left by a process that was killed in `write_manifest`
+        return finished_manifest(path, head, overwrite)
+    if state == "new":
+        _delete_stage_files(directory)
+        directory.write_bytes(PLAN, canonical_json(head))
+    return None
+
+
+def start_over(path: str) -> None:
+    """Delete what a data stage has written to the directory `path`, if there is anything.
+
+    Raise `UserError` for files of others. The caller has locked the directory.
+    """
+    if _read_manifest(path) is None and _read_head(path) is None:
+        refuse_foreign(path)
+    _delete_stage_files(OutputDirectory(path))
+
+
+def _delete_stage_files(directory: OutputDirectory) -> None:
+    names = storage.file_sizes(directory.path)
+    stage_files = [name for name in names if _STAGE_FILES.fullmatch(name)]
+    # The manifest goes last, so that what a kill leaves still has an owner.
+    directory.remove(*stage_files, WORK, MANIFEST)
 
 
 def _read_manifest(directory: str) -> Manifest | None:
@@ -249,7 +250,7 @@ def _read_manifest(directory: str) -> Manifest | None:
     return None
 
 
-def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
+def _read_head(directory: str, name: str = PLAN) -> Plan | None:
     path = storage.join(directory, name)
     with suppress(FileNotFoundError):  # another process may remove it at any time
         return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None
@@ -259,25 +260,30 @@ def _read_plan(directory: str, name: str = PLAN) -> Plan | None:
 def _stage_changes(
     stored: dict[str, Any], wanted: dict[str, Any], with_versions: bool
 ) -> list[str]:
+    """Return for people how two heads differ; other library versions count only for resuming."""
     if stored["stage"] != wanted["stage"]:
         return [f"it was written by `clozeworks {stored['stage']}`"]
-    parts = ["config", *(["versions"] if with_versions else [])]
-    changes = [change for part in parts for change in changed_fields(stored[part], wanted[part])]
+    changes = changed_fields(stored["config"], wanted["config"])
+    if with_versions:
+        changes += changed_fields(stored["versions"], wanted["versions"])
     if stored["inputs"] != wanted["inputs"]:
-        changes.append(f"the inputs changed: {_changed_input(stored['inputs'], wanted['inputs'])}")
+        changed_input = _first_changed_input(stored["inputs"], wanted["inputs"])
+        changes.append(f"the inputs changed: {changed_input}")
     return changes
 
 
-def _changed_input(there: list[dict[str, Any]], here: list[dict[str, Any]]) -> str:
-    by_digest = [{digest_of(entry): entry for entry in entries} for entries in (there, here)]
-    changed = sorted(by_digest[0].keys() ^ by_digest[1].keys())
+def _first_changed_input(stored: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
+    stored_by_digest = {digest_of(entry): entry for entry in stored}
+    wanted_by_digest = {digest_of(entry): entry for entry in wanted}
+    changed = sorted(stored_by_digest.keys() ^ wanted_by_digest.keys())
     if not changed:
         return "their order"
-    entry = (by_digest[0] | by_digest[1])[changed[0]]
+    entry = (stored_by_digest | wanted_by_digest)[changed[0]]
     return str(entry.get("name", entry.get("stage")))
 
 
 def _has_records(path: str) -> bool:
     """Return whether any unit of work is done in an unfinished directory."""
-    found = storage.find_files(storage.join(path, WORK))
-    return any(name.rsplit("/", 1)[1].removesuffix(".json").isdecimal() for name in found)
+    files = storage.find_files(storage.join(path, WORK))
+    stems = (file.rsplit("/", 1)[1].removesuffix(".json") for file in files)
+    return any(stem.isdecimal() for stem in stems)

@@ -2,108 +2,159 @@
 hashes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from ..execution.partitions import partitioned_file, read_partitions, write_partitions
-from ..execution.phases import Record, unit_names
+from ..execution.phases import Phase
+from ..execution.tables import TemporaryTable, Whole
+from ..execution.units import Record, Unit, unit_names
+from ..manifests import Accents, MixtureGroup
+from ..mixture import weights_of
 from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
-from ..storage.shards import read_documents
+from ..storage.shards import read_columns
 from ..storage.stage import StageDirectory
 from .tokenize import Normalization, count_tables, merge_counts
 
-WEIGHT_UNITS = (
-    1000  # counts are whole numbers: weighted ones are kept in thousandths until they are summed
-)
+WEIGHT_UNITS = 1000
+"""Counts are whole numbers: weighted ones are kept in thousandths until they are summed."""
+
+SentencesByWeight = Iterator[tuple[int, Iterable[pa.Array]]]
 
 
-def count_shard(
-    directory: StageDirectory,
-    path: str,
-    normalization: Normalization,
-    num_buckets: int,
-    weights: Mapping[tuple[str, str], float],
-) -> Record:
-    """Count the words of the shard of documents at `path`, and write the counts by bucket.
+@dataclass(frozen=True, kw_only=True)
+class VocabularySetup:
+    """What all phases of the stage need to know."""
 
-    With `weights` by source and language, a word of the training text counts as often as its
-    document is read.
+    num_units: int
+    """Of `Merge`."""
+    num_buckets: int
+    accents: Accents
+    mixture: list[MixtureGroup]
+
+    def normalization(self, cased: bool) -> Normalization:
+        """Return how text becomes words."""
+        return Normalization(lowercase=not cased, strip_accents=self.accents.strip)
+
+
+@dataclass(frozen=True)
+class ByWord:
+    """By the bucket of the word, so that all counts of a word meet in one unit."""
+
+    def num_partitions(self, setup: VocabularySetup) -> int:
+        """Return the number of buckets."""
+        return setup.num_buckets
+
+    def partition_of(self, rows: pa.Table, setup: VocabularySetup) -> np.ndarray:
+        """Return the bucket of each row's ``word``."""
+        return buckets_of(rows["word"].combine_chunks(), setup.num_buckets).astype(np.int64)
+
+
+COUNTS = TemporaryTable("counts", "count", WORD_COUNTS, ByWord())
+"""The words of one shard; with weights, counts are in `WEIGHT_UNITS`."""
+MERGED = TemporaryTable("merged", "merge", WORD_COUNTS, Whole())
+"""The words of some buckets over all training shards."""
+
+
+@dataclass(frozen=True)
+class Count(Phase[str, Record]):
+    """Count the words of each shard of documents; a payload is the path of one."""
+
+    cased: bool
+
+    name = "count"
+    payload_type = str
+    record_type = Record
+
+    def do(self, directory: StageDirectory, unit: Unit[str]) -> Record:
+        """Write the counts of a shard by bucket.
+
+        With weights, a word of the training text counts as often as its document is read.
+        """
+        setup: VocabularySetup = directory.setup
+        normalization = setup.normalization(self.cased)
+        weights = weights_of(setup.mixture)
+        sentences_by_weight: SentencesByWeight = iter([(1, sentences_of(unit.payload))])
+        if weights and _is_training(unit.name):
+            sentences_by_weight = _by_weight(unit.payload, weights)
+        with COUNTS.write(directory, unit.name) as writer:
+            for weight, sentences in sentences_by_weight:
+                for table in count_tables(sentences, normalization):
+                    counts = pa.array(table["count"].to_numpy() * weight)
+                    writer.write(pa.table([table["word"], counts], schema=WORD_COUNTS))
+        return Record(files=(COUNTS.file(unit.name),))
+
+
+@dataclass(frozen=True)
+class Merge(Phase[int, Record]):
+    """Sum up the training counts; a payload is the first bucket of every `num_units`-th one."""
+
+    name = "merge"
+    payload_type = int
+    record_type = Record
+
+    def plan(self, directory: StageDirectory) -> Sequence[Unit[int]]:
+        """Deal out the buckets."""
+        setup: VocabularySetup = directory.setup
+        return [Unit(f"{index:05d}", cost=1, payload=index) for index in range(setup.num_units)]
+
+    def do(self, directory: StageDirectory, unit: Unit[int]) -> Record:
+        """Merge buckets one at a time, as all words of one must fit in memory."""
+        setup: VocabularySetup = directory.setup
+        scale = WEIGHT_UNITS if weights_of(setup.mixture) else 1
+        with MERGED.write(directory, unit.name) as writer:
+            for bucket in range(unit.payload, setup.num_buckets, setup.num_units):
+                words = read_counts(directory, "train", [bucket])
+                rounded = (words["count"].to_numpy() + scale // 2) // scale
+                counts = pa.array(np.maximum(rounded, 1))
+                writer.write(pa.table([words["word"], counts], schema=WORD_COUNTS))
+        return Record(files=(MERGED.file(unit.name),))
+
+
+def read_counts(directory: StageDirectory, split: str, buckets: Iterable[int]) -> pa.Table:
+    """Return the sums of the counts of a split in some of the buckets, in the order of
+    `count_words`.
     """
-    shard = path.rsplit("/", 1)[1]
-    name = partitioned_file("counts", shard)
-    parts = (
-        _by_weight(path, weights)
-        if weights and shard.startswith("train-")
-        else [(1, sentences_of(path))]
-    )
-    with write_partitions(directory, name, WORD_COUNTS, num_buckets) as writer:
-        for times, sentences in parts:
-            for table in count_tables(sentences, normalization):
-                counts = pa.array(table["count"].to_numpy() * times)
-                weighted = pa.table([table["word"], counts], schema=WORD_COUNTS)
-                writer.write(weighted, buckets_of(weighted["word"].combine_chunks(), num_buckets))
-    return Record(files=(name,))
-
-
-def _by_weight(
-    path: str, weights: Mapping[tuple[str, str], float]
-) -> Iterator[tuple[int, list[pa.Array]]]:
-    """Yield the sentences of a shard by weight, in units."""
-    sentences: dict[int, list[pa.Array]] = {}
-    for rows in read_documents(path, "source", "language", "sentences"):
-        keys = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
-        times = np.array([max(1, round(weights.get(key, 1.0) * WEIGHT_UNITS)) for key in keys])
-        for number in np.unique(times).tolist():
-            sentences.setdefault(number, []).append(
-                rows.filter(pa.array(times == number))["sentences"].flatten()
-            )
-    yield from sorted(sentences.items())
+    shards = [name for name in unit_names(directory, "count") if name.startswith(f"{split}-")]
+    batches = COUNTS.read(directory, buckets, shards)
+    return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 
 
 def sentences_of(path: str) -> Iterator[pa.Array]:
     """Yield the sentences of a shard of documents, some MB at a time."""
-    return (rows["sentences"].flatten() for rows in read_documents(path, "sentences"))
+    return (rows["sentences"].flatten() for rows in read_columns(path, "sentences"))
 
 
 def buckets_of(words: pa.StringArray, num_buckets: int) -> np.ndarray:
-    """Return the bucket of each word, the same for all shards: the sum of random numbers for its
-    bytes, all at once.
+    """Return the bucket of each word (uint64), the same for all shards.
+
+    A word's hash is the sum of fixed random numbers for its bytes: NumPy sums all words at once.
     """
     if not len(words):
         return np.zeros(0, np.uint64)
     _, offsets_buffer, data = words.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[words.offset : words.offset + len(words) + 1]
     random = rng_for(0, "word buckets").integers(0, 2**63, 256, dtype=np.uint64)
-    of_bytes = random[np.frombuffer(data, np.uint8)[: offsets[-1]]]
-    return np.add.reduceat(of_bytes, offsets[:-1]) % np.uint64(num_buckets)
+    number_of_byte = random[np.frombuffer(data, np.uint8)[: offsets[-1]]]
+    return np.add.reduceat(number_of_byte, offsets[:-1]) % np.uint64(num_buckets)
 
 
-def merge_buckets(
-    directory: StageDirectory, unit: int, num_units: int, num_buckets: int, units: int
-) -> Record:
-    """Sum up the training counts, in `units` parts of 1, in every `num_units`-th bucket, one at a
-    time.
-    """
-    name = partitioned_file("merged", f"{unit:05d}")
-    with directory.write(name) as file, pa.ipc.new_file(file, WORD_COUNTS) as writer:
-        for bucket in range(unit, num_buckets, num_units):
-            words = read_counts(directory, "train", [bucket], num_buckets)
-            whole = np.maximum((words["count"].to_numpy() + units // 2) // units, 1)
-            writer.write_table(pa.table([words["word"], pa.array(whole)], schema=WORD_COUNTS))
-    return Record(files=(name,))
+def _is_training(shard_name: str) -> bool:
+    return shard_name.startswith("train-")
 
 
-def read_counts(
-    directory: StageDirectory, split: str, buckets: Iterable[int], num_buckets: int
-) -> pa.Table:
-    """Return the sums of the counts of a split in some of the buckets, in the order of
-    `count_words`.
-    """
-    shards = [shard for shard in unit_names(directory, "count") if shard.startswith(f"{split}-")]
-    files = [directory.file(partitioned_file("counts", shard)) for shard in shards]
-    batches = chain.from_iterable(read_partitions(file, buckets, num_buckets) for file in files)
-    return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
+def _by_weight(path: str, weights: Mapping[tuple[str, str], float]) -> SentencesByWeight:
+    """Yield the sentences of a shard by the weight of their documents, in `WEIGHT_UNITS`."""
+    sentences: dict[int, list[pa.Array]] = {}
+    for rows in read_columns(path, "source", "language", "sentences"):
+        origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
+        weight_of_row = np.array(
+            [max(1, round(weights.get(origin, 1.0) * WEIGHT_UNITS)) for origin in origins]
+        )
+        for weight in np.unique(weight_of_row).tolist():
+            chosen = rows.filter(pa.array(weight_of_row == weight))
+            sentences.setdefault(weight, []).append(chosen["sentences"].flatten())
+    yield from sorted(sentences.items())

@@ -1,9 +1,14 @@
 """Tokenise the dictionary, not the text: each distinct chunk once, then gather the ids.
 
-Of the 17 million chunks in 90 MB of Wikipedia only 2 % are distinct. So the bytes of the sentences
+Of the 17 million chunks in 90 MB of Wikipedia only 2% are distinct. So the bytes of the sentences
 are cut into chunks at points that no word can span, and Arrow dictionary-encodes the chunks. Only
 chunks not seen before are normalised and tokenised. The ids equal those that ``tokenizers`` gives
-for each whole sentence.
+for each whole sentence::
+
+    sentences   "The cat sat."  "The cat"
+    chunks      The | cat| sat|.|The| cat      cut_points: before a space, around punctuation
+    distinct    The, cat, sat, .               each is tokenised once
+    indices     0    1    2    3  0   1        take() by them gives the ids of the text
 
 This requires cuts that change nothing on either side. BERT's normaliser and pre-tokenizer treat a
 space, an ASCII punctuation mark, a Chinese character (`handle_chinese_chars`) and any Unicode
@@ -33,9 +38,7 @@ MAX_WORD_CHARACTERS = 100
 """BERT's WordPiece turns any longer word into [UNK]."""
 
 SLICE_BYTES = 12 << 20
-"""Bytes of text per slice; bounds the memory. The parts that shards are read in are a little
-smaller.
-"""
+"""Bytes of text per slice; bounds the memory. Shards are read in slightly smaller batches."""
 
 MAX_CHUNKS = 300_000
 """Distinct chunks that are counted before their words are handed on; bounds the memory."""
@@ -43,29 +46,42 @@ MAX_CHUNKS = 300_000
 CACHE_BYTES = 128 << 20
 """Approximate memory for the chunks kept between calls; beyond it the cache is cleared."""
 
-_BYTES_PER_ENTRY = 130  # of a dict, including a string but not its characters
-_WORDS_PER_TEXT = 500
-_TEXTS_PER_CALL = 64
-_CHUNKS_TOGETHER = 200_000  # looked up and cached; few slices have more
+BYTES_PER_ENTRY = 130
+"""Approximate memory of a dict's entry, including a string but not its characters."""
+
+CHUNKS_TOGETHER = 200_000
+"""Chunks that are looked up and cached at a time; few slices have more."""
+
+WORDS_PER_TEXT = 500
+TEXTS_PER_CALL = 64
+"""Texts that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
 
 _NO_LETTER = "\n"  # never part of a normalised word
 
 Sentences = pa.Array | pa.ChunkedArray | Iterable[pa.Array]
 """Strings; null counts as empty."""
 
+# Characters that are words of their own: all of ASCII's punctuation, and of the characters of
+# three UTF-8 bytes those that are frequent. Others stay inside a chunk, which is slower, not wrong.
 _ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
-_WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 bytes of the code points below
-_WIDE_ISOLATED = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011), (0x4E00, 0x9FFF))
+_WIDE_PUNCTUATION = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
+_CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
+_WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 byte of these wide characters
 
 
-_ISOLATED = np.isin(
-    np.arange(0x10000),
-    np.concatenate([np.arange(first, last + 1) for first, last in _WIDE_ISOLATED]),
-)
+def _isolated_table() -> np.ndarray:
+    """Return which code points of Unicode's first plane `cut_points` isolates, bool [0x10000]."""
+    isolated = np.zeros(0x10000, bool)
+    for first, last in (*_WIDE_PUNCTUATION, _CHINESE_CHARACTERS):
+        isolated[first : last + 1] = True
+    return isolated
+
+
+_IS_ISOLATED = _isolated_table()
 
 
 class Normalization(NamedTuple):
-    """How text is normalised before it is tokenised: both True for the published uncased BERT, both
+    """The normalisation of text before tokenisation: both True for the published uncased BERT, both
     False for cased.
     """
 
@@ -74,8 +90,7 @@ class Normalization(NamedTuple):
 
 
 def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
-    """Return BERT's tokenizer for a vocabulary (`tokens` in the order of their ids, "[UNK]" among
-    them).
+    """Return BERT's tokenizer for `tokens` in the order of their ids, including "[UNK]".
 
     No special tokens are registered: "[MASK]" in a text is three words of text.
     """
@@ -97,35 +112,38 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
 class Speller(dict[int, str]):
     """Normalise chunks of text and split them into the words that WordPiece sees.
 
-    The items are what normalisation turns each character into, if that depends on the character
-    alone; filled on first use. All others (white space, punctuation, Chinese characters, marks that
-    may be reordered) become `_NO_LETTER`.
+    The dict maps a character (its code point) to its normalised form, if that depends on the
+    character alone, and all others (white space, punctuation, Chinese characters, marks that may be
+    reordered) to `_NO_LETTER`. It is filled on first use, and `str.translate` reads it: a chunk of
+    plain letters is thus normalised in one fast call.
     """
 
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
-        self._normalizer, self._pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+        self._normalizer = tokenizer.normalizer
+        self._pre_tokenizer = tokenizer.pre_tokenizer
 
     def spell(self, chunk: str) -> str:
         """Return the words in `chunk`, separated by single spaces; "" if it has none."""
         word = chunk.translate(self)
-        return " ".join(self._split(chunk)) if _NO_LETTER in word else word
+        if _NO_LETTER not in word:
+            return word
+        return " ".join(self._split(chunk))
 
     def _split(self, text: str) -> list[str]:
-        return [
-            word
-            for word, _ in self._pre_tokenizer.pre_tokenize_str(
-                self._normalizer.normalize_str(text)
-            )
-        ]
+        normalized = self._normalizer.normalize_str(text)
+        return [word for word, _ in self._pre_tokenizer.pre_tokenize_str(normalized)]
 
     def __missing__(self, code: int) -> str:
         # Between two letters, a character shows whether it splits the word or vanishes.
         words = self._split(f"a{chr(code)}a")
-        normal = words[0][1:-1] if len(words) == 1 else _NO_LETTER
-        if unicodedata.category(chr(code)) == "Cn" or any(map(unicodedata.combining, normal)):
+        normal = words[0][1:-1]
+        is_unassigned = unicodedata.category(chr(code)) == "Cn"
+        may_be_reordered = any(map(unicodedata.combining, normal))
+        if len(words) > 1 or is_unassigned or may_be_reordered:
             normal = _NO_LETTER
-        return self.setdefault(code, normal)
+        self[code] = normal
+        return normal
 
 
 class DictionaryTokenizer:
@@ -135,14 +153,25 @@ class DictionaryTokenizer:
     Keep one per worker; it must not be shared between threads.
     """
 
+    # The cache: `_entry_of` maps a chunk to its entry in `_ids`, and so does `_spellings` for a
+    # normalised chunk, in the order of the entries:
+    #
+    #   _entry_of    The: 0, the: 0, cats: 1
+    #   _spellings   the: 0, cats: 1
+    #   _ids         [[1996], [4937, 2015]]
+
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
         self._speller = Speller(normalization)
+        # Spellings are already normalised and split into words: split at spaces, nothing more.
         self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
-        self._wordpiece.pre_tokenizer = (
-            WhitespaceSplit()
-        )  # spellings are already normalised and split
+        self._wordpiece.pre_tokenizer = WhitespaceSplit()
         self._continues = np.array([token.startswith("##") for token in tokens])
-        self._forget()
+        self._clear_cache()
+
+    @property
+    def cached_bytes(self) -> int:
+        """Approximate memory that the cache takes; at most about `CACHE_BYTES`."""
+        return self._cached_bytes
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, end to end, and the offset of each sentence.
@@ -150,78 +179,98 @@ class DictionaryTokenizer:
         `ids` is int32 [num_tokens]; `offsets` int64 [num_sentences + 1]: sentence i is
         ``ids[offsets[i]:offsets[i + 1]]``. No [CLS] or [SEP] is added. A null sentence is empty.
         """
-        ids, offsets, num_ids = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0
+        ids = [np.zeros(0, np.int32)]
+        offsets = [np.zeros(1, np.int64)]
+        num_ids = 0
         for text, starts in _slices(sentences):
             cuts = cut_points(text, starts)
             chunks, indices = _distinct_chunks(text, cuts)
-            parts = (
-                chunks[first : first + _CHUNKS_TOGETHER]
-                for first in range(0, len(chunks) or 1, _CHUNKS_TOGETHER)
-            )
-            of_chunks = pa.concat_arrays(list(map(self._ids_of, parts))).take(indices)
-            first_ids = of_chunks.offsets.to_numpy()[np.searchsorted(cuts, starts[1:])]
-            ids.append(of_chunks.values.to_numpy())
-            offsets.append(first_ids.astype(np.int64) + num_ids)
-            num_ids += len(ids[-1])
+            # The ids of the text, one list for each of its chunks.
+            chunk_ids = self._encode_chunks(chunks).take(indices)
+            slice_ids = chunk_ids.values.to_numpy()
+            # Each sentence ends at a cut, where the ids of the next chunk start.
+            sentence_ends = np.searchsorted(cuts, starts[1:])
+            ends = chunk_ids.offsets.to_numpy()[sentence_ends]
+            ids.append(slice_ids)
+            offsets.append(ends.astype(np.int64) + num_ids)
+            num_ids += len(slice_ids)
         return np.concatenate(ids), np.concatenate(offsets)
 
-    def _ids_of(self, chunks: list[str]) -> pa.ListArray:
+    def _encode_chunks(self, chunks: list[str]) -> pa.ListArray:
+        """Return the token ids of each of `chunks`."""
+        if not chunks:
+            return pa.array([], pa.list_(pa.int32()))
+        batches = [
+            self._look_up(chunks[first : first + CHUNKS_TOGETHER])
+            for first in range(0, len(chunks), CHUNKS_TOGETHER)
+        ]
+        return pa.concat_arrays(batches)
+
+    def _look_up(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each of `chunks`, caching those not seen before."""
-        if self._num_bytes > CACHE_BYTES:
-            self._forget()
-        entries = list(map(self._entries.get, chunks))
+        if self._cached_bytes > CACHE_BYTES:
+            self._clear_cache()
+        entries = list(map(self._entry_of.get, chunks))
         if None in entries:
-            self._remember(
+            self._add_to_cache(
                 [chunk for chunk, entry in zip(chunks, entries, strict=True) if entry is None]
             )
-            entries = list(map(self._entries.get, chunks))
+            entries = list(map(self._entry_of.get, chunks))
         return self._ids.take(pa.array(entries, pa.int32()))
 
-    def _remember(self, chunks: list[str]) -> None:
+    def _add_to_cache(self, chunks: list[str]) -> None:
         # "The" and "the" share a spelling when lower-cased: tokenise and store it once.
-        num_known = len(self._spellings)
+        num_before = len(self._spellings)
         for chunk in chunks:
-            self._entries[chunk] = self._spellings.setdefault(
-                self._speller.spell(chunk), len(self._spellings)
-            )
-        spellings = list(islice(self._spellings, num_known, None))
-        self._ids = pa.concat_arrays([self._ids, self._tokenize(spellings)])
-        num_entries = len(chunks) + len(spellings)
-        self._num_bytes += (
-            num_entries * _BYTES_PER_ENTRY + sum(map(len, chunks)) + sum(map(len, spellings))
-        )
+            spelling = self._speller.spell(chunk)
+            self._entry_of[chunk] = self._spellings.setdefault(spelling, len(self._spellings))
+        new_spellings = list(islice(self._spellings, num_before, None))
+        self._ids = pa.concat_arrays([self._ids, self._tokenize(new_spellings)])
+        num_entries = len(chunks) + len(new_spellings)
+        num_characters = sum(map(len, chunks)) + sum(map(len, new_spellings))
+        self._cached_bytes += num_entries * BYTES_PER_ENTRY + num_characters
 
     def _tokenize(self, spellings: list[str]) -> pa.ListArray:
-        """Return the token ids of the words in each spelling."""
-        # Join many words into one text: the objects that `tokenizers` creates per text cost more
-        # than the work itself.
+        """Return the token ids of the words in each spelling.
+
+        All words are tokenised as one sequence, whose ids are then cut into words and spellings::
+
+            spellings   "in", "mother in law", ""
+            words       in  mother  in  law
+            ids         in  mo ##ther  in  law
+            word_starts 0   1          3   4   5     where no "##" is, and the end
+            num_words   1, 3, 0
+            offsets     0, 1, 5, 5                   word_starts[0], [1], [4], [4]
+        """
         words = [word for word in " ".join(spellings).split(" ") if word]
-        texts = [
-            " ".join(words[i : i + _WORDS_PER_TEXT]) for i in range(0, len(words), _WORDS_PER_TEXT)
-        ]
-        ids = np.concatenate([np.zeros(0, np.int32), *self._ids_in(texts)])
-        # A word starts at each piece without "##": "#" is punctuation, so no longer word contains
-        # it.
-        first_ids = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
+        ids = self._tokenize_words(words)
+        # A word starts at each piece without "##": "#" is punctuation, so it is a word of its own,
+        # and no longer word contains it.
+        word_starts = np.append(np.flatnonzero(~self._continues[ids]), len(ids))
         num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
-        offsets = first_ids[np.cumsum([0, *num_words])]
+        offsets = word_starts[np.cumsum([0, *num_words])]
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
 
-    def _ids_in(self, texts: list[str]) -> Iterator[np.ndarray]:
-        """Yield the token ids in the texts, of some at a time: the objects of `tokenizers` take 100
-        bytes a token.
-        """
-        for first in range(0, len(texts), _TEXTS_PER_CALL):
-            encodings = self._wordpiece.encode_batch_fast(texts[first : first + _TEXTS_PER_CALL])
-            yield np.array(
-                [token_id for encoding in encodings for token_id in encoding.ids], np.int32
-            )
+    def _tokenize_words(self, words: list[str]) -> np.ndarray:
+        """Return the token ids of all words, end to end, int32 [num_tokens]."""
+        # Join many words into one text: the objects that `tokenizers` creates per text cost more
+        # than the work itself.
+        texts = [
+            " ".join(words[first : first + WORDS_PER_TEXT])
+            for first in range(0, len(words), WORDS_PER_TEXT)
+        ]
+        ids = [np.zeros(0, np.int32)]
+        for first in range(0, len(texts), TEXTS_PER_CALL):
+            encodings = self._wordpiece.encode_batch_fast(texts[first : first + TEXTS_PER_CALL])
+            token_ids = [token_id for encoding in encodings for token_id in encoding.ids]
+            ids.append(np.array(token_ids, np.int32))
+        return np.concatenate(ids)
 
-    def _forget(self) -> None:
-        self._entries: dict[str, int] = {}
+    def _clear_cache(self) -> None:
+        self._entry_of: dict[str, int] = {}
         self._spellings: dict[str, int] = {}
         self._ids = pa.array([], pa.list_(pa.int32()))
-        self._num_bytes = 0
+        self._cached_bytes = 0
 
 
 def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
@@ -233,8 +282,7 @@ def count_words(sentences: Sentences, normalization: Normalization) -> pa.Table:
 
 
 def count_tables(sentences: Sentences, normalization: Normalization) -> Iterator[pa.Table]:
-    """Yield the counts of `count_words` in no order, in several tables if there are over
-    `MAX_CHUNKS` distinct chunks.
+    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks.
 
     A word may be in several of them.
     """
@@ -243,18 +291,19 @@ def count_tables(sentences: Sentences, normalization: Normalization) -> Iterator
     for text, starts in _slices(sentences):
         chunks, indices = _distinct_chunks(text, cut_points(text, starts))
         counts = np.bincount(indices.to_numpy(), minlength=len(chunks))
+        # Not Counter.update(): `chunks` may hold a chunk twice.
         for chunk, count in zip(chunks, counts.tolist(), strict=True):
             chunk_counts[chunk] += count
         if len(chunk_counts) > MAX_CHUNKS:
-            yield _spelled(chunk_counts, speller)
-    yield _spelled(chunk_counts, speller)
+            yield _count_chunk_words(chunk_counts, speller)
+    yield _count_chunk_words(chunk_counts, speller)
 
 
-def _spelled(chunk_counts: Counter[str], speller: Speller) -> pa.Table:
+def _count_chunk_words(chunk_counts: Counter[str], speller: Speller) -> pa.Table:
     """Return the counts of the words in chunks, and empty `chunk_counts`."""
     word_counts: Counter[str] = Counter()
     while chunk_counts:
-        chunk, count = chunk_counts.popitem()  # both need not be in memory
+        chunk, count = chunk_counts.popitem()  # one counter shrinks while the other grows
         for word in speller.spell(chunk).split(" "):
             word_counts[word] += count
     del word_counts[""]
@@ -266,13 +315,10 @@ def _spelled(chunk_counts: Counter[str], speller: Speller) -> pa.Table:
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
-    """Sum the counts of equal words in `tables` of schema `WORD_COUNTS`, in the order of
-    `count_words`.
-    """
+    """Sum the counts of equal words in tables of schema `WORD_COUNTS`, ordered as `count_words`."""
     words = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
-    summed = (
-        words.group_by("word").aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
-    )
+    summed = words.group_by("word").aggregate([("count", "sum")])
+    summed = summed.rename_columns({"count_sum": "count"})
     return summed.sort_by([("count", "descending"), ("word", "ascending")]).cast(WORD_COUNTS)
 
 
@@ -282,54 +328,83 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
     Chunks start at `starts` (the start of each sentence, and the end of the last), at each space,
     and before and after each isolated character. A space stays with the word after it, which halves
-    the number of chunks.
+    the number of chunks::
+
+        text    T h e   c a t ,   n o          starts 0, 11
+        cuts    0     3       7 8         11
     """
-    isolated = np.zeros(len(text), bool)
+    is_punctuation = np.zeros(len(text), bool)
     for first, last in _ASCII_PUNCTUATION:
-        isolated |= (
-            text - np.uint8(first)
-        ) <= last - first  # values below `first` wrap around to large ones
-    marks = np.zeros(len(text) + 1, bool)
-    np.logical_or(isolated, text == ord(" "), out=marks[:-1])
-    marks[1:] |= isolated
-    marks[starts] = True
-    wide = np.flatnonzero((text - np.uint8(_WIDE_LEADS[0])) <= _WIDE_LEADS[1] - _WIDE_LEADS[0])
-    if len(wide):
-        first, second, third = (text[wide + offset].astype(np.int32) for offset in range(3))
-        wide = wide[_ISOLATED[(first & 0x0F) << 12 | (second & 0x3F) << 6 | (third & 0x3F)]]
-        marks[wide] = marks[wide + 3] = True
-    return np.flatnonzero(marks)
+        is_punctuation |= _is_between(text, first, last)
+    is_cut = np.zeros(len(text) + 1, bool)
+    np.logical_or(is_punctuation, text == ord(" "), out=is_cut[:-1])
+    is_cut[1:] |= is_punctuation
+    is_cut[starts] = True
+    isolated = _isolated_wide_characters(text)
+    is_cut[isolated] = True
+    is_cut[isolated + 3] = True
+    return np.flatnonzero(is_cut)
+
+
+def _is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Return which bytes lie in a range: one comparison, since smaller ones wrap around to large
+    numbers.
+    """
+    return (text - np.uint8(first)) <= last - first
+
+
+def _isolated_wide_characters(text: np.ndarray) -> np.ndarray:
+    """Return the offsets of the isolated characters of three bytes in UTF-8."""
+    offsets = np.flatnonzero(_is_between(text, *_WIDE_LEADS))
+    if not len(offsets):  # the usual case in English
+        return offsets
+    # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
+    first, second, third = (text[offsets + place].astype(np.int32) for place in range(3))
+    codes = (first & 0x0F) << 12 | (second & 0x3F) << 6 | (third & 0x3F)
+    return offsets[_IS_ISOLATED[codes]]
 
 
 def _distinct_chunks(text: np.ndarray, cuts: np.ndarray) -> tuple[list[str], pa.Array]:
-    """Return the distinct chunks between `cuts`, without leading space (so some twice), and each
-    chunk's index among them.
+    """Return the distinct chunks between `cuts`, and for each chunk of the text its index among
+    them.
+
+    Leading spaces are removed only afterwards, so "the" and " the" make the list hold it twice.
     """
-    buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
-    encoded = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers).dictionary_encode()
-    chunks = pc.call_function(
-        "utf8_ltrim", [encoded.dictionary.cast(pa.string())], pc.TrimOptions(" ")
-    )
-    return chunks.to_pylist(), encoded.indices
+    # The text and its cuts are an Arrow array already: nothing is copied.
+    offsets = pa.py_buffer(cuts.astype(np.int32))
+    chunks = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, offsets, pa.py_buffer(text)])
+    encoded = chunks.dictionary_encode()
+    distinct = encoded.dictionary.cast(pa.string())
+    stripped = pc.call_function("utf8_ltrim", [distinct], pc.TrimOptions(" "))
+    return stripped.to_pylist(), encoded.indices
 
 
 def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and
     the end.
     """
-    # A chunked array has `chunks`.
-    arrays: Any = (
-        [sentences] if isinstance(sentences, pa.Array) else getattr(sentences, "chunks", sentences)
-    )
+    arrays: Any
+    if isinstance(sentences, pa.Array):
+        arrays = [sentences]
+    elif isinstance(sentences, pa.ChunkedArray):
+        arrays = sentences.chunks
+    else:
+        arrays = sentences
     for array in arrays:
-        array = array.fill_null("")
-        if not len(array):
-            continue
-        _, offsets, data = array.buffers()
-        width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-        starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-        text = np.frombuffer(data or b"", np.uint8)
-        bounds = np.searchsorted(starts, np.arange(starts[0], starts[-1], SLICE_BYTES)[1:])
-        for begin, end in pairwise([0, *np.unique(bounds).tolist(), len(array)]):
-            first, last = starts[begin], starts[end]
-            yield text[first:last], starts[begin : end + 1] - first
+        if len(array):
+            yield from _slices_of_array(array.fill_null(""))
+
+
+def _slices_of_array(array: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    # A slice of an Arrow array shares the buffers of the whole, and starts at `array.offset`.
+    _, offsets, data = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    text = np.frombuffer(data or b"", np.uint8)
+    slice_starts = np.arange(starts[0], starts[-1], SLICE_BYTES)[1:]
+    # A sentence longer than a slice contains several of these, hence `unique`.
+    bounds = np.unique(np.searchsorted(starts, slice_starts))
+    for begin, end in pairwise([0, *bounds.tolist(), len(array)]):
+        first = starts[begin]
+        last = starts[end]
+        yield text[first:last], starts[begin : end + 1] - first

@@ -1,16 +1,14 @@
 """A WordPiece vocabulary and its files, in the names and layouts of Hugging Face."""
 
 import json
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
@@ -23,8 +21,10 @@ from .tokenize import Normalization, bert_tokenizer
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_TOLERATED_SHARE = 0.001  # of tokens that the vocabulary's own normalisation would change: hand-made lists have strays
-_NUM_EXAMPLES = 10
+_TOLERATED_SHARE = 0.001
+"""A vocabulary's own normalisation may change this share of its tokens: hand-made lists have
+strays.
+"""
 _ADVICE = "Only BERT's WordPiece vocabularies are supported."
 
 
@@ -47,23 +47,25 @@ class Vocabulary:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
 
-    pad_id, unk_id, cls_id, sep_id, mask_id = map(_id_of, SPECIAL_TOKENS)
+    pad_id = _id_of(PAD)
+    unk_id = _id_of(UNK)
+    cls_id = _id_of(CLS)
+    sep_id = _id_of(SEP)
+    mask_id = _id_of(MASK)
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
-        """Which tokens represent text, bool [vocab_size]: all but [MASK], [unused7] and the like."""
+        """Bool [vocab_size]: tokens that represent text, unlike [MASK] or [unused7]."""
         return np.array([_is_ordinary(token) for token in self.tokens])
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """Which tokens continue a word ("##"), bool [vocab_size]."""
+        """Bool [vocab_size]: tokens that continue a word ("##")."""
         return np.array([len(token) > 2 and token.startswith("##") for token in self.tokens])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the tokens and the normalisation, 32 hexadecimal digits: equal if every text
-        gets the same ids.
-        """
+        """A hash of 32 hexadecimal digits: equal if every text gets the same ids."""
         content = json.dumps([self.tokens, self.normalization])
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
@@ -73,7 +75,7 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
 
     ``transformers`` loads a directory with these files; without the last it would lower-case a
     cased vocabulary. ``tokenizer.json`` knows the special tokens and makes ``[CLS] A [SEP] B
-    [SEP]``. `max_length`, in tokens, is that of the model's rows.
+    [SEP]``. `max_length` is the length of the model's rows in tokens.
     """
     tokenizer = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
@@ -104,13 +106,10 @@ def read_vocabulary(path: str) -> Vocabulary:
     """
     if unfinished_stage(path) == "vocab":
         raise UserError(
-            f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; it resumes."
+            f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; "
+            "it resumes."
         )
-    files = read_files(path)
-    if not files and path.endswith((".txt", ".json")) and storage.exists(path):
-        files = {
-            "vocab.txt" if path.endswith(".txt") else "tokenizer.json": storage.read_bytes(path)
-        }
+    files = read_files(path) or _read_single_file(path)
     if not files and (fault := describe_absence(path)):
         raise UserError(
             f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
@@ -118,20 +117,36 @@ def read_vocabulary(path: str) -> Vocabulary:
     return load_vocabulary(files, path)
 
 
+def _read_single_file(path: str) -> dict[str, bytes]:
+    """Return the content of a vocabulary's file, whatever its name, under its usual name."""
+    if path.endswith(".txt"):
+        usual_name = "vocab.txt"
+    elif path.endswith(".json"):
+        usual_name = "tokenizer.json"
+    else:
+        return {}
+    return {usual_name: storage.read_bytes(path)} if storage.exists(path) else {}
+
+
 def read_files(directory: str) -> dict[str, bytes]:
-    """Return the contents of those of `VOCABULARY_FILES` that are in `directory`, by name."""
-    paths = {name: storage.join(directory, name) for name in VOCABULARY_FILES}
-    return {name: storage.read_bytes(path) for name, path in paths.items() if storage.exists(path)}
+    """Return the contents of a directory's vocabulary files (see `VOCABULARY_FILES`) by name."""
+    contents = {}
+    for name in VOCABULARY_FILES:
+        path = storage.join(directory, name)
+        if storage.exists(path):
+            contents[name] = storage.read_bytes(path)
+    return contents
 
 
 def _file_path(where: str, name: str) -> str:
     """Return the path of a file for messages; `where` is its directory, or the file itself."""
-    return where if where.endswith((".txt", ".json")) else storage.join(where, name)
+    if where.endswith((".txt", ".json")):
+        return where
+    return storage.join(where, name)
 
 
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
-    """Parse a vocabulary from the contents of its files by name; `where`, their directory, is used
-    in messages.
+    """Parse a vocabulary from its files' contents by name; messages call their directory `where`.
 
     Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
     ``tokenizer_config.json``. Without the latter, the normalisation follows from the tokens: if
@@ -144,61 +159,26 @@ def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
         raise UserError(
             f"{where} has no vocabulary: it contains neither tokenizer.json nor vocab.txt."
         )
-    path = _file_path(where, "vocab.txt")
-    try:
-        lines = files["vocab.txt"].decode("utf-8-sig").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?"
-        ) from error
-    tokens = _checked([line.removesuffix("\r") for line in lines], path)
+    tokens = _parse_vocab_txt(files["vocab.txt"], _file_path(where, "vocab.txt"))
     config_path = _file_path(where, "tokenizer_config.json")
     config = parse_json(
         files.get("tokenizer_config.json", b"{}"), _TokenizerConfig, config_path, _ADVICE
     )
     if config.do_lower_case is None:
-        return Vocabulary(tokens, _normalization_of(tokens))
+        return Vocabulary(tokens, _infer_normalization(tokens))
     return Vocabulary(tokens, _normalization(config.do_lower_case, config.strip_accents))
 
 
-def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's
-    normalisation).
-
-    Return plain values: counts of words and tokens, `tokens_per_word` (the fertility),
-    `unknown_share` (of [UNK] among the tokens), the number of ordinary tokens that never occur, the
-    longest that do, and the rarest with their counts.
-    """
-    model = bert_tokenizer(vocabulary.tokens, vocabulary.normalization).model
-    ids, num_pieces = array("i"), array("i")
-    for word in words["word"].to_pylist():
-        pieces = [token.id for token in model.tokenize(word)]
-        ids.extend(pieces)
-        num_pieces.append(len(pieces))
-    word_counts = words["count"].to_numpy()
-    token_counts = np.zeros(len(vocabulary), np.int64)
-    np.add.at(token_counts, np.array(ids), np.repeat(word_counts, num_pieces))
-
-    num_words, num_tokens = int(word_counts.sum()), int(token_counts.sum())
-    ordinary = np.flatnonzero(vocabulary.is_ordinary)
-    occurring = ordinary[token_counts[ordinary] > 0]
-    longest = sorted(
-        occurring.tolist(), key=lambda i: (-len(vocabulary.tokens[i].removeprefix("##")), i)
-    )
-    # Ties go to the tokens learned last: words say more than the single characters that come first.
-    rarest = occurring[np.lexsort((-occurring, token_counts[occurring]))]
-    return {
-        "num_words": num_words,
-        "num_distinct_words": words.num_rows,
-        "num_tokens": num_tokens,
-        "tokens_per_word": num_tokens / max(1, num_words),
-        "unknown_share": int(token_counts[vocabulary.unk_id]) / max(1, num_tokens),
-        "num_tokens_absent": len(ordinary) - len(occurring),
-        "longest_tokens": [vocabulary.tokens[i] for i in longest[:_NUM_EXAMPLES]],
-        "rarest_tokens": [
-            (vocabulary.tokens[i], int(token_counts[i])) for i in rarest[:_NUM_EXAMPLES]
-        ],
-    }
+def _parse_vocab_txt(content: bytes, path: str) -> tuple[str, ...]:
+    try:
+        text = content.decode("utf-8-sig")  # Windows editors put a byte order mark first
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not valid UTF-8 (byte {error.start}); is it a vocabulary?"
+        ) from error
+    # Not splitlines(): a token may contain U+2028 and other characters that it takes for line ends.
+    lines = text.removesuffix("\n").split("\n")
+    return _checked([line.removesuffix("\r") for line in lines], path)
 
 
 def _is_ordinary(token: str) -> bool:
@@ -234,7 +214,7 @@ class _AddedToken(Struct):
 
 
 class _TokenizerFile(Struct):
-    """A ``tokenizer.json`` that splits text as BERT does."""
+    """The fields of a ``tokenizer.json`` that splits text as BERT does; others are not parsed."""
 
     model: _Model
     normalizer: _Normalizer
@@ -244,58 +224,64 @@ class _TokenizerFile(Struct):
 
 def _from_tokenizer_json(content: bytes, path: str) -> Vocabulary:
     tokenizer = parse_json(content, _TokenizerFile, path, _ADVICE)
-    normalizer, ids = tokenizer.normalizer, tokenizer.model.vocab
+    normalizer = tokenizer.normalizer
     if not (normalizer.clean_text and normalizer.handle_chinese_chars):
         raise UserError(
             f"{path}: normalizer.clean_text and handle_chinese_chars must be true. {_ADVICE}"
         )
+    # The special tokens may be listed only here, not in the model's vocabulary.
+    ids = tokenizer.model.vocab
     for added in tokenizer.added_tokens or []:
         ids.setdefault(added.content, added.id)
     tokens = sorted(ids, key=ids.__getitem__)
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise UserError(
-            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, each exactly once."
+            f"{path}: the ids of its {len(tokens)} tokens must be 0 to {len(tokens) - 1}, "
+            "each exactly once."
         )
-    return Vocabulary(
-        _checked(tokens, path), _normalization(normalizer.lowercase, normalizer.strip_accents)
-    )
+    normalization = _normalization(normalizer.lowercase, normalizer.strip_accents)
+    return Vocabulary(_checked(tokens, path), normalization)
 
 
 def _normalization(lowercase: bool, strip_accents: bool | None) -> Normalization:
-    # By default BERT strips accents if it lower-cases.
-    return Normalization(lowercase, lowercase if strip_accents is None else strip_accents)
+    if strip_accents is None:  # BERT's default: accents go with the capitals
+        strip_accents = lowercase
+    return Normalization(lowercase, strip_accents)
 
 
-def _normalization_of(tokens: Sequence[str]) -> Normalization:
+def _infer_normalization(tokens: Sequence[str]) -> Normalization:
     """Infer the normalisation a vocabulary was made for: the one that leaves (nearly) all its
     tokens unchanged.
     """
     texts = [token for token in tokens if not token.startswith("[")]
 
-    def suits(**options: bool) -> bool:
+    def leaves_tokens_unchanged(**options: bool) -> bool:
         normalizer = BertNormalizer(clean_text=False, handle_chinese_chars=False, **options)
-        return sum(
-            normalizer.normalize_str(text) != text for text in texts
-        ) < _TOLERATED_SHARE * max(1, len(texts))
+        num_changed = sum(normalizer.normalize_str(text) != text for text in texts)
+        return num_changed < _TOLERATED_SHARE * max(1, len(texts))
 
-    lowercase = suits(lowercase=True, strip_accents=False)
-    return Normalization(lowercase, lowercase and suits(lowercase=False, strip_accents=True))
+    lowercase = leaves_tokens_unchanged(lowercase=True, strip_accents=False)
+    if not lowercase:
+        return Normalization(lowercase=False, strip_accents=False)
+    return Normalization(
+        lowercase=True,
+        strip_accents=leaves_tokens_unchanged(lowercase=False, strip_accents=True),
+    )
 
 
 def _checked(tokens: list[str], path: str) -> tuple[str, ...]:
-    """Return the tokens; raise `UserError` unless they are distinct, not empty, and include BERT's
-    special tokens.
-    """
+    """Return the tokens; raise `UserError` for repeated tokens, or missing special ones."""
     if "" in tokens:
         raise UserError(f"{path}: line {tokens.index('') + 1} is empty; each line must be a token.")
     duplicates = [token for token, count in Counter(tokens).items() if count > 1]
     if duplicates:
         lines = [str(i) for i, token in enumerate(tokens, start=1) if token == duplicates[0]]
         raise UserError(
-            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} ({len(duplicates)} tokens are "
-            "repeated); remove all but one."
+            f"{path}: token {duplicates[0]!r} is on lines {' and '.join(lines)} "
+            f"({len(duplicates)} tokens are repeated); remove all but one."
         )
-    missing = [token for token in SPECIAL_TOKENS if token not in set(tokens)]
+    distinct = set(tokens)
+    missing = [token for token in SPECIAL_TOKENS if token not in distinct]
     if missing:
         raise UserError(
             f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."

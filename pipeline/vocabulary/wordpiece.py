@@ -6,9 +6,18 @@ have a fixed order: of pairs with equal counts, the one whose pieces were learne
 
 All words lie end to end in flat arrays with one position per character: the piece that starts
 there, and the positions of the next and the previous piece of the word. A pair of pieces is stored
-as the positions of its left piece. What a merge takes away from other pairs is not recorded: an
-occurrence that is gone never returns, so a pair's count is an upper bound, and it is recounted only
-when the pair reaches the top of the heap. A merge is thus a few NumPy calls.
+as the positions of its left piece. For the words "the" and "he", after "##h" and "##e" were merged
+("." is `_GONE`, "-" no neighbour)::
+
+    position    0    1      2    3    4
+    symbol      t    ##he   .    h    ##e
+    next        1    -           4    -
+    previous    -    0           -    3
+    pairs       (t, ##he): [0]   (h, ##e): [3]
+
+Merges do not update the counts of the pairs that they destroy: an occurrence that is gone never
+returns, so a pair's count is an upper bound, and it is recounted only when the pair reaches the top
+of the heap. A merge is thus a few NumPy calls.
 """
 
 from heapq import heappop, heappush
@@ -23,16 +32,18 @@ from ..manifests import WordPieceReport
 from .tokenize import MAX_WORD_CHARACTERS
 
 MAX_WORDS = 1_000_000
-"""Merges are learned from at most this many words, the most frequent; bounds the time and the
+"""Merges are learned from the most frequent words, at most this many: bounds the time and the
 memory (2 GB).
 """
 
-MIN_ALPHABET, ALPHABET_COVERAGE = 1000, 0.9995
-"""The characters kept by default: at least this many, covering at least this share of the text (as
-SentencePiece).
-"""
+MIN_ALPHABET = 1000
+"""By default at least this many characters are kept ..."""
 
-_GONE = -1
+ALPHABET_COVERAGE = 0.9995
+"""... and more, if they cover less than this share of the text (SentencePiece's default)."""
+
+# What a position's symbol can be besides the index of a piece:
+_GONE = -1  # no piece starts here any more
 _JUST_MERGED = -2
 
 
@@ -68,24 +79,26 @@ def learn_wordpiece(
     small for the alphabet.
     """
     specials = special_tokens(num_unused)
-    kept, kept_counts, num_long = _select_words(words, counts)
-    pa.default_memory_pool().release_unused()  # return what is free to the system: memory peaks here
-    spelled = _spell(kept, kept_counts, limit_alphabet, size // 4)
-    num_alphabet, room = len(spelled.pieces), size - len(specials) - len(spelled.pieces)
+    frequent, frequent_counts, num_long = _select_words(words, counts)
+    # Return what is free to the system before the two steps in which memory peaks.
+    pa.default_memory_pool().release_unused()
+    spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
+    num_alphabet = len(spelled.pieces)
+    room = size - len(specials) - num_alphabet
     if room < 0:
         raise UserError(
-            f"--size is {size}, but special tokens and alphabet alone take {size - room}: raise --size or lower "
-            f"--limit-alphabet (now {limit_alphabet or MIN_ALPHABET})."
+            f"`size` is {size}, but special tokens and alphabet alone take {size - room}: "
+            f"raise `size` or lower `limit_alphabet` (now {limit_alphabet or MIN_ALPHABET})."
         )
     pa.default_memory_pool().release_unused()
     merger = _Merger(spelled, min_frequency)
-    while len(merger.pieces) < num_alphabet + room and merger.merge_next():
-        pass
-    num_merges = len(merger.pieces) - num_alphabet
+    num_merges = 0
+    while num_merges < room and merger.merge_next():
+        num_merges += 1
     report = WordPieceReport(
         num_words=len(words),
         num_words_long=num_long,
-        num_words_rare=len(words) - num_long - len(kept),
+        num_words_rare=len(words) - num_long - len(frequent),
         num_words_alphabet=spelled.num_words_left_out,
         alphabet_left_out=spelled.alphabet_left_out,
         num_alphabet=num_alphabet,
@@ -99,11 +112,12 @@ class _Spelled(NamedTuple):
     """The words as pieces of one character, each an index into `pieces`."""
 
     pieces: list[str]
-    symbols: np.ndarray  # int32 [num_characters + 1]; the last is `_GONE`
-    starts_word: np.ndarray  # bool [num_characters]
-    weights: (
-        np.ndarray
-    )  # unsigned [num_characters], the count of the word in as few bytes as the largest needs
+    symbols: np.ndarray
+    """int32 [num_characters + 1]; the last is `_GONE`."""
+    starts_word: np.ndarray
+    """bool [num_characters]"""
+    weights: np.ndarray
+    """The count of each character's word, unsigned [num_characters], in the fewest bytes."""
     alphabet_left_out: str
     num_words_left_out: int
 
@@ -111,7 +125,7 @@ class _Spelled(NamedTuple):
 def _select_words(
     words: pa.Array | pa.ChunkedArray, counts: np.ndarray
 ) -> tuple[pa.Array, np.ndarray, int]:
-    """Return the words to learn from, their counts, and how many were left out for their length."""
+    """Return the words to learn from, their counts, and the number of words that are too long."""
     fits = _num_characters(words) <= MAX_WORD_CHARACTERS
     num_long = len(words) - int(np.count_nonzero(fits))
     if len(words) - num_long > MAX_WORDS:
@@ -119,10 +133,11 @@ def _select_words(
         fits &= counts >= np.partition(counts[fits], -MAX_WORDS)[-MAX_WORDS]
     fitting = pa.table({"word": words, "count": counts}).filter(pa.array(fits))
     if fitting.num_rows > MAX_WORDS:
-        by = pc.SortOptions([("count", "descending"), ("word", "ascending")])
-        order = pc.call_function("sort_indices", [fitting], by)
+        by_count = pc.SortOptions([("count", "descending"), ("word", "ascending")])
+        order = pc.call_function("sort_indices", [fitting], by_count)
         fitting = fitting.take(order.slice(0, MAX_WORDS))
-    return pa.concat_arrays(fitting["word"].chunks), fitting["count"].to_numpy(), num_long
+    selected = pa.concat_arrays(fitting["word"].chunks)
+    return selected, fitting["count"].to_numpy(), num_long
 
 
 def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -130,41 +145,60 @@ def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def _spell(words: pa.Array, counts: np.ndarray, limit_alphabet: int | None, most: int) -> _Spelled:
-    """Choose the alphabet, the most frequent characters (by coverage, up to `most`, without a
-    limit); spell words of it.
+    """Choose the alphabet, and spell the words that it can spell, character by character.
+
+    The alphabet has the `limit_alphabet` most frequent characters; by default as many as cover
+    `ALPHABET_COVERAGE` of the text, from `MIN_ALPHABET` to `most`.
     """
+    # One entry per character of all words, end to end: its code point, and its word's index.
     codes = np.frombuffer("".join(words.to_pylist()).encode("utf-32-le"), np.uint32)
     word_of = np.repeat(np.arange(len(words), dtype=np.int32), _num_characters(words))
-    char_counts = np.bincount(codes, weights=counts[word_of])  # sums of integers, exact below 2**53
-    by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))[
-        : np.count_nonzero(char_counts)
-    ]
-    if limit_alphabet is None:
-        covered = np.cumsum(char_counts[by_count])
-        limit_alphabet = int(np.searchsorted(covered, ALPHABET_COVERAGE * char_counts.sum())) + 1
-        limit_alphabet = max(MIN_ALPHABET, min(limit_alphabet, most))
-    alphabet, left_out = np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
+    # bincount sums weights as floats: exact here, for integers below 2**53.
+    char_counts = np.bincount(codes, weights=counts[word_of])
+    alphabet, left_out = _choose_alphabet(char_counts, limit_alphabet, most)
 
-    spellable = np.ones(len(words), bool)
-    spellable[word_of[np.isin(codes, left_out)]] = False
-    codes, word_of = codes[spellable[word_of]], word_of[spellable[word_of]]
+    is_spellable = np.ones(len(words), bool)
+    is_spellable[word_of[np.isin(codes, left_out)]] = False
+    stays = is_spellable[word_of]
+    codes = codes[stays]
+    word_of = word_of[stays]
+    del stays
+
+    # Two pieces for each character: one that starts a word, one ("##") that continues it.
     starts_word = np.diff(word_of, prepend=-1) != 0
     continuing = np.unique(codes[~starts_word])
-    symbol_of = np.zeros(
-        (2, len(char_counts)), np.int32
-    )  # of characters that continue and that start a word
-    symbol_of[0, continuing], symbol_of[1, alphabet] = (
-        len(alphabet) + np.arange(len(continuing)),
-        np.arange(len(alphabet)),
-    )
+    symbol_of = np.zeros((2, len(char_counts)), np.int32)  # [starts word, code point]
+    symbol_of[1, alphabet] = np.arange(len(alphabet))
+    symbol_of[0, continuing] = len(alphabet) + np.arange(len(continuing))
+    symbols = symbol_of[starts_word.astype(np.int8), codes]
+    pieces = [chr(code) for code in alphabet]
+    pieces += [f"##{chr(code)}" for code in continuing]
+    smallest_type = np.min_scalar_type(counts.max(initial=0))
     return _Spelled(
-        pieces=[*map(chr, alphabet), *(f"##{chr(code)}" for code in continuing)],
-        symbols=np.append(symbol_of[starts_word.astype(np.int8), codes], np.int32(_GONE)),
+        pieces=pieces,
+        symbols=np.append(symbols, np.int32(_GONE)),
         starts_word=starts_word,
-        weights=counts.astype(np.min_scalar_type(counts.max(initial=0)))[word_of],
+        weights=counts.astype(smallest_type)[word_of],
         alphabet_left_out="".join(map(chr, left_out)),
-        num_words_left_out=len(words) - int(np.count_nonzero(spellable)),
+        num_words_left_out=len(words) - int(np.count_nonzero(is_spellable)),
     )
+
+
+def _choose_alphabet(
+    char_counts: np.ndarray, limit_alphabet: int | None, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the code points of the alphabet, sorted, and those left out, most frequent first.
+
+    `char_counts` float64 [num_code_points] counts each in the text.
+    """
+    by_count = np.lexsort((np.arange(len(char_counts)), -char_counts))
+    by_count = by_count[: np.count_nonzero(char_counts)]
+    if limit_alphabet is None:
+        covered = np.cumsum(char_counts[by_count])
+        wanted = ALPHABET_COVERAGE * char_counts.sum()
+        num_covering = int(np.searchsorted(covered, wanted)) + 1
+        limit_alphabet = max(MIN_ALPHABET, min(num_covering, most))
+    return np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
 
 
 class _Merger:
@@ -176,16 +210,16 @@ class _Merger:
         self.pieces = list(spelled.pieces)
         self._min_frequency = min_frequency
         self._weights = spelled.weights
-        # One extra position at the end means "no neighbour", so no look-up needs a special case.
-        self._end = end = len(spelled.symbols) - 1
         self._symbols = spelled.symbols
+        # One extra position at the end means "no neighbour", so no look-up needs a special case.
+        end = len(spelled.symbols) - 1
+        self._end = end
         positions = np.arange(end + 1, dtype=np.int32)
         starts_word = np.append(spelled.starts_word, True)
         self._previous = np.where(starts_word, end, positions - 1).astype(np.int32)
-        self._next = np.append(
-            np.where(starts_word[1:], end, positions[1:]).astype(np.int32), np.int32(end)
-        )
-        del positions, starts_word
+        following = np.where(starts_word[1:], end, positions[1:])
+        self._next = np.append(following.astype(np.int32), np.int32(end))
+        del positions, starts_word, following  # memory peaks in the next call
         self._positions: dict[tuple[int, int], np.ndarray] = {}
         # (-upper bound of the count, left, right): ties go to the smaller piece numbers, which are
         # the older pieces.
@@ -211,14 +245,27 @@ class _Merger:
         return False
 
     def _remaining(self, left: int, right: int) -> np.ndarray:
-        """Return the positions where the pair still occurs, without overlaps, and drop the others."""
+        """Forget the positions where the pair no longer occurs; return the others, no two of which
+        overlap.
+        """
         positions = self._positions[left, right]
-        there = (self._symbols[positions] == left) & (self._symbols[self._next[positions]] == right)
-        positions = self._positions[left, right] = positions[there]
-        return self._without_overlaps(positions) if left == right else positions
+        has_left = self._symbols[positions] == left
+        has_right = self._symbols[self._next[positions]] == right
+        positions = positions[has_left & has_right]
+        self._positions[left, right] = positions
+        if left == right:
+            return self._without_overlaps(positions)
+        return positions
 
     def _without_overlaps(self, positions: np.ndarray) -> np.ndarray:
-        """In runs of one piece, as in "aaa", keep every second pair from the left."""
+        """In runs of one piece keep every second pair from the left::
+
+        pieces      a a a a   a a       of two words
+        positions   0 1 2     5         of the pair (a, a), by its left piece
+        overlaps    F T T     F         starts at the right piece of the pair before
+        run_starts  0 0 0     3         the index, in `positions`, where the run starts
+        returned    0   2     5
+        """
         positions = np.sort(positions)
         indices = np.arange(len(positions))
         overlaps = np.append(False, self._next[positions[:-1]] == positions[1:])
@@ -249,19 +296,26 @@ class _Merger:
         """Group new pairs by their two pieces; drop those below the minimum frequency."""
         if not len(positions):
             return
+        # A pair as one number, so that sorting brings equal pairs together: left in the upper half,
+        # right in the lower. All in place: the first call has a pair for nearly every character.
         keys = self._symbols[positions].astype(np.int64)
         keys <<= 32
         keys |= self._symbols[self._next[positions]]
         positions = positions[np.argsort(keys)]
-        keys.sort()  # in memory of its own: the first call has a pair for nearly every character
+        keys.sort()
         starts = np.append(0, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
         stops = np.append(starts[1:], len(keys))
-        keys = keys[starts]
         counts = np.add.reduceat(self._weights[positions], starts, dtype=np.int64)
-        frequent = counts >= self._min_frequency
-        starts, stops, counts = starts[frequent], stops[frequent], counts[frequent]
-        lefts, rights = keys[frequent] >> 32, keys[frequent] & 0xFFFFFFFF
-        rows = (column.tolist() for column in (lefts, rights, starts, stops, counts))
-        for left, right, start, stop, count in zip(*rows, strict=True):
+        pairs = keys[starts]
+        is_frequent = counts >= self._min_frequency
+        for pair, start, stop, count in zip(
+            pairs[is_frequent].tolist(),
+            starts[is_frequent].tolist(),
+            stops[is_frequent].tolist(),
+            counts[is_frequent].tolist(),
+            strict=True,
+        ):
+            left = pair >> 32
+            right = pair & 0xFFFFFFFF
             self._positions[left, right] = positions[start:stop]
             heappush(self._heap, (-count, left, right))

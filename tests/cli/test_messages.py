@@ -1,9 +1,17 @@
 """Messages to the letter: each mistake is one line that says what to do."""
 
+import ast
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clozeworks.cli.main import COMMANDS, main
+from clozeworks.cli.failures import fields_as_flags
+from clozeworks.cli.main import COMMANDS, commands, main
+from clozeworks.cli.summary import warn
 from manifest_fixture import write_manifest
 
 SENTENCES = [f"The cat sat on the mat of house number {i}." for i in range(120)]
@@ -69,11 +77,13 @@ def error_of(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         (
             "show nothere",
-            "nothere does not exist: give a directory written by clozeworks ingest, vocab or build.",
+            "nothere does not exist: give a directory written by clozeworks ingest, vocab or "
+            "build.",
         ),
         (
             "audit empty",
-            "The folder empty is empty: give a directory written by clozeworks ingest, vocab or build.",
+            "The folder empty is empty: give a directory written by clozeworks ingest, vocab or "
+            "build.",
         ),
         (
             "audit vocab",
@@ -132,8 +142,8 @@ HUB = "If it is a model on the Hugging Face Hub, download it: hf download"
         ),
         (
             "evaluate empty notes.md",
-            "notes.md is a file, but empty is not a fine-tuned model (it has no task.json): fine-tune it with "
-            "`clozeworks finetune`, or give a directory of instances.",
+            "notes.md is a file, but empty is not a fine-tuned model (it has no task.json): "
+            "fine-tune it with `clozeworks finetune`, or give a directory of instances.",
         ),
         ("results nothere", "nothere does not exist."),
         ("run nothere.toml", "nothere.toml cannot be read: No such file or directory."),
@@ -173,13 +183,14 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
     lines.mkdir()
     (lines / "corpus.txt").write_text("\n".join(SENTENCES) + "\n")
     assert error_of(capsys, "ingest lines --output d --workers 1") == (
-        f"Error: The sources hold 1 document; {NEEDED}. Of 1 read, 0 are too short (--min-characters, "
-        "--min-sentences), 0 repeat others. If each line or paragraph is a document, give --documents line or "
-        "blank-line, and --overwrite.\n"
+        f"Error: The sources hold 1 document; {NEEDED}. Of 1 read, 0 are too short "
+        "(--min-characters, --min-sentences), 0 repeat others. If each line or paragraph is a "
+        "document, give --documents line or blank-line, and --overwrite.\n"
     )
     assert error_of(capsys, "ingest lines --output d --workers 1 --overwrite --documents line") == (
-        f"Error: The sources hold 0 documents; {NEEDED}. Of 120 read, 120 are too short (--min-characters, "
-        "--min-sentences), 0 repeat others. To keep short documents, lower --min-characters, and give --overwrite.\n"
+        f"Error: The sources hold 0 documents; {NEEDED}. Of 120 read, 120 are too short "
+        "(--min-characters, --min-sentences), 0 repeat others. To keep short documents, lower "
+        "--min-characters, and give --overwrite.\n"
     )
     run("ingest lines --output d --workers 1 --overwrite --documents line --min-characters 1")
     assert "118 rows" in capsys.readouterr().out
@@ -216,8 +227,132 @@ def test_a_finished_stage_says_so(capsys, folder: Path):
     )
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "a"),
+            "File name too long: a. Fix this and rerun; it resumes.",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "a"),
+            "Permission denied: a. Fix this and rerun; it resumes.",
+        ),
+        (OSError("odd"), "odd. Fix this and rerun; it resumes."),
+        (
+            MemoryError(),
+            "Out of memory. Rerun with fewer --workers, or in training with a smaller "
+            "--micro-batch-size; a smaller model or --batch-size needs another --output.",
+        ),
+        (
+            RuntimeError("can't start new thread"),
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, "
+            "then rerun the same command.",
+        ),
+    ],
+)
+def test_errors_of_the_system_are_one_line_and_code_1(
+    error: Exception, line: str, capsys, monkeypatch
+):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(commands.commands["results"], "callback", fail)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        main(["results", "."])
+    assert (ended.value.code, capsys.readouterr().err) == (1, f"Error: {line}\n")
+
+
+@pytest.mark.parametrize("without", ["", " without --overwrite"])
+def test_an_interrupted_command_says_how_it_resumes(without: str, capsys, monkeypatch):
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.commands["vocab"], "callback", interrupt)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit, match="130"):
+        main(["vocab", ".", "--output", "v", *(["--overwrite"] if without else [])])
+    assert (
+        capsys.readouterr().err.strip()
+        == f"Error: Interrupted; rerun the same command{without} to resume."
+    )
+
+
+def test_a_summary_warns_of_what_was_skipped(capsys, folder: Path):
+    (folder / "texts").mkdir()
+    for i in range(9):
+        (folder / "texts" / f"{i}.txt").write_text(f"Text number {i} is quite short. " * 20)
+    (folder / "texts" / "none.txt").write_text("")
+    (folder / "texts" / "cover.jpg").write_text("")
+    run("ingest texts --output d --workers 1 --max-bad 0.2")
+    assert capsys.readouterr().err.splitlines() == [
+        "Warning: bad input: 1 x empty file; for example empty file at texts/none.txt.",
+        "Warning: skipped 1 file of unknown format, for example texts/cover.jpg; give --format to "
+        "read all.",
+        "Warning: the language of 9 documents is unknown: sentences are split as in English; give "
+        "--language for them.",
+    ]
+    run("ingest texts --output named --workers 1 --max-bad 0.2 --language en")
+    assert "unknown:" not in capsys.readouterr().err
+    assert "empty file at texts/none.txt" in error_of(
+        capsys, "ingest texts --output other-texts --workers 1"
+    )
+
+
 def test_the_summaries_of_commands_are_not_cut(capsys):
     run("--help")
     text = " ".join(capsys.readouterr().out.split())
     for command in COMMANDS:
         assert command.get_short_help_str(1000) in text
+
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = [path for folder in ("pipeline", "model") for path in (ROOT / folder).rglob("*.py")]
+FLAG = re.compile(r"(?<![\w-])--[a-z{]")
+OTHER_PROGRAMS = {
+    "pipeline/execution/beam.py",  # passes options on to Apache Beam
+    "model/checkpoint.py",  # hf download … --local-dir
+    "model/finetuning/card.py",  # the command line in a model's card
+}
+
+
+def texts_of_code(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string in a module, with {} for what is filled in.
+
+    Docstrings are left out, and the declarations of options, whose help is for the command line.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    done: set[ast.AST] = set()
+    for node in ast.walk(tree):  # from the outside inwards
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_option = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "option"
+        if is_docstring or is_option:
+            done.update(ast.walk(node))
+        if node in done:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [getattr(part, "value", "") for part in node.values]
+            yield node.lineno, "".join(part if isinstance(part, str) else "{}" for part in parts)
+            done.update(node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def test_the_libraries_name_fields_and_no_flags():
+    faults = []
+    for path in sorted(LIBRARIES):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in OTHER_PROGRAMS:
+            faults += [f"{name}:{line}" for line, text in texts_of_code(path) if FLAG.search(text)]
+    # Write `max_bad` instead of --max-bad; the command line spells it as a flag.
+    assert faults == []
+
+
+def test_the_command_line_spells_fields_as_flags(capsys):
+    message = "`max_bad` is 2, but lower `near_duplicates` of `transformers` or `cased`"
+    spelled = fields_as_flags(message, COMMANDS)
+    assert spelled == "--max-bad is 2, but lower --near-duplicates of `transformers` or --cased"
+    with commands.make_context("clozeworks", ["ingest", "x"]):
+        warn(message)
+    assert capsys.readouterr().err == f"Warning: {spelled}.\n"

@@ -83,11 +83,11 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
         ),
         (
             'command = "brew"',
-            "stage 2 (brew): there is no command 'brew'; choose from ingest, vocab, build",
+            "stage 2 (brew): there is no command 'brew'; choose from corpus, ingest, vocab, build",
         ),
         (
             'command = "run"\narguments = ["r.toml"]',
-            "stage 2 (run): there is no command 'run'; choose from ingest, vocab, build",
+            "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab, build",
         ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
@@ -142,7 +142,8 @@ def test_options_that_are_true_false_repeated_or_of_several_values(
     lines = lines_of_dry_run(capsys, write_recipe(tmp_path, *stages))
     assert lines == [
         "[1/2] clozeworks vocab d --output v --compare a --compare b --cased",
-        "[2/2] clozeworks pretrain i --output r --no-compile --dynamic-masking token --mask-split 80,10,10",
+        "[2/2] clozeworks pretrain i --output r --no-compile --dynamic-masking token "
+        "--mask-split 80,10,10",
     ]
 
 

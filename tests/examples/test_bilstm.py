@@ -124,6 +124,7 @@ def test_a_token_of_a_left_to_right_encoder_sees_what_follows_through_the_lstm(c
     assert moved.all()
 
 
+@pytest.mark.slow
 def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     task = with_bilstm(make_task("sst2", data, max_length=24), 16)
@@ -144,6 +145,7 @@ def test_fine_tuning_trains_encoder_and_lstm(checkpoint, tmp_path):
     assert transformers.AutoConfig.from_pretrained(output).architectures == ["BertModel"]
 
 
+@pytest.mark.slow
 def test_bf16_trains_a_bilstm(checkpoint, tmp_path):
     data = write_reviews(tmp_path / "data")
     task = with_bilstm(make_task("sst2", data, max_length=24), 8)
@@ -152,6 +154,7 @@ def test_bf16_trains_a_bilstm(checkpoint, tmp_path):
     assert 0 <= scores["accuracy"] <= 1
 
 
+@pytest.mark.slow
 def test_a_task_of_ones_own_is_needed_again_and_must_be_the_same(deep_checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     plain = make_task("sst2", data, max_length=24)
@@ -171,6 +174,7 @@ def test_a_task_of_ones_own_is_needed_again_and_must_be_the_same(deep_checkpoint
         finetune(task, data, deep_checkpoint, tmp_path / "other", wrong)
 
 
+@pytest.mark.slow
 def test_what_was_tuned_is_taken_from_the_model(deep_checkpoint, tmp_path):
     context = "the film was good"
     answers = [{"text": "film", "answer_start": 4}]
@@ -304,6 +308,7 @@ def frozen_weights(directory: Path) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in weights.items() if name.startswith("bert.")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["embeddings", "weighted-sum-last-four", "concat-last-four"])
 def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint, tmp_path):
     data, output = write_entities(tmp_path / "data"), tmp_path / "run"
@@ -322,6 +327,7 @@ def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint
     assert all(torch.equal(weight, weights[name]) for name, weight in before.items())
 
 
+@pytest.mark.slow
 def test_training_on_frozen_features_resumes_to_the_same_bytes(deep_checkpoint, tmp_path):
     data = write_entities(tmp_path / "data")
     task = on_features(make_task("ner", data, max_length=24), "weighted-sum-all", 8)

@@ -23,6 +23,7 @@ def run(data: Path, output: Path, *args: str) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_a_start_and_random_weights_are_compared(data, tmp_path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint", max_position_embeddings=64)
     output = tmp_path / "compared"

@@ -64,6 +64,7 @@ def test_every_command_explains_itself(name: str):
     assert "--scale [hour|gpu|paper]" in text and "--steps" in text
 
 
+@pytest.mark.slow
 def test_table_5(data, corpus, tmp_path):
     tasks = [f"--task=rte={data}/glue/RTE", f"--task=sst2={data}/glue/SST-2"]
     printed = run("table5", data, tmp_path, *tasks, corpus=corpus, seeds=1)
@@ -80,6 +81,7 @@ def test_table_5(data, corpus, tmp_path):
     assert variant(bilstm / "rte") == "bilstm left-to-right"
 
 
+@pytest.mark.slow
 def test_table_6(data, corpus, tmp_path):
     task = f"--task=rte={data}/glue/RTE"
     run("table6", data, tmp_path, task, corpus=corpus, sizes="1-32-2,2-64-2", encoders=2)
@@ -91,6 +93,7 @@ def test_table_6(data, corpus, tmp_path):
     assert all(float(cell["median"]) > 1 for cell in cells if cell["column"] == "perplexity")
 
 
+@pytest.mark.slow
 def test_table_7_and_glue_with_its_encoder(data, corpus, tmp_path):
     run("table7", data, tmp_path / "table7", corpus=corpus, seeds=1)
     cells = read_cells(tmp_path / "table7" / "table7")
@@ -117,6 +120,7 @@ def test_table_7_and_glue_with_its_encoder(data, corpus, tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in output.rglob("run.json")}
 
 
+@pytest.mark.slow
 def test_table_8_masks_as_its_rows_say(data, corpus, tmp_path):
     run("table8", data, tmp_path, f"--task=rte={data}/glue/RTE", corpus=corpus, seeds=1)
     cells = read_cells(tmp_path / "table8")
@@ -128,6 +132,7 @@ def test_table_8_masks_as_its_rows_say(data, corpus, tmp_path):
         assert json.dumps(split) in json.dumps(json.loads(config))
 
 
+@pytest.mark.slow
 def test_figure_5_fine_tunes_archived_models(data, corpus, tmp_path):
     task = f"--task=rte={data}/glue/RTE"
     run("figure5", data, tmp_path, task, corpus=corpus, steps=4, points=2)
@@ -145,6 +150,7 @@ def test_the_default_task_of_an_hour_is_word_order():
     assert (paper.WORD_ORDER.folder / "train.tsv").exists()
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line(data, tmp_path, monkeypatch, capsys):
     arguments = ["table5", f"--data={data}", f"--output={tmp_path}", "--steps=0"]
     monkeypatch.setattr("sys.argv", ["paper.py", *arguments, "--text=nothere.txt"])

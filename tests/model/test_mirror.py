@@ -83,7 +83,7 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next(bucket, tmp_path, monke
         (folder / "3").touch()
     (kept,) = tmp_path.glob("*/run/3")
     assert capsys.readouterr().err.startswith(
-        f"{kept.parent} holds what was not uploaded: copy it to {output}, or"
+        f"{kept.parent} holds the files that were not uploaded: copy it to {output}, or"
     )
     works.append(False)
     with pytest.raises(ZeroDivisionError), mirrored(output) as folder:

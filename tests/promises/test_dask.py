@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.execution.phases import Phase, Unit, read_records
-from clozeworks.pipeline.execution.runner import run_phases
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
+from clozeworks.pipeline.execution.runner import run_stage
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.storage.stage import StageDirectory
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from unit_records import Done
+from number_stage import Done, NumberStage, pids_of, square
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of Dask
@@ -64,16 +66,26 @@ def nap(directory: StageDirectory, number: int) -> Done:
 
 
 def test_units_are_shared_out(cluster: Any, tmp_path: Path):
-    directory, phase = StageDirectory(str(tmp_path), "f"), Phase("naps", None, nap, int, Done)
-    after = Phase("more", lambda _: [Unit(f"{i}", 1, i) for i in range(12)], nap, int, Done)
-    run_phases(
-        directory, [Unit(f"{i}", 1, i) for i in range(12)], [phase, after], options_for(cluster)
-    )
-    shares = [
-        Counter(record.pid for record in read_records(directory, each.name, Done))
-        for each in (phase, after)
-    ]
-    assert all(len(share) == NUM_WORKERS for share in shares), shares
+    stage = NumberStage(output=str(tmp_path), work=nap, more_work=nap, num_units=12)
+    pids = pids_of(run_stage(stage, options_for(cluster)))
+    for phase in (pids[:12], pids[12:]):
+        assert len(set(phase)) == NUM_WORKERS, Counter(phase)
+
+
+def fail_on_three(directory: StageDirectory, number: int) -> Done:
+    if number == 3:
+        raise UserError("three is no good; take four")
+    return square(directory, number)
+
+
+def test_a_users_mistake_fails_the_job_with_its_message(cluster: Any, tmp_path: Path):
+    # Metrics are not compared: Dask's runner collects none.
+    pipeline = beam.Pipeline(options=pipeline_options(options_for(cluster)))
+    _ = pipeline | RunStage(NumberStage(output=str(tmp_path), work=fail_on_three))
+    with pytest.raises(Exception, match="three is no good; take four"):
+        pipeline.run().wait_until_finish()
+    with pytest.raises(UserError, match=r"^three is no good; take four$"):
+        run_stage(NumberStage(output=str(tmp_path), work=fail_on_three), options_for(cluster))
 
 
 def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_path: Path):

@@ -109,11 +109,10 @@ def numpy_settings() -> dict[str, object]:
         return {}
     import numpy as np
 
-    name, keys, *rest = np.random.get_state()
     return {
         "NumPy's errors": np.geterr(),
         "NumPy's printing": np.get_printoptions(),
-        "NumPy's generator": (name, stable_hash(keys.tobytes().hex()), rest),
+        "NumPy's generator": stable_hash(repr(np.random.get_state(legacy=False))),
     }
 
 

@@ -1,6 +1,4 @@
-"""Names that wikis use, as ``names.toml`` lists them: namespaces, templates, languages, units,
-numbers and dates.
-"""
+"""Load ``names.toml``: namespaces, templates, languages, units, numbers and dates of wikis."""
 
 from pathlib import Path
 
@@ -16,7 +14,7 @@ class TemplateGroup(Struct, frozen=True):
 
 
 class NumberFormat(Struct, frozen=True):
-    """How a language writes numbers and dates."""
+    """The way a language writes numbers and dates; None if it is not listed."""
 
     thousands: str | None = None
     date: str | None = None

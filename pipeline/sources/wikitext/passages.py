@@ -1,6 +1,6 @@
-"""Wikitext to paragraphs of plain text: text passages only, no lists, tables or headers.
+"""Turn wikitext into paragraphs of plain text: text passages only, no lists, tables or headers.
 
-The markup is read in four passes, each linear in its length whatever it holds:
+The markup is read in four passes, each linear in its length whatever the markup is:
 
 1. tags: comments and whole elements (references, formulas, galleries, ...) are dropped, other tags
    stripped;
@@ -23,8 +23,8 @@ from .names import NAMES
 from .repair import GAP, MISSING, PARAGRAPH_BREAK, PRONUNCIATION, REMOVED, repair_paragraph
 from .templates import SUPERSCRIPTS, find_renderer, mark_of_silent, render_template, template_name
 
-# MediaWiki's own limit on the expansion of templates; it also keeps the copying of nested text
-# linear.
+# MediaWiki limits the expansion of templates to this depth; it also keeps the copying of nested
+# text linear.
 _MAX_DEPTH = 40
 
 _MIN_CHARACTERS = 40
@@ -44,8 +44,9 @@ def wikitext_to_paragraphs(
     namespaces: Collection[str] = (),
     counters: Counters | None = None,
 ) -> list[str]:
-    """Return the prose of a page, one paragraph an item, in single-spaced plain text; never raises,
-    in linear time.
+    """Return the prose of a page, one paragraph an item, in single-spaced plain text.
+
+    It takes linear time and never raises, whatever the markup.
 
     XML entities in `markup` are resolved already. `language` is the wiki's, for numbers and dates
     in templates; `namespaces` are the lower-cased names of its own file and category namespaces. A
@@ -61,16 +62,13 @@ def wikitext_to_paragraphs(
     text = _resolve_tags("\n" + _CONTROLS.sub("", markup), dropped)
     structures = _Structures(text, language, frozenset(namespaces), dropped)
     text = _drop_lines(structures.render(), dropped)
-    paragraphs = [
-        text
-        for part in _render_inline(text).split(PARAGRAPH_BREAK)
-        if (text := repair_paragraph(part))
-    ]
-    passages = [
-        paragraph
-        for paragraph in paragraphs
-        if _is_passage(paragraph) or dropped["labels"].append(paragraph)
-    ]
+    passages: list[str] = []
+    for block in _render_inline(text).split(PARAGRAPH_BREAK):
+        paragraph = repair_paragraph(block)
+        if _is_passage(paragraph):
+            passages.append(paragraph)
+        elif paragraph:
+            dropped["labels"].append(paragraph)
     if counters:
         for reason, texts in dropped.items():
             counters.leave_out(reason, texts)
@@ -91,8 +89,7 @@ def _is_passage(paragraph: str) -> bool:
     return any(map(str.isalpha, paragraph))
 
 
-# --- 1. tags
-# ---------------------------------------------------------------------------------------------------------
+# --- 1. tags ----------------------------------------------------------------------------------
 
 _TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
 _NOTES = ("ref", "references")
@@ -107,21 +104,10 @@ _DROPPED_ELEMENTS = {
     ),
     **dict.fromkeys(("table", "ul", "ol", "dl", "includeonly"), PARAGRAPH_BREAK),
 }
-_BREAKING_TAGS = {
-    "p",
-    "div",
-    "center",
-    "blockquote",
-    "poem",
-    "hr",
-    "li",
-    "dd",
-    "dt",
-    "tr",
-    "td",
-    "th",
-}
-_BREAKING_TAGS |= {f"h{level}" for level in range(1, 7)}
+_BLOCKS = frozenset(("p", "div", "center", "blockquote", "poem", "hr"))
+_ITEMS = frozenset(("li", "dd", "dt", "tr", "td", "th"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_BREAKING_TAGS = _BLOCKS | _ITEMS | _HEADINGS
 _CLOSING_TAGS = {
     name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
     for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")
@@ -136,9 +122,9 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
     if "<" not in text:
         return text
     out: list[str] = []
-    closing_tags: dict[str, re.Match[str] | None] = {}
+    next_closing: dict[str, re.Match[str] | None] = {}
     position = 0
-    begins_line = False
+    begins_line = False  # whether what follows is the beginning of a line in `out`
     while match := _TAG.search(text, position):
         start = match.start()
         if start > position:
@@ -150,47 +136,62 @@ def _resolve_tags(text: str, dropped: Dropped) -> str:
             dropped["comments"].append(text[start:position])
             continue
         name = name.lower()
-        replacement, position = _tag(text, match, name, closing_tags)
+        replacement, position = _tag(text, match, name, next_closing)
         if name in _DROPPED_ELEMENTS and position > match.end():
-            reason = "notes" if name in _NOTES else "formulas" if replacement is GAP else "elements"
-            dropped[reason].append(text[start:position])
+            dropped[_reason_of(name)].append(text[start:position])
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
-            begins_line = replacement.endswith("\n") if replacement else begins_line
-        # "<br> It" is not preformatted text, which our line break or nothing before the blank would
-        # make of it.
+            if replacement:
+                begins_line = replacement.endswith("\n")
+        # A line that begins with a blank is preformatted text. In "<br> It" or "<small> It" it does
+        # not, but would once we have replaced the tag.
         while begins_line and text[position : position + 1] in (" ", "\t"):
             position += 1
     out.append(text[position:])
     return "".join(out)
 
 
+def _reason_of(name: str) -> str:
+    """Return the reason under which the texts of a dropped element are counted."""
+    if name in _NOTES:
+        return "notes"
+    if _DROPPED_ELEMENTS[name] is GAP:
+        return "formulas"
+    return "elements"
+
+
 def _closing_tag(
-    text: str, name: str, start: int, found: dict[str, re.Match[str] | None]
+    text: str, name: str, start: int, next_closing: dict[str, re.Match[str] | None]
 ) -> re.Match[str] | None:
-    """Return the first closing tag of `name` from `start` on; with `found`, no text is searched
-    twice for a name.
+    """Return the first closing tag of `name` from `start` on.
+
+    `next_closing` remembers for each name the result of the last search, so that no text is
+    searched twice: many opening tags without a closing one would take quadratic time.
     """
-    known = found.get(name)
-    if name not in found or (known is not None and known.start() < start):
-        known = found[name] = _CLOSING_TAGS[name].search(text, start)
-    return known
+    if name in next_closing:
+        closing = next_closing[name]
+        if closing is None or closing.start() >= start:
+            return closing
+    closing = _CLOSING_TAGS[name].search(text, start)
+    next_closing[name] = closing
+    return closing
 
 
 def _comment_end(text: str, start: int) -> int:
     end = text.find("-->", start)
     if end < 0:
         return len(text)
+    end += len("-->")
     # A comment alone on its line takes the line with it, as in MediaWiki.
-    alone = text[start - 1] == "\n" and text[end + 3 : end + 4] == "\n"
-    return end + 4 if alone else end + 3
+    is_alone = text[start - 1] == "\n" and text[end : end + 1] == "\n"
+    return end + 1 if is_alone else end
 
 
 def _tag(
-    text: str, match: re.Match[str], name: str, closing_tags: dict[str, re.Match[str] | None]
+    text: str, match: re.Match[str], name: str, next_closing: dict[str, re.Match[str] | None]
 ) -> tuple[str, int]:
-    """Return the replacement of the tag, and the index of what follows it."""
+    """Return the replacement of a tag, or of its whole element, and the index behind it."""
     end = match.end()
     if name == "br":
         return "\n", end
@@ -199,23 +200,27 @@ def _tag(
     opens = not match[1] and not match[3].endswith("/")
     if not opens or name not in _CLOSING_TAGS:
         return (REMOVED if name == "ref" else ""), end
-    closing = _closing_tag(text, name, end, closing_tags)
-    if closing is None or (name == "ref" and text.find("<ref", end, closing.start()) >= 0):
+    closing = _closing_tag(text, name, end, next_closing)
+    if closing is None:
+        return "", end
+    if name == "ref" and text.find("<ref", end, closing.start()) >= 0:
+        # Footnotes are not nested: this one was never closed.
         return "", end
     if name in _DROPPED_ELEMENTS:
         return _DROPPED_ELEMENTS[name], closing.end()
     if name == "nowiki":
         content = text[end : closing.start()]
+        # The passes below would read markup in it as markup.
         return (GAP if _MARKUP_CHARACTERS.search(content) else content), closing.end()
-    if closing.start() - end > _MAX_EXPONENT or not (
-        exponent := _EXPONENT.fullmatch(text, end, closing.start())
-    ):
-        return "", end
-    return exponent[0].translate(SUPERSCRIPTS), closing.end()
+    # What is left is <sup>.
+    if closing.start() - end <= _MAX_EXPONENT:
+        exponent = text[end : closing.start()]
+        if _EXPONENT.fullmatch(exponent):
+            return exponent.translate(SUPERSCRIPTS), closing.end()
+    return "", end
 
 
-# --- 2. templates, links, tables
-# -------------------------------------------------------------------------------------
+# --- 2. templates, links, tables ---------------------------------------------------------------
 
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
 _FILE_NAMES = re.compile(
@@ -231,7 +236,11 @@ class _Structures:
     """The templates, links and tables of one page.
 
     `parts` alternates text (even indices) and tokens (odd ones); `closer` gives for each opening
-    token that has one the index of its closing token.
+    token that has one the index of its closing token:
+
+        text     a {{b|[[c]]}} d
+        parts    "a "  "{{"  "b|"  "[["  "c"  "]]"  ""  "}}"  " d"
+        closer   {1: 7, 3: 5}
     """
 
     def __init__(
@@ -265,7 +274,7 @@ class _Structures:
                 words = self._template(index, close, depth)
             else:
                 words = self._drop("tables", index, close, PARAGRAPH_BREAK)
-            # As with footnotes: no mark if there is nothing to repair.
+            # As with footnotes, no mark is left if there is nothing to repair.
             if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
                 out.append(words)
             out.append(parts[close + 1])
@@ -273,12 +282,13 @@ class _Structures:
         return "".join(out)
 
     def _inside(self, index: int, close: int, depth: int) -> str:
+        """Return the text between two tokens, with the structures in it rendered."""
         if close == index + 2:
             return self.parts[index + 1]
         return self._render(index + 1, close, depth + 1)
 
     def _drop(self, reason: str, index: int, close: int, mark: str) -> str:
-        """Record parts[index:close + 1] as left out and return the mark of it."""
+        """Record parts[index:close + 1] as left out and return `mark`."""
         self.dropped[reason].append("".join(self.parts[index : close + 1]))
         return mark
 
@@ -287,17 +297,20 @@ class _Structures:
         if mark := mark_of_silent(name, self.language):
             return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
-            return self._drop(
-                "templates", index, close, REMOVED if self._is_alone(index, close) else MISSING
-            )
-        words = render_template(inside := self._inside(index, close, depth), self.language)
+            mark = REMOVED if self._is_alone(index, close) else MISSING
+            return self._drop("templates", index, close, mark)
+        inside = self._inside(index, close, depth)
+        words = render_template(inside, self.language)
         if words in (REMOVED, MISSING):
             self.dropped["templates"].append(inside)
         return words
 
     def _is_alone(self, index: int, close: int) -> bool:
-        before, after = self.parts[index - 1], self.parts[close + 1]
-        return (before.endswith("\n") or (before == "" and index > 1)) and after.startswith("\n")
+        """Return whether a template fills its line, perhaps with others, and so is no word."""
+        before = self.parts[index - 1]
+        after = self.parts[close + 1]
+        follows_structure = before == "" and index > 1
+        return (before.endswith("\n") or follows_structure) and after.startswith("\n")
 
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
@@ -326,25 +339,38 @@ class _Structures:
     def _is_dropped(self, target: str) -> bool:
         """Return whether a link leads to a file or a category."""
         namespace, colon, _ = target.partition(":")
-        return (
-            bool(colon) and namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
-        )
+        if not colon:
+            return False
+        return namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
 
     def _unmatched(self, index: int) -> str:
-        """Render a token without its counterpart, and the text after it without the line of a
-        broken opening.
+        """Render a token without its counterpart, and the text after it.
+
+        The token goes; if it opens a table, box or picture, the rest of its line goes with it.
         """
-        token, following = self.parts[index], self.parts[index + 1]
-        begins_line = self.parts[index - 1].endswith("\n")
-        if token.endswith("{|") or (
-            begins_line and (token == "{{" or (token == "[[" and self._is_dropped(following)))
-        ):
-            following = following[following.find("\n") :] if "\n" in following else ""
-        return "\n" + following if token.startswith("\n") else following
+        token = self.parts[index]
+        following = self.parts[index + 1]
+        if token.endswith("{|"):
+            opens_block = True
+        elif self.parts[index - 1].endswith("\n"):
+            opens_block = token == "{{" or (token == "[[" and self._is_dropped(following))
+        else:
+            opens_block = False
+        if opens_block:
+            _, line_break, next_lines = following.partition("\n")
+            following = line_break + next_lines
+        if token.startswith("\n"):
+            following = "\n" + following
+        return following
 
 
 def _match_structures(parts: list[str]) -> dict[int, int]:
-    """Return the index of the closing token for each opening token that has one."""
+    """Return the index of the closing token for each opening token that has one.
+
+    A template or table that closes also ends what is open within it; a link does not, because a
+    stray "]]" is more frequent. Counts of what is open keep the search from emptying the stack for
+    a closing token without counterpart, so that the scan is linear.
+    """
     closer: dict[int, int] = {}
     stack: list[int] = []
     open_templates = open_tables = 0
@@ -380,19 +406,17 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     return closer
 
 
-# --- 3. lines and inline markup
-# --------------------------------------------------------------------------------------
+# --- 3. lines and inline markup ----------------------------------------------------------------
 
-# Lists, definitions, indented text (formulas, talk), preformatted text, headings, rules, rows of
-# broken tables.
+# Lists, definitions, indented or preformatted text, headings, rules, rows of broken tables.
 _DROPPED_LINE = re.compile(
     r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))"
 )
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# Possibly an apostrophe and the start of italics, as in l'''Odissea''; first choice: after a word
-# of one letter.
+# Possibly an apostrophe and the start of italics, as in l'''Odissea''; after a word of one letter this is
+# more likely than after another.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
@@ -426,35 +450,45 @@ def _render_inline(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    return _CONTROLS.sub("", html.unescape(match[0])) if "&" in match[0] else match[0]
+    if "&" not in match[0]:
+        return match[0]
+    return _CONTROLS.sub("", html.unescape(match[0]))
 
 
 def _without_emphasis(text: str) -> str:
+    """Remove the marks of bold and italics."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
         if line.count("'''") % 2 and _has_elision(line):
-            elision = next(
-                (found for pattern in _ELISIONS if (found := pattern.search(line))), None
-            )
-            if elision:
-                lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
-    return "\n".join(lines).replace("'''''", "").replace("'''", "").replace("''", "")
+            lines[index] = _keep_apostrophe(line)
+    text = "\n".join(lines)
+    return text.replace("'''''", "").replace("'''", "").replace("''", "")
 
 
 def _has_elision(line: str) -> bool:
-    """Return whether both bold and italics are unbalanced: then MediaWiki does not read a bold mark
-    as bold.
+    """Return whether both bold and italics are unbalanced.
+
+    MediaWiki then reads one of the bold marks as an apostrophe and italics (its `doQuotes`).
     """
     num_both = line.count("'''''")
     rest = line.replace("'''''", "")
     num_bold = rest.count("'''")
     num_italic = rest.replace("'''", "").count("''")
-    return (num_bold + num_both) % 2 == (num_italic + num_both) % 2 == 1
+    return (num_bold + num_both) % 2 == 1 and (num_italic + num_both) % 2 == 1
+
+
+def _keep_apostrophe(line: str) -> str:
+    for pattern in _ELISIONS:
+        elision = pattern.search(line)
+        if elision:
+            return f"{line[: elision.start()]}'{line[elision.end() :]}"
+    return line
 
 
 def _variant(match: re.Match[str]) -> str:
-    """Return what MediaWiki shows of a text in variants, ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``,
-    in the first one.
+    """Return the text that MediaWiki shows of ``-{FLAGS|zh-hans:TEXT;zh-hant:TEXT}-``.
+
+    It is the text of the first variant; flags say for which uses there is none.
     """
     flags = {flag.strip() for flag in (match[1] or "").split(";")}
     if "R" in flags:

@@ -1,4 +1,4 @@
-"""Marks for what was removed from a text, and the repair of the text at these marks.
+"""Mark removals in a text, and repair the text at these marks.
 
 Punctuation elsewhere stays as the authors wrote it. "Berlin (<removed>; born 1237)" becomes "Berlin
 (born 1237)", and a `GAP` marks missing words that the sentence needs.
@@ -13,9 +13,7 @@ PRONUNCIATION = "\x03"
 MISSING = "\x02"
 """Mark of a removal that may have been words of the sentence: an unknown template."""
 GAP = "\ufffc"
-"""Marks missing words in clean text (OBJECT REPLACEMENT CHARACTER): their sentence should be left
-out.
-"""
+"""Marks missing words in clean text (OBJECT REPLACEMENT CHARACTER), whose sentence is to go."""
 
 PARAGRAPH_BREAK = "\n\n"
 
@@ -55,15 +53,13 @@ def repair_paragraph(block: str) -> str:
 
 
 def _close_holes(text: str) -> str:
-    """Close the holes at the marks of removals, or put a `GAP` for missing words; `text` is
-    single-spaced.
+    """Close the holes at the marks of removals, or put a `GAP` for missing words.
+
+    `text` is single-spaced.
     """
-    # Of adjacent marks the one with the greatest need counts.
-    text = _ADJACENT_MARKS.sub(
-        lambda match: next(mark for mark in _MARKS_BY_NEED if mark in match[0]), text
-    )
+    text = _ADJACENT_MARKS.sub(_neediest_mark, text)
     text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
-    # From the inside out; prose has no deeper nesting.
+    # From the inside out: prose has no parentheses nested more deeply than twice.
     for _ in range(2):
         text = _PARENTHESIS.sub(_repair_parenthesis, text)
     text = _EMPTY_START.sub(r"\1", text)
@@ -71,58 +67,75 @@ def _close_holes(text: str) -> str:
     text = text.replace(f".{REMOVED}.", ".")
     text = _BEFORE_PUNCTUATION.sub("", text)
     text = _SPOKEN_OF.sub(GAP, text)
-    return _MISSING_MARK.sub(_gap, _SILENT_MARK.sub("", text))
+    text = _SILENT_MARK.sub("", text)
+    return _MISSING_MARK.sub(_gap, text)
+
+
+def _neediest_mark(match: re.Match[str]) -> str:
+    """Return the one of adjacent marks that most probably stands for words of the sentence."""
+    for mark in _MARKS_BY_NEED:
+        if mark in match[0]:
+            return mark
+    raise ValueError(f"{match[0]!r} has no mark of a removal.")
 
 
 def _repair_parenthesis(match: re.Match[str]) -> str:
-    """Drop the items of a parenthesis that a removal emptied: "(IPA: ; born 1950)" becomes "(born
-    1950)".
+    """Drop the items of a parenthesis that a removal emptied.
+
+    "(IPA: ; born 1950)" becomes "(born 1950)".
     """
     before, inside, after = match.groups()
     if not _HOLE.search(inside):
         return match[0]
-    kept = ""
-    parts = ["", *_SEPARATOR.split(inside)]
-    for separator, item in zip(parts[::2], parts[1::2], strict=True):
-        if not _is_emptied(item):
-            kept += (separator if kept else "") + _SILENT_HOLE.sub("", item)
-    return f"{before}{kept.strip()}{after}" if kept.strip() else REMOVED
+    repaired = ""
+    # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
+    first_item, *others = _SEPARATOR.split(inside)
+    items = [("", first_item), *zip(others[::2], others[1::2], strict=True)]
+    for separator, item in items:
+        if _is_emptied(item):
+            continue
+        if repaired:
+            repaired += separator
+        repaired += _SILENT_HOLE.sub("", item)
+    repaired = repaired.strip()
+    return f"{before}{repaired}{after}" if repaired else REMOVED
 
 
 def _is_emptied(item: str) -> bool:
     """Return whether an item of a parenthesis lost its content."""
     rest = _HOLE.sub("", item).strip()
     if len(rest) == len(item.strip()):
-        return not rest
-    if MISSING in item and (rest[:1] in _DASHES or rest[-1:] in _DASHES or len(rest.split()) <= 2):
-        return True
-    if PRONUNCIATION in item and rest.islower() and len(rest.split()) <= 2:
+        return not rest  # nothing was removed
+    has_few_words = len(rest.split()) <= 2
+    if MISSING in item:
+        is_open_range = rest[:1] in _DASHES or rest[-1:] in _DASHES
+        if is_open_range or has_few_words:
+            return True
+    if PRONUNCIATION in item and rest.islower() and has_few_words:
         return True
     return _LABEL.fullmatch(rest) is not None
 
 
 def _gap(match: re.Match[str]) -> str:
-    """Return a `GAP` if the sentence needs the words, unless it is a footnote (after a word or full
-    stop) or a box (first).
+    """Return a `GAP` if the sentence needs the words, else nothing.
+
+    It does not need a footnote, after a word or full stop, or a box, at the beginning.
     """
-    text, start, end = match.string, match.start(), match.end()
-    before, after = text[max(start - 3, 0) : start], text[end : end + 3]
-    begins = not before.strip() or before.rstrip()[-1] in ".!?:"
-    if begins:
-        return GAP if after.strip()[:1].islower() else ""
-    if (
-        before[-1].isspace()
-        or before[-1] in _OPENING_QUOTES
-        or (_is_unspaced(before[-1]) and _is_unspaced(after[:1]))
-    ):
-        return GAP
-    return ""
+    text = match.string
+    before = text[max(match.start() - 3, 0) : match.start()]
+    after = text[match.end() : match.end() + 3]
+    begins_sentence = not before.strip() or before.rstrip()[-1] in ".!?:"
+    if begins_sentence:
+        needs_words = after.strip()[:1].islower()
+    elif before[-1].isspace() or before[-1] in _OPENING_QUOTES:
+        needs_words = True
+    else:
+        needs_words = _is_unspaced(before[-1]) and _is_unspaced(after[:1])
+    return GAP if needs_words else ""
 
 
 def _is_unspaced(character: str) -> bool:
-    """Return whether it is a letter of a script without spaces: Chinese, Japanese, Thai and their
-    neighbours.
-    """
-    return character.isalpha() and (
-        "\u0e00" <= character <= "\u0fff" or "\u2e80" <= character <= "\u9fff"
-    )
+    """Return whether it is a letter of a script without spaces: Chinese, Thai and neighbours."""
+    if not character.isalpha():
+        return False
+    return "\u0e00" <= character <= "\u0fff" or "\u2e80" <= character <= "\u9fff"

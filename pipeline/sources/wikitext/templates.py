@@ -1,14 +1,15 @@
-"""The words that a template shows: ``{{convert|5|km}}`` reads "5 km".
+"""Render the words that a template shows: ``{{convert|5|km}}`` reads "5 km".
 
 Only a template's wiki knows what it shows. ``names.toml`` lists the inline templates that many
 wikis share, mostly under English names, and those of single wikis, which take precedence: French
 ``{{citation|...}}`` is a quotation, English ``{{citation|...}}`` a footnote. Here are the rules for
-those that need more than a pattern. An unknown template may have been part of the sentence: it
+templates that need more than a pattern. An unknown template may have been part of the sentence: it
 leaves a mark, so that the sentence can be repaired or left out.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from .names import NAMES, NumberFormat, TemplateGroup
@@ -17,8 +18,9 @@ from .repair import MISSING, PRONUNCIATION, REMOVED
 Arguments = dict[str, str]
 """Arguments of one template by name; those without a name are called "1", "2", ..."""
 Renderer = Callable[[Arguments, str], str | None]
-"""Makes words of arguments and the wiki's language; "" if there is nothing to show, None if it does
-not know.
+"""Turns arguments and the wiki's language into words.
+
+They are "" if there is nothing to show, None if the renderer does not know the words.
 """
 
 SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
@@ -29,6 +31,7 @@ _YES = ("y", "yes", "1", "true")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
+_COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
 _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
     "lc": str.lower,
     "uc": str.upper,
@@ -37,8 +40,11 @@ _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
 }
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
-    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)(?: av\. j\.-c\.)?-?"
+    r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)"
+    r"(?: av\. j\.-c\.)?-?"
 )
+# A field in a pattern of ``names.toml``: "{#1|value:0}" is the first of the arguments 1 and value,
+# written as a number; 0 if there is neither.
 _FIELD = re.compile(r"\{(#?)([\w|]+)(?::(\w*))?\}")
 
 
@@ -64,7 +70,7 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
 def template_name(head: str) -> str:
     """Return the name before the first pipe, lower-cased, without the template namespace.
 
-    Of a function that changes the case of a text, such as ``uc:``, the text keeps its own.
+    The text of a function that changes its case, such as ``uc:``, keeps its own.
     """
     head = head.replace(REMOVED, "").strip()
     function, colon, text = head.partition(":")
@@ -75,33 +81,41 @@ def template_name(head: str) -> str:
 
 
 def mark_of_silent(name: str, language: str) -> str | None:
-    """Return the mark for a footnote, note to editors, box or pronunciation; None for a template
-    that may be words.
+    """Return the mark for a footnote, note to editors, box or pronunciation.
+
+    It is None for a template that may be words.
     """
     if name in NAMES.pronunciations or name.startswith(NAMES.pronunciation_prefixes):
         return PRONUNCIATION
-    if (
+    is_silent = (
         name in NAMES.silent_templates
         or name.startswith(NAMES.silent_prefixes)
         or name.endswith(NAMES.silent_suffixes)
-    ):
-        return None if _own_renderer(name, language) else REMOVED
+    )
+    if is_silent and not _renderer_of_language(name, language):
+        return REMOVED
     return None
 
 
 def find_renderer(name: str, language: str) -> Renderer | None:
-    """Return what makes the words of a template, None if they are not known; `name` is normalised."""
-    if renderer := _own_renderer(name, language) or _TEMPLATES["*"].get(name):
+    """Return the function that renders a template, None if its words are not known.
+
+    `name` is normalised by `template_name`.
+    """
+    renderer = _renderer_of_language(name, language) or _TEMPLATES["*"].get(name)
+    if renderer:
         return renderer
     function, colon, value = name.partition(":")
     if colon and function == "formatnum":
         return partial(_literal, _format_number(value.strip(), language))
     if colon and function in _CASE_FUNCTIONS:
         return partial(_literal, _CASE_FUNCTIONS[function](value))
-    return partial(_foreign, name) if _language_of(name) else None
+    if _language_of(name):
+        return partial(_foreign, name)
+    return None
 
 
-def _own_renderer(name: str, language: str) -> Renderer | None:
+def _renderer_of_language(name: str, language: str) -> Renderer | None:
     """Return the renderer of a template of this language's Wikipedia alone."""
     if renderer := _TEMPLATES.get(language, {}).get(name):
         return renderer
@@ -121,25 +135,81 @@ def render_template(body: str, language: str) -> str:
     """
     name, arguments = parse_arguments(body)
     renderer = find_renderer(name, language)
-    text = renderer(arguments, language) if renderer else None
-    return MISSING if text is None else text or REMOVED
+    if renderer is None:
+        return MISSING
+    words = renderer(arguments, language)
+    if words is None:
+        return MISSING
+    return words or REMOVED
 
 
-def _pattern(shows: Sequence[str]) -> Renderer:
-    """Return the renderer of the patterns of ``names.toml``."""
-    # A literal, then for each field: "#", the names, the default (or None), the literal after it.
-    patterns = [_FIELD.split(text) for text in shows]
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A place in a pattern for the value of an argument."""
+
+    names: tuple[str, ...]
+    """The first of these arguments that has a value."""
+    default: str | None
+    """The value if none of them has one; None: then the pattern does not fit."""
+    is_number: bool
+    literal: str
+    """The text that follows."""
+
+    def render(self, arguments: Arguments, language: str) -> str | None:
+        value = _first_value(arguments, self.names) or self.default
+        if value is None:
+            return None
+        if self.is_number:
+            value = _format_number(value, language)
+        return value + self.literal
+
+
+def _first_value(arguments: Arguments, names: Sequence[str]) -> str:
+    for name in names:
+        value = arguments.get(name)
+        if value:
+            return value
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """A pattern of ``names.toml``: "{1} ({2})" is the field 1, " (", the field 2, ")"."""
+
+    literal: str
+    """The text before the first field."""
+    fields: tuple[_Field, ...]
+
+    def render(self, arguments: Arguments, language: str) -> str | None:
+        """Return the words; None if an argument without a default is missing."""
+        words = self.literal
+        for field in self.fields:
+            rendered = field.render(arguments, language)
+            if rendered is None:
+                return None
+            words += rendered
+        return words
+
+
+def _parse_pattern(text: str) -> _Pattern:
+    # `re.split` returns for each field its three groups and the literal behind it.
+    literal, *pieces = _FIELD.split(text)
+    fields = []
+    for index in range(0, len(pieces), 4):
+        number, names, default, following = pieces[index : index + 4]
+        field = _Field(tuple(names.split("|")), default, bool(number), following)
+        fields.append(field)
+    return _Pattern(literal, tuple(fields))
+
+
+def _first_fitting(shows: Sequence[str]) -> Renderer:
+    """Return a renderer that shows the first of some patterns for which it has the arguments."""
+    patterns = [_parse_pattern(text) for text in shows]
 
     def render(arguments: Arguments, language: str) -> str | None:
-        for words, *fields in patterns:
-            for number, keys, default, literal in zip(*[iter(fields)] * 4, strict=True):
-                value = next(
-                    (arguments[key] for key in keys.split("|") if arguments.get(key)), default
-                )
-                if value is None:
-                    break
-                words += (_format_number(value, language) if number else value) + literal
-            else:
+        for pattern in patterns:
+            words = pattern.render(arguments, language)
+            if words is not None:
                 return words
         return None
 
@@ -151,29 +221,35 @@ def _literal(text: str, arguments: Arguments, language: str) -> str:
 
 
 def _language_of(name: str) -> str | None:
-    """Return the code in names such as ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose
-    argument is text.
+    """Return the language code in a template's name, None if there is none.
+
+    It is in ``lang-grc-gre``, ``Vol-ru`` and plain ``ru``, whose argument is text.
     """
     if name in NAMES.languages:
         return name
     tagged = _LANGUAGE_TAGGED.fullmatch(name)
-    return tagged[2] if tagged and (tagged[1] == "lang" or tagged[2] in NAMES.languages) else None
+    if tagged is None:
+        return None
+    prefix, code = tagged.groups()
+    return code if prefix == "lang" or code in NAMES.languages else None
 
 
 def _foreign(name: str, arguments: Arguments, language: str) -> str | None:
+    """Words of ``lang-fr|...``: text in another language."""
     code = _language_of(name) or ""
-    return (
-        ""
-        if name == code and not arguments
-        else _in_language(name, code, arguments.get("1"), language)
-    )
+    if name == code and not arguments:
+        return ""  # ``{{fr}}`` alone is a flag, or an abbreviation of the language
+    return _in_language(name, code, arguments.get("1"), language)
 
 
 def _in_language(name: str, code: str, text: str | None, language: str) -> str | None:
     if not text:
         return None
     label = NAMES.languages.get(code, "")
-    return f"{label}: {text}" if language == "en" and label and name.startswith("lang") else text
+    # English templates put the name of the language in front: "French: ..."
+    if language == "en" and label and name.startswith("lang"):
+        return f"{label}: {text}"
+    return text
 
 
 def _language_text(arguments: Arguments, language: str) -> str | None:
@@ -182,6 +258,8 @@ def _language_text(arguments: Arguments, language: str) -> str | None:
 
 def _convert(arguments: Arguments, language: str) -> str | None:
     """Words of ``convert``: the value as given with its own unit; the converted one is left out."""
+    # A range is ``5|to|7|km``, a compound of units ``5|ft|7|in``, both followed by the unit to
+    # convert to, which may be missing.
     words = ""
     position = 1
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
@@ -191,9 +269,10 @@ def _convert(arguments: Arguments, language: str) -> str | None:
             words += NAMES.range_words[following.lower()]
             position += 2
             continue
-        words += f" {_unit(following)}" if following else ""
-        compound = arguments.get(str(position + 3), "")
-        if compound.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
+        if following:
+            words += f" {_unit(following)}"
+        second_unit = arguments.get(str(position + 3), "")
+        if second_unit.lower() not in _COMPOUND_UNITS:
             return words
         words += " "
         position += 2
@@ -235,16 +314,20 @@ def _quantity(arguments: Arguments, language: str) -> str | None:
 
 def _date(arguments: Arguments, language: str) -> str | None:
     """Words of a date in three arguments, year or day first, the month a number or a word; or in
-    one. Ages are left out.
+    one.
+
+    Ages, which such templates also show, are left out.
     """
     first, month, last = (arguments.get(key, "") for key in ("1", "2", "3"))
     if not month:
         return first or None
-    if date := _format_date(
-        first, month, last, language, day_first=arguments.get("df", "").lower() in _YES
-    ):
+    day_first = arguments.get("df", "").lower() in _YES
+    date = _format_date(first, month, last, language, day_first=day_first)
+    if date:
         return date
-    return None if month.isdecimal() else f"{first} {month} {last}".strip()
+    if month.isdecimal():
+        return None
+    return f"{first} {month} {last}".strip()
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
@@ -253,20 +336,24 @@ def _as_of(arguments: Arguments, language: str) -> str | None:
     if language not in ("en", "simple"):
         return None
     date = _date({"df": "y", **arguments}, language)
-    return f"{'as of' if arguments.get('lc') else 'As of'} {date}" if date else None
+    if not date:
+        return None
+    as_of = "as of" if arguments.get("lc") else "As of"
+    return f"{as_of} {date}"
 
 
 def _format_number(value: str, language: str) -> str:
-    """Group the digits of a plain number as the language does: "2381741" reads "2,381,741" in
-    English.
-    """
+    """Group the digits of a plain number: "2381741" reads "2,381,741" in English."""
     separator = NAMES.formats.get(language, _NO_FORMAT).thousands
     plain = value.replace(" ", "")
     if separator is None or not _PLAIN_NUMBER.fullmatch(plain):
         return value
-    whole, point, fraction = plain.partition(".")
+    whole, _, fraction = plain.partition(".")
+    grouped = f"{int(whole):,}".replace(",", separator)
+    if not fraction:
+        return grouped
     decimal_point = "." if separator == "," else ","
-    return f"{int(whole):,}".replace(",", separator) + (decimal_point + fraction if point else "")
+    return grouped + decimal_point + fraction
 
 
 def _format_date(
@@ -277,29 +364,42 @@ def _format_date(
     `day_first` is for English only. None if the month is not a number from 1 to 12, or the language
     is unknown.
 
-    >>> _format_date("1900", "3", "5", "fr"), _format_date("5", "3", "1900", "ja"), _format_date("1900", "3", "", "en")
-    ('5 mars 1900', '1900年3月5日', 'March 1900')
+    >>> _format_date("1900", "3", "5", "fr")
+    '5 mars 1900'
+    >>> _format_date("5", "3", "1900", "ja")
+    '1900年3月5日'
+    >>> _format_date("1900", "3", "", "en")
+    'March 1900'
     """
-    language = "en" if language == "simple" else language
-    known = NAMES.formats.get(language, _NO_FORMAT)
-    if known.date is None or not (month.isdecimal() and 1 <= int(month) <= 12):
+    if language == "simple":
+        language = "en"
+    style = NAMES.formats.get(language, _NO_FORMAT)
+    if style.date is None or not month.isdecimal():
         return None
-    year, day = (last, first) if len(last) > 2 else (first, last)
-    name = known.months[int(month) - 1] if known.months else str(int(month))
+    month_number = int(month)
+    if not 1 <= month_number <= 12:
+        return None
+    month_name = style.months[month_number - 1] if style.months else str(month_number)
+    if len(last) > 2:
+        day, year = first, last
+    else:
+        year, day = first, last
     if not day.isdecimal():
-        return known.month.format(year=year, month=name)
-    pattern = "{day} {month} {year}" if day_first and language == "en" else known.date
-    return pattern.format(year=year, month=name, day=int(day))
+        return style.month.format(year=year, month=month_name)
+    pattern = style.date
+    if day_first and language == "en":
+        pattern = "{day} {month} {year}"
+    return pattern.format(year=year, month=month_name, day=int(day))
 
 
 def _century(arguments: Arguments, language: str) -> str | None:
     """Words of ``siglo|V|a`` and ``séc|V``."""
+    numeral = arguments.get("1")
+    if not numeral:
+        return None
     era = {"a": " a. C.", "d": " d. C."}.get(arguments.get("2", ""), "")
-    return (
-        f"{'siglo' if language == 'es' else 'século'} {arguments['1']}{era}"
-        if arguments.get("1")
-        else None
-    )
+    century = "siglo" if language == "es" else "século"
+    return f"{century} {numeral}{era}"
 
 
 def _joined(separator: str, arguments: Arguments, language: str) -> str:
@@ -307,11 +407,12 @@ def _joined(separator: str, arguments: Arguments, language: str) -> str:
 
 
 def _last_argument(arguments: Arguments, language: str) -> str:
-    """Text after a language code, a size, or the title of a page that another wiki has
-    (``transl|ar|ALA|Allāh``).
+    """Text after a language code, a size, or the title of a page that another wiki has.
+
+    For example ``transl|ar|ALA|Allāh``. A third argument in lower case is a code, too.
     """
-    keys = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
-    return next((arguments[key] for key in keys if arguments.get(key)), "")
+    names = ("2", "1") if arguments.get("3", "").islower() else ("3", "2", "1")
+    return _first_value(arguments, names)
 
 
 def _audio(arguments: Arguments, language: str) -> str:
@@ -340,17 +441,25 @@ RULES: dict[str, Renderer] = {
 }
 """The rules that ``names.toml`` names."""
 
-_TEXT = _pattern(["{text|1}", ""])
-_SHIPS = [
-    TemplateGroup((ship,), (f"{ship.upper()} {{1}} ({{2}})", f"{ship.upper()} {{1}}", ship.upper()))
-    for ship in NAMES.ships
-]
-_TEMPLATES: dict[str, dict[str, Renderer]] = {
-    language: {
-        name: renderer
-        for group in (*groups, *(_SHIPS if language == "*" else ()))
-        for renderer in [RULES[group.rule] if group.rule else _pattern(group.shows)]
-        for name in group.names
-    }
-    for language, groups in NAMES.templates.items()
-}
+_TEXT = _first_fitting(["{text|1}", ""])
+
+
+def _ship_group(prefix: str) -> TemplateGroup:
+    """Return the template of some ships: ``{{USS|Kidd|DD-661}}`` reads "USS Kidd (DD-661)"."""
+    shown = prefix.upper()
+    patterns = (f"{shown} {{1}} ({{2}})", f"{shown} {{1}}", shown)
+    return TemplateGroup((prefix,), patterns)
+
+
+def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
+    """Return the renderer of each name in some groups."""
+    renderers: dict[str, Renderer] = {}
+    for group in groups:
+        renderer = RULES[group.rule] if group.rule else _first_fitting(group.shows)
+        renderers.update(dict.fromkeys(group.names, renderer))
+    return renderers
+
+
+# By language, ``*`` for all wikis, then by name.
+_TEMPLATES = {language: _renderers(groups) for language, groups in NAMES.templates.items()}
+_TEMPLATES["*"] |= _renderers(map(_ship_group, NAMES.ships))

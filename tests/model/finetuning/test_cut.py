@@ -137,8 +137,8 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
         ]
     )
     assert capsys.readouterr().err.splitlines()[0] == (
-        f"5 of 6 rows are longer than in the pre-training of {checkpoint}, whose positions past 7 are untrained; "
-        "give --max-length 7."
+        f"5 of 6 rows are longer than in the pre-training of {checkpoint}, "
+        "whose positions past 7 are untrained; give --max-length 7."
     )
     options.append("--random-weights")
     main(

@@ -1,4 +1,4 @@
-"""The card of a fine-tuned model: the Hub's metadata, and what it says of the data and the recipe."""
+"""The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
 from typing import Any
 

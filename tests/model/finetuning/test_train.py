@@ -84,16 +84,23 @@ def test_a_batch_that_fits_into_the_budget_of_tokens_is_computed_at_once(checkpo
 
 def test_ranks_without_a_row_count_nothing(checkpoint):
     features = sentences(3)
-    ranks = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, Ranks(rank, 4, torch.device("cpu")))
-             for rank in range(4)]  # fmt: skip
-    parts = [loop._make_batches(training, np.arange(3)) for training in ranks]
+    ranks = [Ranks(rank, 4, torch.device("cpu")) for rank in range(4)]
+    trainings = [Training(features, FinetuneConfig(), RECIPE, 1e-3, 3, each) for each in ranks]
+    parts = [loop._make_batches(training, np.arange(3)) for training in trainings]
     assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
 
 
 def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     data = write_data(tmp_path)
-    options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "learning_rates": (1e-3,), "dropout": 0.0,
-                               "device": "cpu", "micro_batch_size": 3, "max_length": 24}  # fmt: skip
+    options: dict[str, Any] = {
+        "batch_size": 8,
+        "epochs": 2,
+        "learning_rates": (1e-3,),
+        "dropout": 0.0,
+        "device": "cpu",
+        "micro_batch_size": 3,
+        "max_length": 24,
+    }
     config = FinetuneConfig(**options)
     one = finetune("sst2", data, checkpoint, tmp_path / "one", config)
     code = (
@@ -188,8 +195,14 @@ finetune("sst2", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options
 
 def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
     data = write_data(tmp_path)
-    options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "learning_rates": (1e-3, 2e-3), "device": "cpu",
-                               "checkpoint_every": 4, "max_length": 24}  # fmt: skip
+    options: dict[str, Any] = {
+        "batch_size": 8,
+        "epochs": 2,
+        "learning_rates": (1e-3, 2e-3),
+        "device": "cpu",
+        "checkpoint_every": 4,
+        "max_length": 24,
+    }
     config = FinetuneConfig(**options)
     whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
     output = tmp_path / "killed"

@@ -1,4 +1,4 @@
-"""``pretrain --dry-run``: what it says of a run is what the run then does, and it writes nothing."""
+"""``pretrain --dry-run``: its estimates are what the run then does, and it writes nothing."""
 
 import sys
 from dataclasses import replace

@@ -60,13 +60,14 @@ def test_each_new_token_is_cut_into_old_pieces():
     old = vocabulary(
         "un", "##believ", "##able", "able", "cafe", "seoul", "##s", "서울", "##은", "a", "##a"
     )
-    new = vocabulary("able", "unable", "unbelievable", "##believable", "Café", "Seoul", "##able", "서울은", "xyz",
-                     "##un", "[unused1]", "아", normalization=CASED)  # fmt: skip
+    words = ["able", "unable", "unbelievable", "##believable", "Café", "Seoul", "##able"]
+    words += ["서울은", "xyz", "##un", "[unused1]", "아"]
+    new = vocabulary(*words, normalization=CASED)
     found = [[old.tokens[piece] for piece in pieces] for pieces in old_pieces(old, new)]
     assert found == [
         *([token] for token in SPECIAL_TOKENS),
-        ["able"], ["un", "##able"], ["un", "##believ", "##able"], ["##believ", "##able"], ["cafe"], ["seoul"],
-        ["##able"], [], [], [], [], [],
+        ["able"], ["un", "##able"], ["un", "##believ", "##able"], ["##believ", "##able"],
+        ["cafe"], ["seoul"], ["##able"], [], [], [], [], [],
     ]  # fmt: skip
     # Lower-casing with BERT's stripping of accents decomposes Hangul, so such a vocabulary has no
     # syllables to match.

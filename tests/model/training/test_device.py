@@ -1,4 +1,4 @@
-"""What a device can do: whether a model is compiled for it."""
+"""Check which devices a model is compiled for."""
 
 import pytest
 import torch

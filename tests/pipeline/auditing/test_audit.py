@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.auditing.checks import _mask_checks, audit_instances, wilson_interval
+from clozeworks.pipeline.auditing.checks import audit_instances
+from clozeworks.pipeline.auditing.judging import wilson_interval
+from clozeworks.pipeline.auditing.mask_checks import mask_checks
 from clozeworks.pipeline.auditing.measures import Measures, scripts_of
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict
 from clozeworks.pipeline.config import BuildConfig
@@ -208,7 +210,8 @@ def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check
                 ],
             ],
             "unjudged",
-            "19 checks hold, 4 not judged: IsNext 45.0%, AUC of source 0.000, AUC of length 0.510 and 1 more.",
+            "19 checks hold, 4 not judged: IsNext 45.0%, AUC of source 0.000, AUC of length 0.510 "
+            "and 1 more.",
         ),
         (
             [
@@ -222,7 +225,8 @@ def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check
         (
             [(name, "1", "bad") for name in "abcde"],
             "bad",
-            "5 checks fail: a 1 (expected 50%), b 1 (expected 50%), c 1 (expected 50%) and 2 more; 0 hold.",
+            "5 checks fail: a 1 (expected 50%), b 1 (expected 50%), c 1 (expected 50%) and 2 more; "
+            "0 hold.",
         ),
     ],
 )
@@ -572,7 +576,7 @@ def test_long_words_may_leave_more_of_the_mask_budget(words: int, fails: bool):
     measures.counts.update(
         rows=2000, tokens=64_000, text_tokens=58_000, words=words, masked=8000, masks_asked=10_000
     )
-    assert [check.verdict for check in _mask_checks(measures) if check.name == "masked share"] == [
+    assert [check.verdict for check in mask_checks(measures) if check.name == "masked share"] == [
         "bad" if fails else "ok"
     ]
 

@@ -35,7 +35,10 @@ from manifest_fixture import write_manifest
 from tokenizers import Tokenizer
 
 ONE = RunOptions(workers=1)
-LONG_SENTENCE = "The same long sentence of more than one hundred characters, such as a licence, is in many documents."
+LONG_SENTENCE = (
+    "The same long sentence of more than one hundred characters, such as a licence, is in many "
+    "documents."
+)
 
 
 def write_documents(path: Path, documents: list[tuple[str, str, list[str]]], **fields) -> str:

@@ -21,7 +21,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents import layout, scatter
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.documents.scatter import cut_parts, select_lines
+from clozeworks.pipeline.documents.scatter import cut_parts, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import partitions, runner
 from clozeworks.pipeline.execution.counters import Counters
@@ -127,16 +127,13 @@ def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, nam
         path.write_text(json.dumps({"text": "\n".join(lines)}) + "\n")
     elif name == "wiki_00":
         text = "\n".join(lines).replace("\ufffc", "&#xFFFC;")
-        path.write_text(
-            f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{text}\n</doc>\n'
-        )
+        url = "https://en.wikipedia.org/wiki?curid=1"
+        path.write_text(f'<doc id="1" url="{url}" title="A">\nA\n\n{text}\n</doc>\n')
     else:
         path.write_text("\n".join(lines))
     counters = Counters()
     (raw,) = read_documents(str(path), counters=counters)
-    sentences = [
-        sentence for line in select_lines(raw, IngestConfig(), counters) for sentence in line
-    ]
+    sentences = select_sentences(raw, IngestConfig(), counters)
     assert sentences == [line.replace("\ufffc", "") for line in lines]
     assert counters.counts["sentences_with_gaps"] == 0
 
@@ -205,15 +202,11 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
 
 
 @pytest.mark.parametrize("num_ids", [20, 100])
-@pytest.mark.parametrize("repeated_lines", [None, 50])
-def test_of_two_versions_of_each_document_one_stays(
-    tmp_path, num_ids: int, repeated_lines: int | None
-):
+def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
     # Both versions of an id have the same validation hash, and the split needs two documents.
     rows = [{"id": str(i % num_ids), "text": text_of(i)} for i in range(2 * num_ids)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = IngestConfig(repeated_lines=repeated_lines)
-    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
+    manifest = ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), IngestConfig(), ONE)
     assert manifest.counts["repeated_ids"] == num_ids
     train, validation = (
         {row["doc_id"] for row in rows_in(tmp_path / "out", split)} for split in ("train", "val*")
@@ -275,11 +268,11 @@ def test_too_few_texts_that_differ_are_reported(tmp_path):
         ingest([source], str(tmp_path / "out"), IngestConfig(), ONE)
 
 
-def test_too_few_texts_that_pass_the_filters_are_reported(tmp_path):
+def test_too_few_texts_in_the_languages_to_keep_are_reported(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(9)})
     config = IngestConfig(keep_language=("ko",))
     with pytest.raises(
-        UserError, match=r"0 repeat others, filters leave out 9 x documents in other languages\.$"
+        UserError, match=r"0 repeat others, 9 are in other languages \(`keep_language`\)\.$"
     ):
         ingest([source], str(tmp_path / "out"), config, ONE)
 

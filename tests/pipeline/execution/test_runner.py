@@ -16,51 +16,31 @@ import pytest
 from clozeworks.cli.main import abandon
 from clozeworks.pipeline.config import RunOptions
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.phases import (
-    Phase,
-    Unit,
-    do_unit,
-    finished_units,
-    read_errors,
-    read_records,
-    write_plan,
-)
-from clozeworks.pipeline.execution.runner import _last_line, run_phases
+from clozeworks.pipeline.execution.phases import do_unit
+from clozeworks.pipeline.execution.progress import Progress
+from clozeworks.pipeline.execution.runner import run_stage
+from clozeworks.pipeline.execution.stages import open_stage
+from clozeworks.pipeline.execution.units import finished_units, read_errors
 from clozeworks.pipeline.storage.stage import StageDirectory
-from unit_records import Done
+from number_stage import Done, NumberStage, Squares, Work, pids_of, square, squares_of
 
 ON_BEAM = ("--direct_running_mode=multi_processing",)
-UNITS = [Unit(name=f"unit-{i}", cost=i, payload=i) for i in range(5)]
+IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
+SQUARES = [0, 1, 4, 9, 16]
 
 
-def phase_of(
-    work: Callable[[StageDirectory, int], Done], name: str = "squares"
-) -> Phase[int, Done]:
-    return Phase(name, None, work, int, Done)
+def run(output: Path, work: Work, options: RunOptions) -> list[int]:
+    """Run a stage of one phase and return the squares."""
+    return squares_of(run_stage(NumberStage(output=str(output), work=work), options))
 
 
-def run_one(
-    directory: StageDirectory, work: Callable[[StageDirectory, int], Done], options: RunOptions
-) -> list[Done]:
-    """Run one phase and return its records."""
-    run_phases(directory, UNITS, [phase_of(work)], options)
-    return read_records(directory, "squares", Done)
+def directory_of(output: Path) -> StageDirectory:
+    return StageDirectory(str(output), "")
 
 
 @pytest.fixture(autouse=True)
 def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-
-
-@pytest.fixture(autouse=True)
-def logs_of_broken_runs_do_not_stay(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-):
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
-
-
-def square(directory: StageDirectory, number: int) -> Done:
-    return Done(number * number, os.getpid())
 
 
 def fail_on_three(directory: StageDirectory, number: int) -> Done:
@@ -78,31 +58,31 @@ def die(directory: StageDirectory, number: int) -> Done:
     return Done(0)
 
 
-@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
-def test_every_unit_is_done_and_records_come_in_order(
-    tmp_path: Path, beam_options: tuple[str, ...]
-):
-    directory = StageDirectory(str(tmp_path), "f")
+RUNNERS = pytest.mark.parametrize(
+    "beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"]
+)
+
+
+@RUNNERS
+def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options):
     options = RunOptions(workers=2, beam_options=beam_options)
-    records = run_one(directory, square, options)
-    assert [record.square for record in records] == [0, 1, 4, 9, 16]
-    assert os.getpid() not in {record.pid for record in records}
+    manifest = run_stage(NumberStage(output=str(tmp_path)), options)
+    assert squares_of(manifest) == SQUARES
+    assert os.getpid() not in pids_of(manifest)
 
 
 def test_finished_units_are_not_done_again(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
-    write_plan(directory, phase_of(square), UNITS)
-    do_unit(2, directory, phase_of(lambda directory, number: Done(-1)))
-    records = run_one(directory, square, RunOptions(workers=1))
-    assert [record.square for record in records] == [0, 1, -1, 9, 16]
+    stage = NumberStage(output=str(tmp_path))
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    do_unit(2, directory, Squares(lambda directory, number: Done(-1)))
+    assert run(tmp_path, square, RunOptions(workers=1)) == [0, 1, -1, 9, 16]
 
 
 def test_a_users_mistake_in_a_worker_ends_the_run_and_what_is_done_is_kept(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
     with pytest.raises(UserError, match="three is no good"):
-        run_one(directory, fail_on_three, RunOptions(workers=1))
-    assert finished_units(directory, "squares") == {4}  # the largest come first
-    assert len(run_one(directory, square, RunOptions(workers=1))) == 5
+        run(tmp_path, fail_on_three, RunOptions(workers=1))
+    assert finished_units(directory_of(tmp_path), "squares") == {4}  # the largest come first
+    assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
 def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
@@ -111,37 +91,34 @@ def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
     return linger(directory, number)
 
 
-@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
+@RUNNERS
 def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
-    directory, options = (
-        StageDirectory(str(tmp_path), "f"),
-        RunOptions(workers=2, beam_options=beam_options),
-    )
     with pytest.raises(UserError, match=r"^three is no good$"):
-        run_one(directory, fail_on_three, options)
-    assert not read_errors(directory)
+        run(tmp_path, fail_on_three, RunOptions(workers=2, beam_options=beam_options))
+    assert not read_errors(directory_of(tmp_path))
 
 
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     begun = time.monotonic()
     with pytest.raises(UserError, match="four is no good"):
-        run_one(StageDirectory(str(tmp_path), "f"), fail_on_four_and_linger, RunOptions(workers=2))
+        run(tmp_path, fail_on_four_and_linger, RunOptions(workers=2))
     assert time.monotonic() - begun < 60  # the others take 120 s
 
 
 def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
-    directory = StageDirectory(str(tmp_path), "f")
+    stage = NumberStage(output=str(tmp_path))
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
     directory.write_bytes(".work/errors/squares-3.txt", b"an old story")
-    assert len(run_one(directory, square, RunOptions(workers=1))) == 5
+    assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
-    with pytest.raises(RunError, match=r"^The run failed: \d is no good\. Log: "):
-        run_one(StageDirectory(str(tmp_path), "f"), fail, RunOptions(workers=workers))
+    with pytest.raises(RunError, match=r"^The run failed: \d is no good\.$"):
+        run(tmp_path, fail, RunOptions(workers=workers))
 
 
-@pytest.mark.parametrize("beam_options", [(), ON_BEAM], ids=["our processes", "Beam's processes"])
+@RUNNERS
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
     # In a process of its own: the threads of a broken run of Beam live on until it ends.
     script = "import sys, test_runner; test_runner.run_until_a_worker_dies(*sys.argv[1:])"
@@ -154,7 +131,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_option
 def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
     try:
         options = RunOptions(workers=2, beam_options=beam_options)
-        run_one(StageDirectory(path, "f"), die, options)
+        run(Path(path), die, options)
     except RunError as error:
         print(error)
         abandon(1)
@@ -194,8 +171,9 @@ def test_an_interrupt_from_a_terminal_ends_the_whole_group(
 
 
 def run_until_interrupted(path: str, *beam_options: str) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command line does
     try:
-        run_one(StageDirectory(path, "f"), linger, RunOptions(workers=2, beam_options=beam_options))
+        run(Path(path), linger, RunOptions(workers=2, beam_options=beam_options))
     except KeyboardInterrupt:
         print("interrupted")
         abandon(130)
@@ -222,53 +200,11 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_an_error_is_reported_by_its_cause_alone():
-    through_beam = "Traceback …\n  File x, line 3\nRuntimeError: OSError: [Errno 5] Broken disk. [while running 'Build']"
-    assert _last_line(RuntimeError(through_beam)) == "[Errno 5] Broken disk"
-    assert _last_line(ValueError("lengths differ: 3 and 4")) == "lengths differ: 3 and 4"
-    assert _last_line(ValueError()) == "ValueError"
-
-
 def test_beam_is_imported_only_if_its_options_are_given(tmp_path: Path):
-    run = "run_one(StageDirectory(sys.argv[1], 'f'), square, RunOptions(workers=1))"
-    script = f"import sys; from test_runner import *; {run}; sys.exit('apache_beam' in sys.modules)"
+    run_here = "run(Path(sys.argv[1]), square, RunOptions(workers=1))"
+    is_imported = "'apache_beam' in sys.modules"
+    script = f"import sys; from test_runner import *; {run_here}; sys.exit({is_imported})"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
-
-
-def test_an_option_that_beam_does_not_know_is_refused():
-    from clozeworks.pipeline.execution.beam import pipeline_options
-
-    with pytest.raises(UserError, match="--projekt=x"):
-        pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
-    with pytest.raises(UserError, match="--runner needs the name"):
-        pipeline_options(RunOptions(beam_options=("--runner",)))
-    options = pipeline_options(
-        RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3)
-    )
-    assert options.get_all_options()["direct_running_mode"] == "multi_threading"
-    assert options.get_all_options()["direct_num_workers"] == 3
-
-
-@pytest.mark.parametrize("flags", [("--runner=DirectRunner",), ("--runner", "DirectRunner")])
-def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
-    from clozeworks.pipeline.execution.beam import pipeline_options
-
-    named, default = (
-        pipeline_options(
-            RunOptions(beam_options=(*given, "--direct_embed_docker_python"), workers=3)
-        )
-        for given in (flags, ())
-    )
-    assert named.get_all_options() == default.get_all_options()
-
-
-def test_a_runner_may_be_named_in_two_words():
-    from clozeworks.pipeline.execution.beam import _take_runner, prepare
-
-    for flags in (("--runner", "DaskRunner", "--x=1"), ("--x=1", "--runner=DaskRunner")):
-        assert _take_runner(flags) == ("DaskRunner", ["--x=1"])
-    with pytest.raises(UserError, match="give a gs:// path"):
-        prepare(RunOptions(beam_options=("--runner", "DataflowRunner")), "local")
 
 
 def nap(directory: StageDirectory, number: int) -> Done:
@@ -287,9 +223,6 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -301,7 +234,7 @@ IN_THIS_PROCESS = ("--direct_running_mode=in_memory",)
 )
 @pytest.mark.usefixtures("interruptible")
 def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptions):
-    directory = StageDirectory(str(tmp_path), "f")
+    directory = directory_of(tmp_path)
 
     def interrupt() -> None:
         wait_until((tmp_path / "begun").exists)
@@ -309,12 +242,12 @@ def test_nothing_of_an_interrupted_run_goes_on(tmp_path: Path, options: RunOptio
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        run_one(directory, nap, options)
-    done = finished_units(directory, "squares")
-    assert len(done) < len(UNITS)
+        run(tmp_path, nap, options)
+    finished = finished_units(directory, "squares")
+    assert len(finished) < len(SQUARES)
     time.sleep(1.2)
-    assert finished_units(directory, "squares") == done
-    assert len(run_one(directory, square, options)) == len(UNITS)
+    assert finished_units(directory, "squares") == finished
+    assert len(run(tmp_path, square, options)) == len(SQUARES)
 
 
 @pytest.mark.parametrize("beam_options", [(), IN_THIS_PROCESS], ids=["here", "Beam"])
@@ -334,11 +267,7 @@ def test_a_full_disk_is_reported_though_nothing_can_be_written_down(
 
     monkeypatch.setattr(os, "fsync", sync_unless_full)
     with pytest.raises(RunError, match=r"Cannot write to .*No space left"):
-        run_one(
-            StageDirectory(str(tmp_path), "f"),
-            fill_disk,
-            RunOptions(workers=1, beam_options=beam_options),
-        )
+        run(tmp_path, fill_disk, RunOptions(workers=1, beam_options=beam_options))
 
 
 def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
@@ -348,11 +277,7 @@ def test_a_record_that_cannot_be_written_is_the_users_error(tmp_path: Path):
 
     for beam_options in ((), IN_THIS_PROCESS):
         with pytest.raises(UserError, match="Cannot write to"):
-            run_one(
-                StageDirectory(str(tmp_path), "f"),
-                block,
-                RunOptions(workers=1, beam_options=beam_options),
-            )
+            run(tmp_path, block, RunOptions(workers=1, beam_options=beam_options))
 
 
 def leave_path(directory: StageDirectory, number: int) -> Done:
@@ -362,7 +287,36 @@ def leave_path(directory: StageDirectory, number: int) -> Done:
 
 def test_workers_of_beam_get_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    run_one(
-        StageDirectory("out", "f"), leave_path, RunOptions(workers=1, beam_options=IN_THIS_PROCESS)
-    )
+    run(Path("out"), leave_path, RunOptions(workers=1, beam_options=IN_THIS_PROCESS))
     assert (tmp_path / "out" / "path").read_text() == str(tmp_path / "out")
+
+
+def test_progress_is_shown_by_phase_until_all_is_done(tmp_path: Path):
+    seen: list[Progress] = []
+    stage = NumberStage(output=str(tmp_path), work=nap, more_work=nap)
+    run_stage(stage, RunOptions(workers=1), seen.append)
+    assert {progress.phase for progress in seen} == {"squares", "more"}
+    assert all(progress.done_bytes <= progress.total_bytes == 10 for progress in seen)
+
+
+def test_a_finished_stage_is_left_as_it_is_even_while_it_is_locked(tmp_path: Path):
+    run(tmp_path, square, RunOptions(workers=1))
+    manifest = run_stage(NumberStage(output=str(tmp_path), work=fail), RunOptions(workers=1))
+    assert manifest.already_finished
+    command = [sys.executable, "-c", HOLD_LOCK, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout and holder.stdout.readline() == "locked\n"
+        stage = NumberStage(output=str(tmp_path), work=fail)
+        assert run_stage(stage, RunOptions(workers=1)).already_finished
+        with pytest.raises(UserError, match="Another process is writing"):
+            run_stage(stage, RunOptions(workers=1, overwrite=True))
+        holder.kill()
+
+
+HOLD_LOCK = """
+import sys, time
+from clozeworks.pipeline.storage.directory import lock
+lock(sys.argv[1])
+print("locked", flush=True)
+time.sleep(60)
+"""

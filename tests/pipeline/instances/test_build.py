@@ -23,7 +23,7 @@ from clozeworks.pipeline.manifests import VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
-from clozeworks.pipeline.storage.shards import read_documents
+from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.storage.stage import StageDirectory, read_manifest
 from clozeworks.pipeline.vocabulary import tokenize
 from clozeworks.pipeline.vocabulary.counts import sentences_of
@@ -213,7 +213,7 @@ def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
         calls: list[str] = []
         sys.setprofile(lambda frame, event, argument: calls.append(event))
         try:
-            for _ in read_documents(str(documents / TRAIN), "sentences"):
+            for _ in read_columns(str(documents / TRAIN), "sentences"):
                 pass
         finally:
             sys.setprofile(None)

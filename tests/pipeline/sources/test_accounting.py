@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import IngestConfig
-from clozeworks.pipeline.documents.scatter import select_lines
+from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.execution.counters import Counters
 from clozeworks.pipeline.sources.reading import read_documents
 from shared_data import DATA, needs_shared_data
@@ -142,10 +142,10 @@ def test_words_of_a_dump(path: Path) -> None:
         > len(documents)
     )
 
-    sentences = [
-        line for document in documents for line in select_lines(document, config, counters)
-    ]
-    num_kept = num_words_of(" ".join(sentence for found in sentences for sentence in found))
+    sentences: list[str] = []
+    for document in documents:
+        sentences.extend(select_sentences(document, config, counters))
+    num_kept = num_words_of(" ".join(sentences))
     # "word.Next" is a word of the source, and one of each of two sentences.
     assert num_kept + num_left_out(counters) == pytest.approx(
         sum(len(page.split()) for page in pages), rel=1e-4

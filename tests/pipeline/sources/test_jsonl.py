@@ -122,7 +122,7 @@ def test_a_file_whose_first_objects_have_no_such_text_is_refused(tmp_path: Path)
     path = written(tmp_path, b"broken", {"content": PROSE, "meta": {}, "n": 1}, {"content": PROSE})
     with pytest.raises(
         UserError,
-        match=r"part.jsonl has no column 'text', only content, meta, n: give --text-column",
+        match=r"part.jsonl has no column 'text', only content, meta, n: give `text_column`",
     ):
         check(path)
     with pytest.raises(

@@ -152,10 +152,10 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/nothing*"], "nothing\\* matches no file"),
         (["pictures"], "pictures has no file in a known format"),
         (["all/README"], "^all/README is not in a known format"),
-        (["hf:all"], r"--output \S*out is inside the source all"),
-        (["all"], r"--output \S*out is inside the source all"),
-        (["out"], "^--output out is the source out: choose another, or it would be read too.$"),
-        (["out/a.txt"], "^--output out holds files of the source out/a.txt: "),
+        (["hf:all"], r"`output` \S*out is inside the source all"),
+        (["all"], r"`output` \S*out is inside the source all"),
+        (["out"], "^`output` out is the source out: choose another, or it would be read too.$"),
+        (["out/a.txt"], "^`output` out holds files of the source out/a.txt: "),
     ],
 )
 def test_mistakes_of_the_user(
@@ -211,7 +211,7 @@ def test_a_text_column_that_is_not_there_is_refused_before_anything_is_read(tmp_
     for source in ("lines/part.jsonl", "lines/part.jsonl.gz", "tables", "saved"):
         inputs, _ = find_inputs([f"{tmp_path}/{source}"], f"{tmp_path}/out", AUTO)
         assert len(plan_units(inputs, AUTO)) == 1
-        with pytest.raises(UserError, match=r"has no column 'body', only text: give --text-column"):
+        with pytest.raises(UserError, match=r"has no column 'body', only text: give `text_column`"):
             plan_units(inputs, IngestConfig(text_column="body"))
 
 

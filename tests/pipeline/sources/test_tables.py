@@ -162,7 +162,7 @@ def test_invalid_utf8_is_read_with_replacement(tmp_path: Path) -> None:
 
 def test_mistakes_of_the_user(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": [1], "content": ["x"]})
-    with pytest.raises(UserError, match=r"no column 'text', only id, content: give --text-column"):
+    with pytest.raises(UserError, match=r"no column 'text', only id, content: give `text_column`"):
         list(read(path, Counters()))
     with pytest.raises(UserError, match="holds int64, not text"):
         list(read(path, Counters(), text_column="id"))

@@ -131,7 +131,7 @@ def test_columns_are_checked_in_the_plan(tmp_path: Path, saved: str):
         found = hub.open_set(name)
         assert [part.start for part in plan(found)] == [0]
         with pytest.raises(
-            UserError, match=f"{source} has no column 'body', only text, id: give --text-column"
+            UserError, match=f"{source} has no column 'body', only text, id: give `text_column`"
         ):
             plan(found, "body")
         with pytest.raises(UserError, match=f"{source}: column 'id' holds int64, not text"):

@@ -8,7 +8,7 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
 from clozeworks.pipeline.schemas import DOCUMENTS
-from clozeworks.pipeline.storage.shards import read_documents, write_parquet
+from clozeworks.pipeline.storage.shards import read_columns, write_parquet
 from clozeworks.pipeline.storage.stage import StageDirectory
 
 NAME = "train-00000-of-00001.parquet"
@@ -52,8 +52,8 @@ def test_a_later_version_is_refused(version: str | None, message: str | None, tm
     path = str(tmp_path / NAME)
     pq.write_table(TABLE.replace_schema_metadata({VERSION_KEY: version} if version else None), path)
     if message is None:
-        assert [batch.num_rows for batch in read_documents(path, "title")] == [1]
+        assert [batch.num_rows for batch in read_columns(path, "title")] == [1]
         return
     with pytest.raises(UserError) as raised:
-        list(read_documents(path, "title"))
+        list(read_columns(path, "title"))
     assert str(raised.value) == message.format(path=path)

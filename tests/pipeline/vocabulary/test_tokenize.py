@@ -23,8 +23,14 @@ from shared_data import DATA, needs_shared_data
 NORMALIZATIONS = [
     Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
 ]
-ALPHABET = "aAeE zZ09.,[]-#'éÉñßẞİıΣςσКйёあがガｶﾞ가각ᄀ中文々。、—’क्षाไกំầ\u0301\u0323\u0345\u302e\u200d\ufe0f\ufeff\ufffd"
-CONTROLS = "\x00\t\n\r\x0b\x1c\x7f\x85\xa0\u2028\u3000\ue000\U000f0000\U0001f600\U0001f3fd\U00020000\U0002f800豈\u1fef;〈"
+ALPHABET = (
+    "aAeE zZ09.,[]-#'éÉñßẞİıΣςσКйёあがガｶﾞ가각ᄀ中文々。、—’क्षाไกំầ"
+    "\u0301\u0323\u0345\u302e\u200d\ufe0f\ufeff\ufffd"
+)
+CONTROLS = (
+    "\x00\t\n\r\x0b\x1c\x7f\x85\xa0\u2028\u3000\ue000\U000f0000\U0001f600\U0001f3fd"
+    "\U00020000\U0002f800豈\u1fef;〈"
+)
 TOKENS = [
     *(
         "[PAD]",
@@ -122,9 +128,17 @@ def test_marks_that_change_places(normalization):
     assert (got[0] == got[1]) is normalization.strip_accents
 
 
+def cuts_of(text: str) -> list[int]:
+    content = np.frombuffer(text.encode(), np.uint8)
+    return tokenize.cut_points(content, np.array([0, len(content)])).tolist()
+
+
 def test_every_wide_cut_is_one_of_tokenizers():
     tokenizer = bert_tokenizer(["[UNK]"], Normalization(True, True))
-    for code in np.flatnonzero(tokenize._ISOLATED).tolist():
+    wide = [code for code in range(0x800, 0x10000) if not 0xD800 <= code < 0xE000]
+    isolated = [code for code in wide if cuts_of(f"a{chr(code)}b") == [0, 1, 4, 5]]
+    assert len(isolated) > 20_000
+    for code in isolated:
         normalized = tokenizer.normalizer.normalize_str(f"a{chr(code)}b")
         assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)] == [
             "a",
@@ -160,9 +174,9 @@ def test_arrays_of_every_kind(array):
 
 
 def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
-    monkeypatch.setattr(tokenize, "_CHUNKS_TOGETHER", 7)
-    monkeypatch.setattr(tokenize, "_TEXTS_PER_CALL", 1)
-    monkeypatch.setattr(tokenize, "_WORDS_PER_TEXT", 3)
+    monkeypatch.setattr(tokenize, "CHUNKS_TOGETHER", 7)
+    monkeypatch.setattr(tokenize, "TEXTS_PER_CALL", 1)
+    monkeypatch.setattr(tokenize, "WORDS_PER_TEXT", 3)
     texts = [f"the {i} an{i % 7}, é{i % 5}. ab" for i in range(300)]
     normalization = Normalization(True, True)
     expected = expected_ids(texts, TOKENS, normalization)
@@ -170,7 +184,7 @@ def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
     monkeypatch.setattr(tokenize, "CACHE_BYTES", 2000)
     tokenizer = DictionaryTokenizer(TOKENS, normalization)
     assert split(*tokenizer.encode(pa.array(texts))) == expected
-    assert tokenizer._num_bytes < 4000 + 200 * tokenize._BYTES_PER_ENTRY
+    assert tokenizer.cached_bytes < 4000 + 200 * tokenize.BYTES_PER_ENTRY
 
 
 def expected_counts(texts: list[str], normalization: Normalization) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Normalization,
@@ -20,7 +21,6 @@ from clozeworks.pipeline.vocabulary.tokenize import (
 )
 from clozeworks.pipeline.vocabulary.vocabulary import (
     Vocabulary,
-    fertility_report,
     load_vocabulary,
     vocabulary_files,
 )

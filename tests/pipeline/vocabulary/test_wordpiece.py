@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary import wordpiece
+from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
-from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary, fertility_report
+from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece, special_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,7 +139,7 @@ def test_counts_beyond_32_bit():
 
 
 def test_too_small_for_the_alphabet():
-    with pytest.raises(UserError, match="--limit-alphabet"):
+    with pytest.raises(UserError, match="lower `limit_alphabet`"):
         learn({"abcdefghij": 3}, size=10)
 
 
@@ -148,8 +149,10 @@ def test_no_words():
 
 def test_same_in_processes_with_other_hash_seeds():
     code = (
-        "import numpy as np, pyarrow as pa; from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece;"
-        "spelled = [f'{i * 7919 % 4096:b}'.replace('1', 'ab').replace('0', 'c') for i in range(1, 500)];"
+        "import numpy as np, pyarrow as pa;"
+        "from clozeworks.pipeline.vocabulary.wordpiece import learn_wordpiece;"
+        "numbers = [f'{i * 7919 % 4096:b}' for i in range(1, 500)];"
+        "spelled = [number.replace('1', 'ab').replace('0', 'c') for number in numbers];"
         "words = pa.array(spelled).unique();"
         "print(learn_wordpiece(words, np.ones(len(words), np.int64), size=300)[0])"
     )

@@ -1,0 +1,125 @@
+"""``clozeworks corpus``."""
+
+import dataclasses
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from ..pipeline.errors import UserError, did_you_mean
+from ..pipeline.parsing import describe_fault, read_toml
+from .data_warnings import warn_about_documents, warn_about_instances
+from .options import make_config
+from .summary import CommandSummary, summarize_shards
+from .terminal import data_stage_terminal
+from .vocabulary_summary import summarize_vocabulary
+
+CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
+ON_THE_LINE = {"language": "ingest", "size": "vocab", "max_length": "build", "duplicates": "build"}
+"""Options of the stages that have a flag here."""
+
+Config = TypeVar("Config")
+
+
+def _help_of(name: str) -> str:
+    fields = {field.name: field for field in dataclasses.fields(CONFIGS[ON_THE_LINE[name]])}
+    return fields[name].metadata["help"]
+
+
+@click.command()
+@click.argument("sources", type=click.Path(), nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--output",
+    type=click.Path(),
+    required=True,
+    metavar="CORPUS",
+    help="Directory for the folders documents, vocab and instances.",
+)
+@click.option("--language", help=_help_of("language"))
+@click.option("--size", type=int, help=_help_of("size"))
+@click.option("--max-length", type=int, help=_help_of("max_length"))
+@click.option("--duplicates", type=int, help=_help_of("duplicates"))
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    help="TOML file with all other options of the stages, in the tables ingest, vocab and build.",
+)
+@click.option(
+    "--workers",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Number of worker processes on this machine; 0 means one per core.",
+)
+@click.option(
+    "--max-bad",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Maximum share of bad inputs; a stage fails beyond it.",
+)
+@click.option(
+    "--overwrite", is_flag=True, help="Delete the three folders' contents and start over."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show the logs of libraries and Apache Beam.")
+@click.pass_context
+def corpus(
+    ctx: click.Context, sources: tuple[str, ...], output: str, config: str | None, **values: Any
+) -> list[CommandSummary]:
+    """Run ingest, vocab and build as one Apache Beam pipeline.
+
+    SOURCE is what `clozeworks ingest` takes. The folders are the same as those of the three
+    commands, which can go on with them. Options after -- go to Apache Beam; by default the pipeline
+    runs on this machine.
+    """
+    from ..pipeline.corpus import make_corpus
+
+    tables = _read_tables(config)
+    for name, stage in ON_THE_LINE.items():
+        if values[name] is not None:
+            tables[stage][name] = values[name]
+    options = make_config(RunOptions, values, beam_options=ctx.obj or ())
+    with data_stage_terminal(options.verbose) as progress:
+        manifests = make_corpus(
+            sources,
+            output,
+            _stage_config(IngestConfig, tables["ingest"], config),
+            _stage_config(VocabConfig, tables["vocab"], config),
+            _stage_config(BuildConfig, tables["build"], config),
+            options,
+            progress,
+        )
+    warn_about_documents(manifests.documents)
+    warn_about_instances(manifests.instances.shards)
+    return [
+        summarize_shards("ingest", f"{output}/documents", manifests.documents),
+        summarize_vocabulary("vocab", f"{output}/vocab", manifests.vocabulary),
+        summarize_shards("build", f"{output}/instances", manifests.instances),
+    ]
+
+
+def _read_tables(path: str | None) -> dict[str, dict[str, Any]]:
+    """Return the options of each stage by field name."""
+    tables: dict[str, dict[str, Any]] = {stage: {} for stage in CONFIGS}
+    if path is None:
+        return tables
+    for stage, table in read_toml(path, dict[str, dict[str, Any]]).items():
+        if stage not in CONFIGS:
+            hint = did_you_mean(stage, CONFIGS)
+            raise UserError(f"--config {path}: there is no data stage {stage!r}{hint}.")
+        known = [field.name for field in dataclasses.fields(CONFIGS[stage])]
+        for name, value in table.items():
+            field = name.replace("-", "_")
+            if field not in known:
+                hint = did_you_mean(field, known)
+                raise UserError(f"--config {path}: {stage} has no option {name!r}{hint}.")
+            tables[stage][field] = value
+    return tables
+
+
+def _stage_config(kind: type[Config], table: dict[str, Any], path: str | None) -> Config:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"--config {path} is not valid ({describe_fault(error)}).") from None

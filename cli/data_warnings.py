@@ -1,0 +1,60 @@
+"""Warnings about the documents and instances that a command has written."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..pipeline.execution.counters import count_of, name_counts
+from ..pipeline.languages import UNKNOWN
+from .summary import warn, with_spaces
+
+if TYPE_CHECKING:
+    from ..pipeline.manifests import DocumentsManifest, InstancesShard
+
+REMOVED = {
+    "duplicate_texts": "exact duplicate",
+    "near_duplicates": "near-duplicate",
+    "repeated_ids": "repeated id",
+}
+"""The names of removed documents in warnings, by counter."""
+
+NUM_WARNINGS = 3
+"""Shards that are named."""
+
+
+def warn_about_documents(manifest: "DocumentsManifest") -> None:
+    """Warn of input that was skipped or that only one worker can read, and of removed documents."""
+    counts = manifest.counts
+    examples = manifest.examples
+    if bad := manifest.bad:
+        # The most frequent reason; of equally frequent ones the first by name.
+        reason = min(bad, key=lambda reason: (-bad[reason], reason))
+        first = f"{with_spaces(reason)} at {examples[reason][0]}"
+        warn(f"bad input: {name_counts(bad)}; for example {first}")
+    if num_files := counts.get("files_of_unknown_format", 0):
+        files = count_of(num_files, "file")
+        names = ", ".join(examples["files_of_unknown_format"])
+        warn(f"skipped {files} of unknown format, for example {names}; give --format to read all")
+    if num_folders := counts.get("linked_folders", 0):
+        folders = count_of(num_folders, "linked folder")
+        names = ", ".join(examples["linked_folders"])
+        warn(f"skipped {folders}, for example {names}; to read them, name them as sources")
+    if num_files := counts.get("single_stream_files", 0):
+        files = count_of(num_files, "single-stream .bz2 file")
+        warn(f"{files} can be read by only one worker each; use multistream dumps")
+    if num_unknown := manifest.languages.get(UNKNOWN, 0):
+        documents = count_of(num_unknown, "document")
+        split = "sentences are split as in English; give --language for them"
+        warn(f"the language of {documents} is unknown: {split}")
+    for reason, what in REMOVED.items():
+        if num_removed := counts.get(reason, 0):
+            warn(f"removed {count_of(num_removed, what)}; for example {examples[reason][0]}")
+
+
+def warn_about_instances(shards: "Sequence[InstancesShard]") -> None:
+    """Warn of shards whose labels could not be balanced."""
+    shards_with_warnings = [shard for shard in shards if shard.warnings]
+    for shard in shards_with_warnings[:NUM_WARNINGS]:
+        warn(f"{shard.name}: {shard.warnings[0]}")
+    num_more = len(shards_with_warnings) - NUM_WARNINGS
+    if num_more > 0:
+        warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

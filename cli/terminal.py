@@ -1,0 +1,112 @@
+"""Standard error, signals and environment of the data stages: the libraries leave them alone."""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from ..pipeline.errors import RunError
+
+if TYPE_CHECKING:
+    from ..pipeline.execution.progress import Progress, ShowProgress
+
+
+@contextmanager
+def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
+    """Prepare this process for a data stage; yield the function that shows its progress.
+
+    What libraries print to standard error, in this process and its workers, goes to a log file
+    unless `verbose`. The log is kept, and named in the error, if the run breaks. SIGTERM interrupts
+    as Ctrl-C does.
+    """
+    from ..pipeline.execution.workers import ENVIRONMENT
+
+    # Read by Arrow and by the tokenizers when they first work, here and in child processes.
+    os.environ.update(ENVIRONMENT)
+    _configure_beam_log(verbose)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _standard_error_to_log(verbose) as (terminal, log), _progress_bar(terminal) as show:
+        try:
+            yield show
+        except RunError as error:
+            traceback.print_exception(error)  # into the log
+            if log is None:
+                raise
+            raise RunError(f"{error} Log: {log}") from error
+
+
+def _configure_beam_log(verbose: bool) -> None:
+    import logging
+
+    logger = logging.getLogger("apache_beam")
+    logger.setLevel(logging.INFO if verbose else logging.ERROR)
+    if verbose and not logger.handlers:
+        logger.addHandler(logging.StreamHandler())
+
+
+@contextmanager
+def _progress_bar(terminal: TextIO) -> Iterator["ShowProgress"]:
+    """Show a bar on a terminal, and nothing on a file or pipe."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    console = Console(file=terminal)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(progress: "Progress") -> None:
+            bar.update(
+                task,
+                description=f"{progress.stage}: {progress.phase}",
+                completed=progress.done_bytes,
+                total=progress.total_bytes,
+            )
+
+        yield show
+
+
+@contextmanager
+def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
+    """Redirect file descriptor 2 to a file, unless `verbose`; keep the file if the body fails.
+
+    Yield the terminal's own stream, for progress, and the file's path.
+    """
+    if verbose:
+        yield sys.stderr, None
+        return
+    sys.stderr.flush()
+    terminal = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    handle, log = tempfile.mkstemp(prefix="clozeworks-", suffix=".log")
+    os.dup2(handle, 2)
+    os.close(handle)
+    is_needed = False
+    try:
+        yield terminal, log
+    except RunError:
+        is_needed = True
+        raise
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal.fileno(), 2)
+        terminal.close()
+        if not is_needed:
+            Path(log).unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""The table about a vocabulary."""
+
+from typing import TYPE_CHECKING
+
+from .summary import CommandSummary, state_rows, warn
+
+if TYPE_CHECKING:
+    from ..pipeline.manifests import (
+        FertilityReport,
+        VocabularyManifest,
+        VocabularyReport,
+        WordPieceReport,
+    )
+
+NUM_CHARACTERS = 20
+"""Characters left out that are shown."""
+
+
+def summarize_vocabulary(
+    command: str, where: str, manifest: "VocabularyManifest"
+) -> CommandSummary:
+    """Summarise a vocabulary by its manifest; warn if it damages the text."""
+    rows = state_rows(manifest)
+    if manifest.accents:
+        rows.append(("accents", manifest.accents.reason))
+        if manifest.accents.damage:
+            warn(
+                f"--strip-accents damages {manifest.accents.damage}; "
+                "give --keep-accents to keep accents"
+            )
+    rows += _rows(manifest.report)
+    return CommandSummary(command, where, rows)
+
+
+def _rows(report: "VocabularyReport") -> list[tuple[str, str]]:
+    learned = report.learned_from
+    tokens = f"{report.num_tokens:,}"
+    if learned.num_missing:
+        tokens += f" ({learned.num_missing:,} fewer than requested: the corpus is small)"
+    return [
+        ("tokens", tokens),
+        ("learned from", f"{learned.num_words:,} distinct words"),
+        *_left_out(learned),
+        ("on held-out documents", f"{report.validation.num_words:,} words"),
+        *held_out_rows(report.validation),
+    ]
+
+
+def _left_out(learned: "WordPieceReport") -> list[tuple[str, str]]:
+    """Return rows on words left out as too rare, too long or containing rare characters, if there
+    are any.
+    """
+    counts = {
+        "words left out, rare": learned.num_words_rare,
+        "words left out, over 100 characters": learned.num_words_long,
+        "words left out, rare characters": learned.num_words_alphabet,
+    }
+    rows = [(name, f"{count:,}") for name, count in counts.items() if count]
+    characters = learned.alphabet_left_out
+    if characters:
+        shown = " ".join(characters[:NUM_CHARACTERS])
+        if len(characters) > NUM_CHARACTERS:
+            shown += " …"
+        rows.append(("characters left out", f"{len(characters):,}: {shown}"))
+    return rows
+
+
+def held_out_rows(report: "FertilityReport") -> list[tuple[str, str]]:
+    """Return the rows below a heading that names a vocabulary."""
+    return [
+        ("… tokens per word", f"{report.tokens_per_word:.3f}"),
+        ("… unknown tokens", f"{report.unknown_share:.3%}"),
+        ("… longest tokens", "  ".join(report.longest_tokens)),
+        ("… rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
+        ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
+    ]

@@ -1,0 +1,80 @@
+"""Judge one figure: the verdicts and the statistics that all checks of instances share."""
+
+import math
+
+from ..instances.balance import Z_JUDGED
+from .verdict import Check, Verdict
+
+Z_SHOWN = 1.96
+"""The intervals shown are 95% intervals."""
+
+MAX_CHANCE = 0.25
+"""If chance alone may account for a deviation this large, there are too few rows to judge."""
+
+TOO_FEW = "too few rows to judge"
+
+ROWS_FOR_SHARE = 200
+"""In fewer rows, what a few rows do by chance exceeds the limits of `at_most`."""
+
+ROWS_FOR_EXACT = 10_000
+"""From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
+
+HALF_TOLERANCE = 0.005
+
+
+def verdict_of(holds: bool) -> Verdict:
+    """Return ``ok`` or ``bad``."""
+    return "ok" if holds else "bad"
+
+
+def exact(name: str, value: int, asked: int) -> Check:
+    """Judge a count that must be a certain number."""
+    return Check(name, f"{value:,}", f"{asked:,}", verdict_of(value == asked), value)
+
+
+def none(name: str, value: int) -> Check:
+    """Judge a count of faults."""
+    return exact(name, value, 0)
+
+
+def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
+    """Judge a share that must not exceed a limit."""
+    if num_rows < ROWS_FOR_SHARE:
+        return Check(name, f"{share:.3%}", TOO_FEW, "unjudged", share)
+    return Check(name, f"{share:.3%}", f"at most {limit:.1%}", verdict_of(share <= limit), share)
+
+
+def info(name: str, value: float, measured: str) -> Check:
+    """Show a figure that no limit applies to."""
+    return Check(name, measured, "", "info", value)
+
+
+def unknown(name: str) -> Check:
+    """Say that the manifest, of an earlier version, lacks what a check needs."""
+    return Check(name, "unknown", "the manifest does not count it: rebuild", "unjudged", None)
+
+
+def too_few(chance: float) -> str:
+    """Return why not to judge a share that may deviate by `chance`; "" if it can be judged."""
+    return TOO_FEW if chance > MAX_CHANCE else ""
+
+
+def is_half(successes: int, trials: int) -> bool:
+    """Tell whether a share is one half: within the tolerance or, with few trials, within chance."""
+    if trials >= ROWS_FOR_EXACT:
+        return abs(successes / trials - 0.5) <= HALF_TOLERANCE
+    low, high = wilson_interval(successes, trials, Z_JUDGED)
+    return low <= 0.5 <= high
+
+
+def wilson_interval(successes: int, trials: int, z: float = Z_SHOWN) -> tuple[float, float]:
+    """Return the score interval of a share (Wilson 1927, "Probable inference, the law of
+    succession, and statistical inference"); (0, 1) without trials.
+    """
+    if not trials:
+        return 0.0, 1.0
+    share = successes / trials
+    spread = z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - half, centre + half

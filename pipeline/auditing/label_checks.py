@@ -1,0 +1,182 @@
+"""Check that the label of a pair can be learned only from its text.
+
+A model that could tell IsNext from NotNext by the rows' lengths, by a full stop at the end, or by
+where the documents come from would learn that instead. How well a measure alone predicts the label
+is the area under its ROC curve (AUC), 0.5 for a measure that says nothing.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
+from ..manifests import InstancesManifest
+from .judging import (
+    HALF_TOLERANCE,
+    ROWS_FOR_EXACT,
+    Z_SHOWN,
+    exact,
+    is_half,
+    none,
+    too_few,
+    unknown,
+    verdict_of,
+    wilson_interval,
+)
+from .measures import Measures
+from .verdict import Check
+
+PART_AUC_TOLERANCE = 0.05
+ORIGIN_AUC_TOLERANCE = 0.02
+ORIGINS = ("source", "language")
+
+
+def label_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the labels, their balance, and what the rows' lengths and ends say about them."""
+    counts = measures.counts
+    pairing = measures.config.pairing
+    yield none("labels other than 0 and 1", counts["other_labels"])
+    if pairing == "none":
+        yield none("rows with a segment B", counts["rows"] - counts["without_b"])
+        return
+    yield none("rows without a segment B", counts["without_b"])
+    yield _is_next_check(measures)
+    for name, histogram in measures.by_label.items():
+        tolerance = LENGTH_AUC_TOLERANCE if name == "row length" else PART_AUC_TOLERANCE
+        # In sentence-order prediction, the model is meant to learn what distinguishes a text's
+        # first part from its second.
+        is_promised = pairing == "balanced" or (pairing == "sop" and name == "row length")
+        unjudged = "" if is_promised else _not_promised(pairing)
+        yield _auc_check(name, histogram, tolerance, unjudged)
+    same_document = counts["not_next_same_document"]
+    if pairing == "sop":
+        across_swapped = counts["not_next"] - same_document
+        yield none("pairs across documents", counts["is_next_other_document"] + across_swapped)
+    else:
+        yield none("NotNext pairs within one document", same_document)
+        yield none("IsNext pairs across documents", counts["is_next_other_document"])
+
+
+def origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
+    """Judge what the origin of A and B says about the label: the script by the rows, the others by
+    `build`'s counts.
+    """
+    pairing = measures.config.pairing
+    if pairing not in ("balanced", "bert"):
+        return
+    unjudged = "" if pairing == "balanced" else _not_promised(pairing)
+    yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
+    training = [shard for shard in manifest.shards if shard.split == "train"]
+    num_rows = sum(shard.rows for shard in training)
+    if not manifest.label_counts:
+        yield unknown(f"AUC of {' and '.join(ORIGINS)} for the label")
+    for name, counts_by_value in manifest.label_counts.items():
+        if name in ORIGINS:
+            histogram = _by_share(np.array([*counts_by_value.values()]).T)
+        else:
+            ascending = sorted(counts_by_value, key=int)
+            histogram = np.array([counts_by_value[value] for value in ascending]).T
+        check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+        num_across = manifest.counts.get(f"pairs_across_{name}s", 0)
+        if check.verdict == "bad" and num_across and measures.config.negatives == "same-source":
+            check = _with_reason(check, name, num_across, len(training))
+        yield check
+        if histogram.sum() != num_rows:
+            yield exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)
+
+
+def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:
+    """Say why an origin gives away the label though negatives are drawn from the same one."""
+    reason = f"{num_across:,} pairs join two {origin}s, one with too few documents in its shard"
+    if num_shards > 1:
+        advice = "lower ingest --shards"
+    else:
+        advice = "add documents of it, or leave it out"
+    return replace(check, measured=f"{check.measured}; {reason}", advice=advice)
+
+
+def _by_share(histogram: np.ndarray) -> np.ndarray:
+    """Order the columns of a histogram [2, values] by their share of label 1.
+
+    Values such as languages have no order; this one is the best that a model could make of them.
+    """
+    shares = histogram[1] / np.maximum(histogram.sum(axis=0), 1)
+    return histogram[:, np.argsort(shares, kind="stable")]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The pairs of a shard in one pass over the documents."""
+
+    shard: str
+    duplicate: int
+    num_rows: int
+    num_is_next: int
+
+    def __str__(self) -> str:
+        share = self.num_is_next / self.num_rows
+        return f"{share:.1%} in pass {self.duplicate} of {self.shard}"
+
+
+def _is_next_check(measures: Measures) -> Check:
+    """Judge the share of label 0 in all rows and in each pass over each shard; show first what is
+    wrong.
+    """
+    pairing = measures.config.pairing
+    name = "pairs in order" if pairing == "sop" else "IsNext"
+    rows = measures.counts["rows"]
+    is_next = rows - measures.counts["not_next"]
+    share = is_next / max(rows, 1)
+    interval = wilson_interval(is_next, rows)
+    measured = f"{share:.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
+    if pairing == "bert":
+        unjudged = _not_promised(pairing)
+    else:
+        unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)))
+    if unjudged:
+        return Check(name, measured, unjudged, "unjudged", share, interval)
+
+    asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
+    advice = ""
+    uneven_passes = _uneven_passes(measures)
+    if uneven_passes:
+        shown = str(uneven_passes[0])
+        if len(uneven_passes) > 1:
+            shown += f" and {len(uneven_passes) - 1} more"
+        if is_half(is_next, rows):  # the passes cancel out: they are the fault, not the whole
+            measured = f"{shown}; {measured} in all"
+            asked = "50% in each pass over a shard"
+        else:
+            measured = f"{measured}; {shown}"
+        if all(uneven.shard.startswith("validation-") for uneven in uneven_passes):
+            advice = "ingest with a larger --validation-share"
+    verdict = verdict_of(not uneven_passes and is_half(is_next, rows))
+    return Check(name, measured, asked, verdict, share, interval, advice=advice)
+
+
+def _uneven_passes(measures: Measures) -> list[_Pass]:
+    passes = [
+        _Pass(shard, duplicate, num_rows, num_rows - not_next)
+        for (shard, duplicate), (num_rows, not_next) in measures.passes.items()
+    ]
+    return [each for each in passes if not is_half(each.num_is_next, each.num_rows)]
+
+
+def _not_promised(pairing: str) -> str:
+    return f"not balanced by {pairing}"
+
+
+def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str) -> Check:
+    """Judge an area under the ROC curve, unless there is a reason to leave it `unjudged`."""
+    name = f"AUC of {name} for the label"
+    auc, error = auc_of(histogram)
+    half = min(Z_SHOWN * error, 0.5)
+    interval = (max(auc - half, 0.0), min(auc + half, 1.0))
+    unjudged = unjudged or too_few(Z_JUDGED * error)
+    if unjudged:
+        return Check(name, f"{auc:.3f}", unjudged, "unjudged", auc, interval)
+    tolerance = max(tolerance, Z_JUDGED * error)
+    verdict = verdict_of(abs(auc - 0.5) <= tolerance)
+    return Check(name, f"{auc:.3f}", f"0.500 ± {tolerance:.3f}", verdict, auc, interval, tolerance)

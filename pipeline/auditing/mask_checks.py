@@ -1,0 +1,139 @@
+"""Check the masks: how many there are, what stands in their places, and which random tokens."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..instances.balance import Z_JUDGED
+from .judging import TOO_FEW, Z_SHOWN, info, none, too_few, verdict_of
+from .measures import Measures
+from .verdict import Check, Verdict
+
+MIN_WHOLE_WORD_BUDGET = 0.9
+"""Whole words cannot always fill the mask budget; using less than this share is a fault, unless
+words are long.
+"""
+
+MIN_RANDOM_TOKENS = 100
+"""With fewer, chi-squared is too far from its limiting distribution."""
+
+NUM_TOP_SHOWN = 8
+
+
+def mask_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the number of masks, in all and in each row."""
+    counts = measures.counts
+    masks_words = measures.config.masking != "token"
+    share = counts["masked"] / max(counts["tokens"], 1)
+    asked_share = counts["masks_asked"] / max(counts["tokens"], 1)
+    measured = f"{share:.2%}"
+    asked = f"{asked_share:.2%}"
+    if masks_words:
+        enough = _fills_budget(measures)
+        asked = f"at most {asked}, in whole words"
+    else:
+        enough = measured == asked  # fewer lost or added masks are left to the next check
+    yield Check("masked share", measured, asked, verdict_of(enough), share)
+    yield none("rows with the wrong number of masks", counts["rows_breaking_count"])
+    if masks_words:
+        yield none("partly masked words", counts["split_words"])
+    top = top_tokens(measures, NUM_TOP_SHOWN)
+    masked = max(counts["masked"], 1)
+    shown = "  ".join(f"{token} {count / masked:.1%}" for token, count in top if count)
+    yield info("most frequently masked", top[0][1] / masked, shown)
+
+
+def _fills_budget(measures: Measures) -> bool:
+    """Tell whether whole words use enough of the masks that were asked for.
+
+    The rest of a row's budget may be too little for another word: on average a word's tokens but
+    one, which in long words is more than `MIN_WHOLE_WORD_BUDGET` allows.
+    """
+    counts = measures.counts
+    unused = counts["masks_asked"] - counts["masked"]
+    tokens_per_word = counts["text_tokens"] / max(counts["words"], 1)
+    spare = counts["rows"] * (tokens_per_word - 1)
+    return unused <= max((1 - MIN_WHOLE_WORD_BUDGET) * counts["masks_asked"], spare)
+
+
+def top_tokens(measures: Measures, most: int) -> list[tuple[str, int]]:
+    """Return the most frequently masked tokens with their counts."""
+    top = np.argsort(-measures.masked_tokens, kind="stable")[:most].tolist()
+    tokens = measures.vocabulary.tokens
+    return [(tokens[token_id], int(measures.masked_tokens[token_id])) for token_id in top]
+
+
+def split_checks(measures: Measures) -> Iterator[Check]:
+    """Judge the shares of [MASK], random and kept tokens among the masked ones.
+
+    They are corrected for random tokens that equal the original, and so look kept.
+    """
+    counts = measures.counts
+    masked = max(counts["masked"], 1)
+    observed = {kind: counts[f"masked_{kind}"] / masked for kind in ("mask", "random", "keep")}
+    num_ordinary = int(measures.vocabulary.is_ordinary.sum())
+    random = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
+    looks_kept = random - observed["random"]
+    corrected = {
+        "mask": observed["mask"],
+        "random": random,
+        "keep": observed["keep"] - looks_kept,
+    }
+    titles = {
+        "mask": "masked tokens that are [MASK]",
+        "random": "… a random token",
+        "keep": "… kept",
+    }
+    for kind, percent in zip(titles, measures.config.mask_split, strict=True):
+        share = corrected[kind]
+        expected = percent / 100
+        # The interval shown is about the observed share. In few tokens, that share and its variance
+        # may be near 0 by chance; so the verdict takes the variance about the expected share.
+        shown_error = _standard_error(measures.squares[kind], masked, observed[kind])
+        judged_error = _standard_error(measures.squares[kind], masked, expected)
+        low = max(share - Z_SHOWN * shown_error, 0.0)
+        high = min(share + Z_SHOWN * shown_error, 1.0)
+        unjudged = too_few(Z_JUDGED * judged_error)
+        verdict: Verdict = "unjudged"
+        if not unjudged:
+            verdict = verdict_of(abs(share - expected) <= Z_JUDGED * judged_error)
+        measured = f"{max(share, 0.0):.2%} ({low:.2%} to {high:.2%})"
+        asked = unjudged or f"{percent}%"
+        yield Check(titles[kind], measured, asked, verdict, share, (low, high))
+    if counts["masked_random"]:
+        yield _uniform_check(measures)
+
+
+def _standard_error(squares: np.ndarray, masked: int, share: float) -> float:
+    """Return the standard error of a share of `masked` tokens, with rows as clusters.
+
+    A span is masked as one, so tokens of a row are not independent: the variance is the sum over
+    rows of ``(tokens of the kind - share * masked tokens) ** 2``, computed from its three sums of
+    squares and products (cluster sampling; Cochran 1977, "Sampling Techniques"), and at least the
+    variance of independent tokens.
+    """
+    kind_squares, products, mask_squares = squares
+    between_rows = kind_squares - 2 * share * products + share**2 * mask_squares
+    independent = masked * share * (1 - share)
+    return math.sqrt(max(between_rows, independent, 1.0)) / masked
+
+
+def _uniform_check(measures: Measures) -> Check:
+    """Judge by chi-squared whether random tokens are uniform over the ordinary ones other than the
+    original.
+    """
+    name = "spread of random tokens (chi-squared per token)"
+    num_random = measures.counts["masked_random"]
+    if num_random < MIN_RANDOM_TOKENS:
+        return Check(name, f"{num_random} tokens", TOO_FEW, "unjudged", None)
+    ordinary = measures.vocabulary.is_ordinary
+    times = measures.random_tokens[ordinary]
+    # A token is seen as random only where it is not the original.
+    expected = 1 - measures.masked_tokens[ordinary] / measures.counts["masked"]
+    expected *= times.sum() / expected.sum()
+    freedom = max(len(times) - 1, 1)
+    ratio = float(((times - expected) ** 2 / expected).sum()) / freedom
+    # Chi-squared per degree of freedom has mean 1 and variance 2 / freedom.
+    limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + 0.05
+    return Check(name, f"{ratio:.3f}", f"at most {limit:.2f}", verdict_of(ratio <= limit), ratio)

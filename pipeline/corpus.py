@@ -1,0 +1,97 @@
+"""All data stages as one Beam pipeline: from raw sources to instances."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+from . import storage
+from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from .documents.pipeline import IngestStage
+from .execution.progress import ShowProgress, progress_shown
+from .execution.runner import check_runner, errors_of_workers
+from .execution.stages import Stage, finish_stage, open_stage, progress_of
+from .instances.pipeline import InstancesStage
+from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
+from .storage.directory import locked
+from .storage.stage import finished_manifest, start_over
+from .vocabulary.pipeline import VocabularyStage
+
+
+class CorpusManifests(NamedTuple):
+    """The manifests of the three directories."""
+
+    documents: DocumentsManifest
+    vocabulary: VocabularyManifest
+    instances: InstancesManifest
+
+
+def make_corpus(
+    sources: Sequence[str],
+    output: str,
+    ingest_config: IngestConfig,
+    vocab_config: VocabConfig,
+    build_config: BuildConfig,
+    options: RunOptions,
+    progress: ShowProgress | None = None,
+) -> CorpusManifests:
+    """Run the data stages as one Beam pipeline, into ``documents``, ``vocab`` and ``instances``
+    below `output`.
+
+    The directories are those of `ingest`, `learn_vocabulary` and `build`, which resume them too,
+    and the other way round. The pipeline runs on the runner of `options`, by default on Beam's
+    DirectRunner. Raises as these functions do.
+    """
+    documents = storage.join(output, "documents")
+    vocab = storage.join(output, "vocab")
+    ingest = IngestStage(
+        sources=tuple(sources), output=documents, config=ingest_config, max_bad=options.max_bad
+    )
+    learn = VocabularyStage(documents=documents, output=vocab, config=vocab_config)
+    build = InstancesStage(
+        documents=documents,
+        vocab=vocab,
+        output=storage.join(output, "instances"),
+        config=build_config,
+        max_bad=options.max_bad,
+    )
+    stages: list[Stage[Any, Any]] = [ingest, learn, build]
+
+    check_runner(options, output)
+    ingest.find_inputs()  # a mistake in the sources is found before anything is deleted
+    with ExitStack() as locks:
+        for stage in stages:
+            locks.enter_context(locked(stage.output))
+        if options.overwrite:
+            for stage in stages:
+                start_over(stage.output)
+        manifests: list[Any] = []
+        unfinished = list(stages)
+        while unfinished:
+            # Those before it are finished, so it can be planned here and now.
+            first = unfinished[0]
+            plan = first.plan()
+            manifest = finished_manifest(first.output, plan.head, overwrite=False)
+            if manifest is None:
+                # It begins here, so that most mistakes are found before the pipeline starts.
+                open_stage(first, plan, overwrite=False)
+                _run(unfinished, output, options, progress)
+                manifests += [finish_stage(stage) for stage in unfinished]
+                break
+            manifests.append(manifest)
+            del unfinished[0]
+        return CorpusManifests(*manifests)
+
+
+def _run(
+    stages: Sequence[Stage[Any, Any]],
+    output: str,
+    options: RunOptions,
+    progress: ShowProgress | None,
+) -> None:
+    """Run stages as one pipeline; the first one has been opened."""
+    from .execution.beam import RunStage, run_pipeline
+
+    read_progress = partial(progress_of, stages)
+    with progress_shown(read_progress, progress, output), errors_of_workers(stages):
+        run_pipeline([RunStage(stage) for stage in stages], options)

@@ -1,0 +1,91 @@
+"""The phase of ingest that decides which documents are removed; the rules are in `duplicates`.
+
+For each document `Scatter` writes a small row, its *key*, by the hash of the text. A unit of this
+phase reads the keys of a range of text hashes from all files, so all copies of a text meet. It
+lists the documents to remove by the documents' hash, for `Gather` to skip.
+
+Memory: up to 450 bytes per key of a unit, which has half a million keys (below 64 million
+documents).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..execution.phases import Phase
+from ..execution.tables import TemporaryTable
+from ..execution.units import Record, Unit
+from ..storage.stage import StageDirectory
+from .duplicates import decide
+from .layout import KeyRange, Layout, plan_keys
+from .scatter import check_input
+from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
+
+DOCUMENTS_PER_UNIT = 500_000
+MIN_VALIDATION_DOCUMENTS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deduplicated(Record):
+    """The record of a unit: what stays and what is removed; the latter also per bucket, as in
+    `Scattered`.
+    """
+
+    documents: int
+    left_out: int
+    bucket_bytes: bytes
+    bucket_documents: bytes
+    lowest_validation_hashes: list[int]
+    """The lowest ones of the documents that stay, ascending; each counts once, because versions of
+    a document under one id share theirs."""
+
+
+@dataclass(frozen=True)
+class Deduplicate(Phase[KeyRange, Deduplicated]):
+    """List the documents to remove."""
+
+    num_shards: int | None
+    """As the user asked for."""
+    max_bad: float
+    also_removed: tuple[TemporaryTable, ...]
+    """Tables like `NEAR_DUPLICATES`, of texts to remove besides exact duplicates."""
+
+    name = "deduplicate"
+    payload_type = KeyRange
+    record_type = Deduplicated
+
+    def plan(self, directory: StageDirectory) -> Sequence[Unit[KeyRange]]:
+        """Cut the keys into ranges of the texts' hashes."""
+        num_documents = check_input(directory, self.num_shards, self.max_bad)
+        return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, directory.setup.layout)
+
+    def do(self, directory: StageDirectory, unit: Unit[KeyRange]) -> Deduplicated:
+        """Decide on the texts of a range."""
+        layout: Layout = directory.setup.layout
+        partitions = unit.payload.partitions
+        keys = pa.Table.from_batches(KEYS.read(directory, partitions), KEYS.schema)
+        near_duplicates: list[pa.RecordBatch] = []
+        for table in self.also_removed:
+            near_duplicates.extend(table.read(directory, partitions))
+        decision = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
+        removed = decision.removed
+        with LEFT_OUT.write(directory, unit.name) as writer:
+            writer.write(removed)
+
+        buckets = layout.bucket_of(
+            removed["hash"].to_numpy(), removed["validation_hash"].to_numpy()
+        )
+        num_counts = layout.num_buckets + 1
+        bucket_bytes = np.bincount(buckets, weights=decision.removed_bytes, minlength=num_counts)
+        bucket_documents = np.bincount(buckets, minlength=num_counts)
+        validation_hashes = np.unique(decision.kept["validation_hash"].to_numpy())
+        return Deduplicated(
+            files=(LEFT_OUT.file(unit.name),),
+            documents=decision.kept.num_rows,
+            left_out=removed.num_rows,
+            bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
+            bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
+            lowest_validation_hashes=validation_hashes[:MIN_VALIDATION_DOCUMENTS].tolist(),
+        )

@@ -1,0 +1,99 @@
+"""Two phases of ingest that find near-duplicates; the rules are in `near_duplicates`.
+
+`Scatter` writes the bands and the sketch of each document. A unit of *candidates* reads a range of
+the bands' hashes, in which texts that share a band meet. The single unit of *clusters* compares
+each such pair.
+
+Memory: one process finds the clusters, with about 700 bytes per document that has a candidate;
+other documents take nothing. A unit of candidates takes about 150 MB (below 50 million documents).
+Temporary files take about 300 bytes per document at a threshold of 0.8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..execution.phases import Phase
+from ..execution.units import Record, Unit
+from ..storage.stage import StageDirectory
+from .layout import KeyRange, plan_keys
+from .minhash import choose_bands
+from .near_duplicates import distinct, find_first, first_sketches, pair_up, similar_pairs
+from .scatter import check_input
+from .tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
+
+BANDS_PER_UNIT = 2_000_000
+
+
+@dataclass(frozen=True)
+class FindCandidates(Phase[KeyRange, Record]):
+    """Pair up texts that share a band."""
+
+    share: float
+    """Of the word 5-grams that near-duplicates have in common."""
+    num_shards: int | None
+    """As the user asked for."""
+    max_bad: float
+
+    name = "candidates"
+    payload_type = KeyRange
+    record_type = Record
+
+    def plan(self, directory: StageDirectory) -> Sequence[Unit[KeyRange]]:
+        """Cut the bands into ranges of their hashes."""
+        num_documents = check_input(directory, self.num_shards, self.max_bad)
+        num_bands, _ = choose_bands(self.share)
+        return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, directory.setup.layout)
+
+    def do(self, directory: StageDirectory, unit: Unit[KeyRange]) -> Record:
+        """Write the pairs of texts that share a band in the unit's partitions."""
+        batches = BANDS.read(directory, unit.payload.partitions)
+        rows = pa.Table.from_batches(batches, BANDS.schema)
+        bands = rows["band_hash"].to_numpy()
+        texts = rows["text_hash"].to_numpy()
+        del rows  # tens of millions of rows, copied above
+        pairs = pair_up(bands, texts)
+        with CANDIDATES.write(directory, unit.name) as writer:
+            writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=CANDIDATES.schema))
+        return Record(files=(CANDIDATES.file(unit.name),))
+
+
+@dataclass(frozen=True)
+class FindClusters(Phase[None, Record]):
+    """Join similar pairs, and list all but one document of each cluster as near-duplicates."""
+
+    share: float
+
+    name = "clusters"
+    payload_type = None
+    record_type = Record
+
+    def plan(self, directory: StageDirectory) -> Sequence[Unit[None]]:
+        """Plan the one unit."""
+        return [Unit("clusters", cost=1, payload=None)]
+
+    def do(self, directory: StageDirectory, unit: Unit[None]) -> Record:
+        """Write the texts to remove as near-duplicates."""
+        pairs = np.empty((0, 2), np.uint64)
+        for batch in CANDIDATES.read(directory):
+            more = np.stack([batch["one"].to_numpy(), batch["other"].to_numpy()], axis=1)
+            pairs = distinct(np.concatenate([pairs, more]))
+        sketches = first_sketches(self._read_sketches(directory, np.unique(pairs)))
+        similar = similar_pairs(pairs, sketches, self.share)
+        first_of_cluster = find_first(sketches.num_rows, similar)
+        removed = np.flatnonzero(first_of_cluster != np.arange(sketches.num_rows))
+        texts = sketches["text_hash"].to_numpy()[removed]
+        kept_ids = sketches["doc_id"].take(pa.array(first_of_cluster[removed]))
+        with NEAR_DUPLICATES.write(directory, unit.name) as writer:
+            writer.write(pa.table([texts, kept_ids], schema=NEAR_DUPLICATES.schema))
+        return Record(files=(NEAR_DUPLICATES.file(unit.name),))
+
+    def _read_sketches(self, directory: StageDirectory, texts: np.ndarray) -> pa.Table:
+        """Return the sketches of some texts, of all documents that have them."""
+        chosen: list[pa.RecordBatch] = []
+        for batch in SKETCHES.read(directory):
+            is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
+            chosen.append(batch.filter(pa.array(is_candidate)))
+        return pa.Table.from_batches(chosen, SKETCHES.schema)

@@ -1,0 +1,62 @@
+"""The input files of ingest: their fingerprints, and the units that read them."""
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from .. import storage
+from ..config import IngestConfig
+from ..execution.units import Unit
+from ..sources.formats import Input, plan_units
+from ..sources.records import InputRange
+from ..storage.directory import digest_of
+
+WHOLE_BYTES = 64 << 20
+"""A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
+NUM_SAMPLES = 16
+SAMPLE_BYTES = 1 << 16
+NUM_READERS = 16
+"""Files read at a time, because object stores are slow to answer."""
+
+
+def plan_ranges(inputs: Sequence[Input], config: IngestConfig) -> list[Unit[list[InputRange]]]:
+    """Return the units that read all inputs."""
+    units: list[Unit[list[InputRange]]] = []
+    for planned in plan_units(inputs, config):
+        units.append(Unit(f"range-{len(units):05d}", planned.num_bytes, list(planned.ranges)))
+    return units
+
+
+def fingerprints(inputs: Sequence[Input]) -> list[dict[str, Any]]:
+    """Return name, format, size and digest of each input, for the manifest."""
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        digests = list(pool.map(_digest, inputs))
+    return [
+        {"name": file.name, "format": file.format, "bytes": file.num_bytes, "digest": digest}
+        for file, digest in zip(inputs, digests, strict=True)
+    ]
+
+
+def _digest(file: Input) -> str:
+    """Return the digest of an input; of a large one that of samples, so as not to read it twice."""
+    if file.digest:
+        return file.digest
+    most_bytes = WHOLE_BYTES
+    if storage.is_remote(file.path):
+        most_bytes = NUM_SAMPLES * SAMPLE_BYTES
+    with storage.open_input(file.path) as content:
+        if file.num_bytes <= most_bytes:
+            blake2b = partial(hashlib.blake2b, digest_size=16)
+            return hashlib.file_digest(cast(Any, content), blake2b).hexdigest()
+        offsets = np.linspace(0, file.num_bytes - SAMPLE_BYTES, NUM_SAMPLES, dtype=np.int64)
+        samples = [_sample(content, offset) for offset in offsets.tolist()]
+        return digest_of(b"".join(samples))
+
+
+def _sample(content: BinaryIO, offset: int) -> bytes:
+    content.seek(offset)
+    return content.read(SAMPLE_BYTES)

@@ -1,0 +1,174 @@
+"""Which shards ingest writes, and which documents go into each: cut by the sizes that earlier
+phases counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..errors import UserError
+from ..execution.counters import Counters, count_of
+from ..execution.units import Unit
+from ..manifests import Split
+from ..storage.shards import shard_name
+from .deduplicate import MIN_VALIDATION_DOCUMENTS, Deduplicated
+from .layout import (
+    Layout,
+    borders,
+    cut_shards,
+    cut_validation,
+    group_by_partition,
+    partitions_between,
+)
+from .other_languages import OTHER_LANGUAGES
+from .scatter import Scattered
+
+NO_SHARD = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardRun:
+    """Neighbouring shards of a split, which one unit writes.
+
+    Shard ``first + i`` of `count` holds hashes from ``edges[i]`` up to ``edges[i + 1]`` (their
+    upper 32 bits). Documents whose validation hash is below `validation_below` are the validation
+    split, the others are for training.
+    """
+
+    split: Split
+    first: int
+    count: int
+    edges: list[int]
+    validation_below: int
+
+    def names(self) -> list[str]:
+        """Return the names of the shards."""
+        num_shards = len(self.edges) - 1
+        return [
+            shard_name(self.split, self.first + index, self.count) for index in range(num_shards)
+        ]
+
+    def partitions(self, layout: Layout) -> list[int]:
+        """Return the partitions of `SCATTERED` that hold the documents."""
+        start, stop = self.edges[0], self.edges[-1]
+        num_held_out = layout.num_validation_partitions
+        training = [
+            num_held_out + partition
+            for partition in partitions_between(start, stop, layout.num_partitions)
+        ]
+        if self.split == "train":
+            return training
+        validation = list(partitions_between(start, stop, num_held_out))
+        if self.validation_below > layout.validation_below:
+            # In a small corpus the share asked for may hold too few documents; the next ones are
+            # among the others.
+            return validation + training
+        return validation
+
+    def shard_of(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+        """Return for each row the index of its shard, `NO_SHARD` if it belongs to none of these."""
+        is_validation = rows["validation_hash"].to_numpy() < np.uint64(self.validation_below)
+        upper = rows["hash"].to_numpy() >> np.uint64(32)
+        index = np.searchsorted(np.array(self.edges, np.uint64), upper, side="right") - 1
+        index[index == len(self.edges) - 1] = NO_SHARD
+        index[is_validation != (self.split == "validation")] = NO_SHARD
+        return index
+
+
+def plan_shards(
+    scattered: Sequence[Scattered],
+    deduplicated: Sequence[Deduplicated],
+    num_shards: int | None,
+    layout: Layout,
+) -> list[Unit[ShardRun]]:
+    """Cut the hashes into `num_shards` shards, or by size.
+
+    Raises `UserError` if there are too few documents.
+    """
+    if sum(record.documents for record in deduplicated) < MIN_VALIDATION_DOCUMENTS + 2:
+        raise UserError(_too_few(scattered, deduplicated))
+    validation_bytes, *bucket_bytes = _remaining(scattered, deduplicated, "bucket_bytes", np.int64)
+    _, *bucket_documents = _remaining(scattered, deduplicated, "bucket_documents", np.uint32)
+    if num_shards is None:
+        train_edges = cut_shards(bucket_bytes, bucket_documents, layout.num_partitions)
+    else:
+        train_edges = borders(range(num_shards + 1), num_shards)
+    lowest_hashes = {value for record in deduplicated for value in record.lowest_validation_hashes}
+    below = max(layout.validation_below, sorted(lowest_hashes)[:MIN_VALIDATION_DOCUMENTS][-1] + 1)
+    return [
+        *_plan_split("train", train_edges, sum(bucket_bytes), layout.num_partitions, below),
+        *_plan_split(
+            "validation",
+            cut_validation(validation_bytes),
+            validation_bytes,
+            layout.num_validation_partitions,
+            below,
+        ),
+    ]
+
+
+def _plan_split(
+    split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
+) -> list[Unit[ShardRun]]:
+    units: list[Unit[ShardRun]] = []
+    for indices in group_by_partition(edges, num_partitions):
+        shards = ShardRun(
+            split=split,
+            first=indices.start,
+            count=len(edges) - 1,
+            edges=edges[indices.start : indices.stop + 1],
+            validation_below=validation_below,
+        )
+        share_of_hashes = shards.edges[-1] - shards.edges[0]  # of 2**32
+        cost = num_bytes * share_of_hashes >> 32
+        units.append(Unit(shards.names()[0], cost, shards))
+    return units
+
+
+def _remaining(
+    scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated], field: str, dtype: type
+) -> list[int]:
+    """Return what is left per bucket after deduplication."""
+    read = _summed(scattered, field, dtype)
+    left_out = _summed(deduplicated, field, dtype)
+    # A document that occurs in two sources under one id can be subtracted twice.
+    return np.maximum(read - left_out, 0).tolist()
+
+
+def _summed(
+    records: Sequence[Scattered] | Sequence[Deduplicated], field: str, dtype: type
+) -> np.ndarray:
+    counts = [np.frombuffer(getattr(record, field), dtype).astype(np.int64) for record in records]
+    return np.sum(counts, axis=0)
+
+
+def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated]) -> str:
+    """Say that there are too few documents, and why the others were left out."""
+    num_documents = sum(record.documents for record in deduplicated)
+    num_equal = sum(record.left_out for record in deduplicated)
+    total = Counters()
+    for record in scattered:
+        total.add(record.counters)
+    num_read = total.counts["documents_read"]
+    num_short = total.counts["documents_too_short"]
+    num_foreign = total.counts[OTHER_LANGUAGES]
+
+    needed = f"at least {MIN_VALIDATION_DOCUMENTS + 2} different ones are needed"
+    left_out = (
+        f"{num_short:,} are too short (`min_characters`, `min_sentences`), "
+        f"{num_equal:,} repeat others"
+    )
+    if num_foreign:
+        left_out += f", {num_foreign:,} are in other languages (`keep_language`)"
+    advice = ""
+    if 2 * num_short > num_read:
+        advice = " To keep short documents, lower `min_characters`, and give `overwrite`."
+    elif num_read < MIN_VALIDATION_DOCUMENTS + 2:
+        advice = (
+            " If each line or paragraph is a document, "
+            "give `documents` line or blank-line, and `overwrite`."
+        )
+    held = f"The sources hold {count_of(num_documents, 'document')}"
+    return f"{held}; {needed}. Of {num_read:,} read, {left_out}.{advice}"

@@ -1,0 +1,168 @@
+"""Data stages: phases over one output directory, run to the manifest on this machine or on Beam.
+
+A stage is done in three steps, and any of them may run on another machine than the one before:
+
+- **open** reads the inputs, claims the output directory, and writes down what the phases need;
+- each **phase** is planned and done, unit by unit (see `phases`);
+- **finish** sums the records up into ``manifest.json``, the last file.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+
+import msgspec
+
+from .. import storage
+from ..errors import RunError
+from ..manifests import Manifest
+from ..parsing import parse_json
+from ..storage.directory import WORK
+from ..storage.stage import (
+    MANIFEST,
+    StageDirectory,
+    begin_stage,
+    read_any_manifest,
+    write_manifest,
+)
+from .phases import Phase
+from .progress import Progress
+from .units import (
+    LAYOUT,
+    Unit,
+    clear_errors,
+    errors_written_down,
+    finished_units,
+    read_units,
+    write_units,
+)
+
+SETUP = f"{WORK}/setup.json"
+
+S = TypeVar("S")
+M = TypeVar("M", bound=Manifest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePlan(Generic[S]):
+    """What a stage is going to do, known once its inputs are read."""
+
+    head: dict[str, Any]
+    """The first part of the manifest; see `storage.stage.manifest_head`."""
+    setup: S
+    """What all phases need to know: a small dataclass."""
+    units: Sequence[Unit[Any]]
+    """Of the first phase."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Small files to write into the output directory before the first phase, by name."""
+
+
+class Stage(Generic[S, M]):
+    """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]
+    """Of its command, which is also that in the manifest."""
+    setup_type: ClassVar[Any]
+    """S."""
+    manifest_type: ClassVar[Any]
+    """M."""
+
+    output: str
+
+    @abstractmethod
+    def plan(self) -> StagePlan[S]:
+        """Read the inputs; raise `UserError` if they, or an option, are wrong. Writes nothing."""
+
+    @abstractmethod
+    def phases(self) -> Iterator[Phase[Any, Any]]:
+        """Yield the phases in their order."""
+
+    @abstractmethod
+    def results(self, directory: StageDirectory) -> dict[str, Any]:
+        """Return what the manifest says about the finished work; raise `UserError` if too much of
+        the input was bad.
+        """
+
+    @abstractmethod
+    def absolute(self) -> Self:
+        """Return the stage with absolute paths, for workers in other folders."""
+
+
+@dataclass(frozen=True)
+class _SetupFile(Generic[S]):
+    fingerprint: str
+    begun: float
+    """Seconds since the epoch."""
+    setup: S
+    layout: int
+
+
+def open_stage(
+    stage: Stage[S, M], plan: StagePlan[S], overwrite: bool
+) -> tuple[StageDirectory, M | None]:
+    """Begin or resume a stage; return its directory, and its manifest if it is finished already.
+
+    Raise `UserError` if the directory belongs to other work; see `storage.stage.check_output`.
+    """
+    directory = StageDirectory(stage.output, plan.head["fingerprint"], plan.setup)
+    manifest = begin_stage(stage.output, plan.head, overwrite)
+    if manifest is not None:
+        return directory, manifest
+    clear_errors(directory)
+    for name, content in plan.files.items():
+        directory.write_bytes(name, content)
+    first_phase = next(stage.phases())
+    write_units(directory, first_phase.name, plan.units)
+    # The setup goes last: with it, workers take the stage for opened.
+    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT)
+    directory.write_bytes(SETUP, msgspec.json.encode(setup))
+    return directory, None
+
+
+def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
+    """Return the directory of a stage that has been opened, anywhere; None if it is finished."""
+    path = storage.join(stage.output, SETUP)
+    if storage.exists(path):
+        setup = _read_setup(stage)
+        return StageDirectory(stage.output, setup.fingerprint, setup.setup)
+    if storage.exists(storage.join(stage.output, MANIFEST)):
+        return None
+    raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+
+
+def _read_setup(stage: Stage[S, Any]) -> _SetupFile[S]:
+    path = storage.join(stage.output, SETUP)
+    return parse_json(storage.read_bytes(path), _SetupFile[stage.setup_type], path)
+
+
+def finish_stage(stage: Stage[Any, M]) -> M:
+    """Write the manifest of a stage whose phases are done, unless it is there; return it."""
+    directory = opened_directory(stage)
+    if directory is None:
+        return cast(M, read_any_manifest(stage.output))
+    with errors_written_down(directory, "finish"):
+        begun = _read_setup(stage).begun
+        plan_head = msgspec.json.decode(storage.read_bytes(directory.file(f"{WORK}/plan.json")))
+        manifest = {**plan_head, **stage.results(directory)}
+        return write_manifest(directory, manifest, stage.manifest_type, time.time() - begun)
+
+
+def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:
+    """Return how far the current phase is; None between phases."""
+    for stage in stages:
+        directory = opened_directory(stage)
+        if directory is None:
+            continue  # finished
+        for phase in stage.phases():
+            units = read_units(directory, phase.name, phase.payload_type)
+            finished = finished_units(directory, phase.name)
+            if len(finished) < len(units):
+                return Progress(
+                    stage=stage.name,
+                    phase=phase.name,
+                    done_bytes=sum(units[number].cost for number in finished),
+                    total_bytes=sum(unit.cost for unit in units),
+                )
+    return None

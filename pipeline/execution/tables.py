@@ -1,0 +1,172 @@
+"""Temporary tables: rows that the units of one phase leave to those of a later one.
+
+Each unit writes an Arrow file, cut into *partitions* so that a reader takes what it needs and no
+more. The file is written in chunks of about `CHUNK_BYTES`, so that a unit of any size is written
+in bounded memory. A chunk has one record batch for each partition::
+
+    chunk 0:  | partition 0 | partition 1 | partition 2 |
+    chunk 1:  | partition 0 | partition 1 | partition 2 |    a reader of partition 1
+                            ^^^^^^^^^^^^^^                   takes these from every file
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from .. import storage
+from ..storage.directory import WORK
+from ..storage.stage import StageDirectory
+from .units import unit_names
+
+CHUNK_BYTES = 32 << 20
+"""In memory."""
+
+# Batches are small: sharing out their columns to threads costs more than compressing them.
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+
+
+class Cut(Protocol):
+    """How rows are cut into partitions."""
+
+    def num_partitions(self, setup: Any) -> int:
+        """Return the number of partitions, which may depend on `StageDirectory.setup`."""
+        ...
+
+    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
+        """Return the partition of each row (int64)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A single partition: every reader needs all rows."""
+
+    def num_partitions(self, setup: Any) -> int:
+        """Return 1."""
+        return 1
+
+    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
+        """Return zeros."""
+        return np.zeros(rows.num_rows, np.int64)
+
+
+@dataclass(frozen=True)
+class TemporaryTable:
+    """A table between two phases."""
+
+    name: str
+    """Of its folder below ``.work/``."""
+    phase: str
+    """Name of the phase whose units write it."""
+    schema: pa.Schema
+    cut: Cut = Whole()
+
+    def file(self, unit_name: str) -> str:
+        """Return the name, in the output directory, of the file that a unit writes."""
+        return f"{WORK}/{self.name}/{unit_name}.arrow"
+
+    @contextmanager
+    def write(self, directory: StageDirectory, unit_name: str) -> Iterator["TableWriter"]:
+        """Open the file of a unit for writing; it appears when it is complete."""
+        with (
+            directory.write(self.file(unit_name)) as file,
+            pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
+        ):
+            rows = TableWriter(writer, self, directory.setup)
+            yield rows
+            rows.flush()
+
+    def read(
+        self,
+        directory: StageDirectory,
+        partitions: Iterable[int] = (0,),
+        unit_names_to_read: Iterable[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of these partitions: of every unit, or only of some."""
+        partitions = list(partitions)
+        if unit_names_to_read is None:
+            unit_names_to_read = unit_names(directory, self.phase)
+        for unit_name in unit_names_to_read:
+            yield from self._read_file(directory, unit_name, partitions)
+
+    def _read_file(
+        self, directory: StageDirectory, unit_name: str, partitions: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        path = directory.file(self.file(unit_name))
+        num_partitions = self.cut.num_partitions(directory.setup)
+        with (
+            storage.open_input(path) as file,
+            pa.ipc.open_file(file, options=_READ_OPTIONS) as reader,
+        ):
+            for first_of_chunk in range(0, reader.num_record_batches, num_partitions):
+                for partition in partitions:
+                    batch = reader.get_batch(first_of_chunk + partition)
+                    if batch.num_rows:
+                        yield batch
+
+
+class TableWriter:
+    """The file of one unit, while it is written."""
+
+    def __init__(self, writer: Any, table: TemporaryTable, setup: Any) -> None:
+        self._writer = writer
+        self._table = table
+        self._setup = setup
+        self._num_partitions = table.cut.num_partitions(setup)
+        self._held: list[pa.Table] = []
+        self._num_bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, each behind those of its partition that are there."""
+        self._held.append(rows)
+        self._num_bytes += rows.nbytes
+        if self._num_bytes >= CHUNK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows held as a chunk, if there are any."""
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held).combine_chunks()
+        self._held = []  # or the rows would be in memory three times
+        partition_of_row = self._table.cut.partition_of(table, self._setup)
+        empty = pa.RecordBatch.from_pylist([], self._table.schema)
+        rows = next(iter(table.to_batches()), empty)
+        # Rows in the order of their partitions, and where each partition ends among them:
+        #   partition_of_row  2 0 1 0        order  1 3 2 0        ends  2 3 4
+        order = np.argsort(partition_of_row, kind="stable")
+        all_partitions = np.arange(self._num_partitions)
+        ends = np.searchsorted(partition_of_row[order], all_partitions, side="right")
+        start = 0
+        for end in ends:
+            # Not a slice: it would be written with all the values of its lists, not only its own.
+            chosen = rows.take(pa.array(order[start:end])) if end > start else empty
+            self._writer.write_batch(chosen)
+            start = end
+        self._num_bytes = 0
+
+
+def range_of(hashes: np.ndarray, num_ranges: int) -> np.ndarray:
+    """Return hash * num_ranges / 2**64 in whole numbers, for uint64 hashes.
+
+    Only the upper 32 bits count, so that nothing overflows.
+    """
+    upper = hashes >> np.uint64(32)
+    return (upper * np.uint64(num_ranges) >> np.uint64(32)).astype(np.int64)
+
+
+def cut_evenly(length: int, num_pieces: int) -> list[range]:
+    """Return at most `num_pieces` runs of neighbours that make up ``range(length)``.
+
+    >>> cut_evenly(7, 3)
+    [range(0, 2), range(2, 4), range(4, 7)]
+    """
+    borders = [length * i // num_pieces for i in range(num_pieces + 1)]
+    pieces = [range(start, stop) for start, stop in pairwise(borders)]
+    return [piece for piece in pieces if len(piece)]

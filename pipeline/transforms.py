@@ -1,0 +1,99 @@
+"""Beam transforms of the data stages, for pipelines of one's own; see docs/api.md.
+
+A stage runs behind all elements of its input, or at the start of a pipeline, and yields one
+element, the path of its directory. So stages follow one another::
+
+    with beam.Pipeline() as pipeline:
+        (
+            pipeline
+            | Ingest("corpus/*.txt", "documents")
+            | LearnVocabulary("documents", "vocab")
+            | BuildInstances("documents", "vocab", "instances")
+        )
+
+Directories are resumed, or left alone if finished, as the commands do; they are not locked.
+Everything that a stage's manifest counts is counted as Beam metrics in ``clozeworks.ingest``,
+``clozeworks.vocab`` and ``clozeworks.build``. A `UserError` fails the pipeline with its message.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from .config import BuildConfig, IngestConfig, VocabConfig
+from .documents.pipeline import IngestStage
+from .execution.beam import ReadParallel, RunStage
+from .execution.counters import Counters
+from .instances.pipeline import InstancesStage
+from .sources.formats import read_range
+from .sources.reading import plan_reading
+from .sources.records import InputRange
+from .vocabulary.pipeline import VocabularyStage
+
+MAX_BAD = 0.05
+"""Share of bad input, as on the command line."""
+
+
+class ReadDocuments(ReadParallel):
+    """Transform a pipeline into the documents of `sources`, a dictionary each.
+
+    Their fields are those of `RawDocument`. The files are listed at once, and read in parallel by
+    the workers, which must reach them. What `read_documents` counts in its ``Counters`` are Beam
+    metrics in the namespace ``clozeworks``. Raises `UserError` as `read_documents` does.
+    """
+
+    def __init__(self, sources: str | Sequence[str], config: IngestConfig | None = None) -> None:
+        config = config or IngestConfig()
+        ranges = plan_reading(sources, config, Counters())
+        super().__init__(ranges, partial(_read_as_dicts, config=config))
+
+
+def _read_as_dicts(
+    input_range: InputRange, counters: Counters, config: IngestConfig
+) -> Iterator[dict[str, Any]]:
+    return map(asdict, read_range(input_range, config, counters))
+
+
+class Ingest(RunStage):
+    """Turn `sources` into a directory of documents, as `ingest` does."""
+
+    def __init__(
+        self,
+        sources: str | Sequence[str],
+        output: str,
+        config: IngestConfig | None = None,
+        max_bad: float = MAX_BAD,
+    ) -> None:
+        sources = (sources,) if isinstance(sources, str) else tuple(sources)
+        config = config or IngestConfig()
+        super().__init__(
+            IngestStage(sources=sources, output=output, config=config, max_bad=max_bad)
+        )
+
+
+class LearnVocabulary(RunStage):
+    """Learn a vocabulary from a directory of documents, as `learn_vocabulary` does."""
+
+    def __init__(self, documents: str, output: str, config: VocabConfig | None = None) -> None:
+        config = config or VocabConfig()
+        super().__init__(VocabularyStage(documents=documents, output=output, config=config))
+
+
+class BuildInstances(RunStage):
+    """Write the instances of a directory of documents, as `build` does."""
+
+    def __init__(
+        self,
+        documents: str,
+        vocab: str,
+        output: str,
+        config: BuildConfig | None = None,
+        max_bad: float = MAX_BAD,
+    ) -> None:
+        config = config or BuildConfig()
+        super().__init__(
+            InstancesStage(
+                documents=documents, vocab=vocab, output=output, config=config, max_bad=max_bad
+            )
+        )

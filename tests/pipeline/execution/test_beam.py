@@ -1,0 +1,164 @@
+"""Stages as Beam transforms: metrics, failed jobs, stages behind one another, and options."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from clozeworks.pipeline.config import RunOptions
+from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution.beam import (
+    RunStage,
+    check_options,
+    in_a_line,
+    pipeline_options,
+    take_runner,
+)
+from clozeworks.pipeline.execution.phases import do_unit
+from clozeworks.pipeline.execution.stages import open_stage
+from clozeworks.pipeline.storage.stage import StageDirectory, read_any_manifest
+from number_stage import Done, NumberStage, Squares, square
+
+IN_THIS_PROCESS = RunOptions(workers=1, beam_options=("--direct_running_mode=in_memory",))
+PORTABLE = RunOptions(
+    beam_options=("--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK")
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Keep the tracebacks of jobs that are meant to fail out of the tests' output."""
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
+
+
+def run(options: RunOptions, build: Callable[[beam.Pipeline], Any]) -> dict[str, int]:
+    """Run a pipeline to its end; return its counters by "namespace/name"."""
+    pipeline = beam.Pipeline(options=pipeline_options(options))
+    build(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    counters = result.metrics().query()["counters"]
+    return {
+        f"{counter.key.metric.namespace}/{counter.key.metric.name}": counter.committed
+        for counter in counters
+        if counter.key.metric.namespace.startswith("clozeworks")
+    }
+
+
+RUNNERS = pytest.mark.parametrize(
+    "options", [IN_THIS_PROCESS, PORTABLE], ids=["DirectRunner", "portable job API"]
+)
+COUNTED = {
+    "clozeworks.ingest/numbers": 10,
+    "clozeworks.ingest/sum": 60,
+    "clozeworks.ingest/odd": 4,
+    "clozeworks.ingest/rows": 0,
+    "clozeworks.ingest/bytes": 0,
+}
+
+
+@RUNNERS
+def test_the_counts_of_the_manifest_are_metrics(tmp_path: Path, options: RunOptions):
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    assert run(options, lambda pipeline: pipeline | RunStage(stage)) == COUNTED
+
+
+def test_a_resumed_and_a_finished_stage_have_the_same_metrics(tmp_path: Path):
+    stage = NumberStage(output=str(tmp_path), more_work=square)
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    do_unit(4, directory, Squares(square))
+    for _ in ("resumed", "finished"):
+        assert run(IN_THIS_PROCESS, lambda pipeline: pipeline | RunStage(stage)) == COUNTED
+
+
+def fail_on_three(directory: StageDirectory, number: int) -> Done:
+    if number == 3:
+        raise UserError("three is no good; take four")
+    return square(directory, number)
+
+
+@RUNNERS
+def test_a_users_mistake_fails_the_job_with_its_message(tmp_path: Path, options: RunOptions):
+    stage = NumberStage(output=str(tmp_path), work=fail_on_three)
+    with pytest.raises(Exception, match="three is no good; take four") as failed:
+        run(options, lambda pipeline: pipeline | RunStage(stage))
+    error = in_a_line(failed.value)
+    assert (type(error), str(error)) == (UserError, "three is no good; take four")
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_failed_unit_that_is_tried_again_fails_again(tmp_path: Path):
+    stage = NumberStage(output=str(tmp_path), work=fail_on_three)
+    directory, _ = open_stage(stage, stage.plan(), overwrite=False)
+    for number in (3, 3, 2):  # and so do the others, as the job is ending
+        with pytest.raises(UserError, match=r"^three is no good; take four$"):
+            do_unit(number, directory, Squares(fail_on_three))
+
+
+def look_at_manifest(directory: StageDirectory, number: int) -> Done:
+    before = Path(directory.path).with_name("one") / "manifest.json"
+    return Done(int(before.exists()))
+
+
+def test_a_stage_waits_for_the_one_before_it(tmp_path: Path):
+    one = NumberStage(output=str(tmp_path / "one"))
+    other = NumberStage(output=str(tmp_path / "other"), work=look_at_manifest)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        done = pipeline | "One" >> RunStage(one) | "Other" >> RunStage(other)
+        assert_that(done, equal_to([str(tmp_path / "other")]))
+
+    run(IN_THIS_PROCESS, build)
+    assert read_any_manifest(str(tmp_path / "other")).counts["sum"] == 5
+
+
+def test_a_stage_without_units_is_finished_too(tmp_path: Path):
+    stage = NumberStage(output=str(tmp_path), num_units=0, more_work=square)
+    assert run(IN_THIS_PROCESS, lambda p: p | RunStage(stage))["clozeworks.ingest/numbers"] == 0
+
+
+def test_an_error_is_reported_by_its_cause_alone():
+    lines = ["Traceback …", "  File x, line 3", "{} [while running 'Build']"]
+    through_beam = "\n".join(lines)
+    broken = RuntimeError(through_beam.format("RuntimeError: OSError: [Errno 5] Broken disk."))
+    assert str(in_a_line(broken)) == "The run failed: [Errno 5] Broken disk."
+    assert isinstance(in_a_line(broken), RunError)
+    mistake = RuntimeError(through_beam.format("clozeworks.pipeline.errors.UserError: Say more."))
+    assert str(in_a_line(mistake)) == "Say more."
+    assert isinstance(in_a_line(mistake), UserError)
+    assert str(in_a_line(ValueError("lengths differ"))) == "The run failed: lengths differ."
+    assert str(in_a_line(ValueError())) == "The run failed: ValueError."
+
+
+def test_an_option_that_beam_does_not_know_is_refused():
+    with pytest.raises(UserError, match="--projekt=x"):
+        pipeline_options(RunOptions(beam_options=("--runner=DataflowRunner", "--projekt=x")))
+    with pytest.raises(UserError, match="--runner needs the name"):
+        pipeline_options(RunOptions(beam_options=("--runner",)))
+    threads = RunOptions(beam_options=("--direct_running_mode=multi_threading",), workers=3)
+    options = pipeline_options(threads).get_all_options()
+    assert options["direct_running_mode"] == "multi_threading"
+    assert options["direct_num_workers"] == 3
+
+
+@pytest.mark.parametrize("flags", [("--runner=DirectRunner",), ("--runner", "DirectRunner")])
+def test_direct_runner_by_its_name_is_the_default(flags: tuple[str, ...]):
+    embedded = "--direct_embed_docker_python"
+    named = pipeline_options(RunOptions(beam_options=(*flags, embedded), workers=3))
+    default = pipeline_options(RunOptions(beam_options=(embedded,), workers=3))
+    assert named.get_all_options() == default.get_all_options()
+
+
+def test_a_runner_may_be_named_in_two_words():
+    for flags in (("--runner", "DaskRunner", "--x=1"), ("--x=1", "--runner=DaskRunner")):
+        assert take_runner(flags) == ("DaskRunner", ["--x=1"])
+    dataflow = RunOptions(beam_options=("--runner", "DataflowRunner"))
+    with pytest.raises(UserError, match="give a gs:// path"):
+        check_options(dataflow, "local")

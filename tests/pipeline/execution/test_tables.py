@@ -1,0 +1,75 @@
+"""Rows by hash: every one is found again, in its partition, whatever the parts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
+from clozeworks.pipeline.storage.stage import StageDirectory
+from hypothesis import given
+from hypothesis import strategies as st
+
+HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+SCHEMA = pa.schema([("hash", pa.uint64()), ("words", pa.list_(pa.string()))])
+
+
+@given(HASHES, st.integers(1, 5000))
+def test_ranges_are_equal_parts_of_all_hashes(hashes: list[int], number: int):
+    expected = [(value >> 32) * number >> 32 for value in hashes]
+    assert range_of(np.array(hashes, np.uint64), number).tolist() == expected
+    assert all(0 <= each < number for each in expected)
+
+
+@given(st.integers(0, 50), st.integers(1, 60))
+def test_a_length_is_cut_evenly(length: int, number: int):
+    pieces = cut_evenly(length, number)
+    assert [i for piece in pieces for i in piece] == list(range(length))
+    assert len(pieces) == min(length, number)
+    assert max(map(len, pieces), default=0) - min(map(len, pieces), default=0) <= 1
+
+
+@dataclass(frozen=True)
+class IntoEight:
+    def num_partitions(self, setup: Any) -> int:
+        return 8
+
+    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
+        return range_of(rows["hash"].to_numpy(), 8)
+
+
+TABLE = TemporaryTable("words", "phase", SCHEMA, IntoEight())
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 100])
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_rows_come_back_from_their_partitions_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, chunk_bytes: int
+):
+    monkeypatch.setattr(tables, "CHUNK_BYTES", chunk_bytes)
+    directory = StageDirectory(str(tmp_path), "f")
+    hashes = np.random.default_rng(rows_at_once).integers(0, 2**64, 100, dtype=np.uint64)
+    rows = [{"hash": int(value), "words": [str(i)] * (i % 3)} for i, value in enumerate(hashes)]
+    with TABLE.write(directory, "unit") as writer:
+        for start in range(0, 100, rows_at_once):
+            writer.write(pa.Table.from_pylist(rows[start : start + rows_at_once], SCHEMA))
+        writer.write(SCHEMA.empty_table())
+    read: list[dict[str, Any]] = []
+    for batch in TABLE.read(directory, [2, 5], ["unit"]):
+        read.extend(batch.to_pylist())
+
+    def rows_in(partition: int) -> list[dict[str, Any]]:
+        return [row for row in rows if (row["hash"] >> 32) * 8 >> 32 == partition]
+
+    assert sorted(read, key=str) == sorted(rows_in(2) + rows_in(5), key=str)
+    assert [row for row in read if row in rows_in(2)] == rows_in(2)
+
+
+def test_a_table_without_rows_is_read_as_such(tmp_path: Path):
+    directory = StageDirectory(str(tmp_path), "f")
+    with TABLE.write(directory, "unit"):
+        pass
+    assert list(TABLE.read(directory, range(8), ["unit"])) == []
