@@ -116,7 +116,8 @@ def test_a_folder_of_other_files_is_refused_and_messages_name_the_remote_path(
 )
 def test_an_index_that_is_not_ours_is_refused(bucket, index: bytes):
     write(f"{bucket}/damaged/{INDEX}", index)
-    refused = rf"^s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks \(.*\)\. Use another `output`\.$"
+    damaged = rf"s3://bucket/damaged/{INDEX} is damaged or was not written by clozeworks"
+    refused = rf"^{damaged} \(.*\)\. Use another `output`\.$"
     with pytest.raises(UserError, match=refused), mirrored(f"{bucket}/damaged"):
         pass
 

@@ -26,8 +26,15 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 CPU = torch.device("cpu")
-SHAPE = ModelConfig(vocab_size=60, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
-                    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+SHAPE = ModelConfig(
+    vocab_size=60,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
@@ -170,8 +177,10 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
 
     monkeypatch.setattr(packing, "check_packing", missing)
     assert not packs_rows(SHAPE, torch.device("cuda"), torch.bfloat16)
-    notice = "Rows are padded, because attention to packed rows does not work here (no kernel for this GPU).\n"
-    assert capsys.readouterr().err == notice
+    assert capsys.readouterr().err == (
+        "Rows are padded, because attention to packed rows does not work here (no kernel for this "
+        "GPU).\n"
+    )
     assert not packs_rows(SHAPE, CPU, torch.bfloat16) and not packs_rows(
         SHAPE, torch.device("cuda"), torch.float32
     )

@@ -347,7 +347,10 @@ def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
 
 
 def test_features_load_no_beam():
-    script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
+    script = (
+        "import sys, clozeworks.model.features\n"
+        "print({'apache_beam', 'datasets'} & set(sys.modules))"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

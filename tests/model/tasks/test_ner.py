@@ -92,7 +92,7 @@ def data(tmp_path_factory) -> Path:
 
 
 # Entities
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 TAGS = st.lists(
     st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12
@@ -143,7 +143,7 @@ def test_an_entity_is_right_only_as_a_whole():
 
 
 # Columns
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 def test_four_columns_with_documents_and_two_without(tmp_path):
@@ -157,9 +157,12 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
     two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
     documents = list(read_conll(two, labelled=True))
-    assert [[(sentence.words, sentence.tags) for sentence in document] for document in documents] == [
-        [(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))],
-    ]  # fmt: skip
+    assert [
+        [(sentence.words, sentence.tags) for sentence in document] for document in documents
+    ] == [
+        [(("a b", ""), ("B-x", "O"))],
+        [(("c\u00a0d",), ("O",))],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +220,17 @@ def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
     }  # fmt: skip
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
         write(tmp_path / "wnut" / name, "")
-    assert {split: paths[0].name for split, paths in find_splits(tmp_path / "wnut", ()).items()} == {
-        "train": "wnut17train.conll", "dev": "emerging.dev.conll", "test": "emerging.test.annotated",
-    }  # fmt: skip
+    assert {
+        split: paths[0].name for split, paths in find_splits(tmp_path / "wnut", ()).items()
+    } == {
+        "train": "wnut17train.conll",
+        "dev": "emerging.dev.conll",
+        "test": "emerging.test.annotated",
+    }
 
 
 # Rows
-# ----------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
@@ -296,11 +303,15 @@ def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
 
 
 # Models
-# --------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 SHAPE: dict[str, Any] = {
-    "vocab_size": 36, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48,
-}  # fmt: skip
+    "vocab_size": 36,
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
 
 
 def some_features(checkpoint: Path, task: EntityRecognition) -> list:
@@ -327,7 +338,7 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
 
 
 # End to end
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 def quick(**changes: Any) -> FinetuneConfig:
