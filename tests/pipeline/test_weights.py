@@ -134,9 +134,7 @@ def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
         estimate_learn_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
     with pytest.raises(UserError, match="--weight fr: no source"):
-        estimate_build(
-            documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE
-        )
+        estimate_build(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
 
 
 def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
