@@ -24,7 +24,7 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.runner import prepare
+from clozeworks.pipeline.execution.runner import check_runner
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
@@ -155,7 +155,7 @@ def test_a_job_for_dataflow_is_translated_and_staged(texts: Path):
     pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="needs Beam's [gcp] extra")
     options = RunOptions(beam_options=(*DATAFLOW, "--template_location=gs://bucket/template"))
     with object_store("gs") as bucket:
-        prepare(options, f"{bucket}/dataflow")
+        check_runner(options, f"{bucket}/dataflow")
         with pytest.raises(RunError):  # a template is only written, not run
             ingest(
                 [upload(texts, f"{bucket}/dataflow")],

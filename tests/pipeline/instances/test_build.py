@@ -16,10 +16,11 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.auditing.checks import audit_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import phases
+from clozeworks.pipeline.execution import units
+from clozeworks.pipeline.execution.units import Unit
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.instances.shard import DocumentsUnit, build_shard
-from clozeworks.pipeline.manifests import VocabularyManifest
+from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
+from clozeworks.pipeline.manifests import InstancesTokenizer, VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
@@ -159,14 +160,15 @@ def test_counts_in_another_layout_are_not_resumed(
 
     config = VocabConfig(size=120, num_unused=7)
     for step, error in (
-        ("_plan_merge", None),
-        ("_learn", "merge/plan.json is missing or was written by another version"),
+        ("Merge.plan", None),
+        ("Learn.do", "merge/plan.json is missing or was written by another version"),
     ):
         with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
-            patched.setattr(phases, "LAYOUT", 1)
+            patched.setattr(units, "LAYOUT", 1)
             patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
             learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        phases._read_plan.cache_clear()  # as in another process
+        units.read_units.cache_clear()  # as in another process
+        units.unit_names.cache_clear()
         for path in (tmp_path / step).glob(".work/*/*.arrow"):
             path.write_bytes(b"of other buckets")
         if error:
@@ -332,13 +334,12 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
     """
     documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
     damage(documents / TRAIN)
+    tokenizer = InstancesTokenizer(fingerprint="", size=120)
+    setup = InstancesSetup(mixture=[], languages={}, tokenizer=tokenizer)
+    shard = DocumentsToRead(split="train", index=0, path=str(documents / TRAIN))
     with pytest.raises(UserError, match=message) as raised:
-        build_shard(
-            StageDirectory(vocab, "of a test"),
-            DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
-            CONFIG,
-            {},
-        )
+        directory = StageDirectory(vocab, "of a test", setup)
+        BuildShards(CONFIG).do(directory, Unit(TRAIN, cost=1, payload=shard))
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()
     if (documents / TRAIN).exists():
