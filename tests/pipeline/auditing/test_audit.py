@@ -237,13 +237,13 @@ def test_the_verdict_names_what_fails_and_what_was_not_judged(checks, verdict, s
 
 def test_the_verdict_says_what_to_do():
     failing = Check(
-        "IsNext", "9%", "50%", "bad", 0.09, advice="ingest with a larger --validation-share"
+        "IsNext", "9%", "50%", "bad", 0.09, advice="ingest with a larger `validation_share`"
     )
     sentence = (
-        "1 check fails: IsNext 9% (expected 50%; ingest with a larger --validation-share); 0 hold."
+        "1 check fails: IsNext 9% (expected 50%; ingest with a larger `validation_share`); 0 hold."
     )
     assert Audit({}, [failing], [], [], [], [], {}).sentence == sentence
-    assert failing.measured_and_advice == "9%; ingest with a larger --validation-share"
+    assert failing.measured_and_advice == "9%; ingest with a larger `validation_share`"
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ def test_labels_out_of_balance_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "advice"), [("train", ""), ("validation", "ingest with a larger --validation-share")]
+    ("split", "advice"), [("train", ""), ("validation", "ingest with a larger `validation_share`")]
 )
 def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(
     tmp_path, split: str, advice: str
@@ -736,7 +736,7 @@ def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("num_shards", "advice"),
-    [(1, "add documents of it, or leave it out"), (2, "lower ingest --shards")],
+    [(1, "add documents of it, or leave it out"), (2, "ingest with fewer `shards`")],
 )
 def test_groups_too_small_for_their_shard_are_named(tmp_path, num_shards: int, advice: str):
     manifest = build(tmp_path, origins=True, negatives="any")
