@@ -66,7 +66,7 @@ def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> No
     if read_vocabulary(str(model)).tokens == read_vocabulary(directory.path).tokens:
         return
     raise UserError(
-        f"{directory.path} was built with another vocabulary than that of {model}; build them "
+        f"{directory.path} was built with a different vocabulary from {model}'s; build them "
         f"with {model}/vocab.txt, or pre-train with `vocabulary_from` instances, which moves the "
         "model to theirs."
     )

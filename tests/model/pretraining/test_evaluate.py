@@ -89,7 +89,7 @@ def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
 
 def test_other_vocabularies_and_longer_rows_are_refused(run, instances, tmp_path):
     other = write_instances(tmp_path / "other", vocab_size=61)
-    with pytest.raises(UserError, match="another vocabulary than that of"):
+    with pytest.raises(UserError, match="different vocabulary from"):
         evaluate(run, str(other))
     long = write_instances(tmp_path / "long", max_length=600)
     with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
