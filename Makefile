@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
 
-# The tests that take less than a second each, on all cores: for every save. `make test` runs them all.
+# The tests that take less than half a second each, on all cores: for every save. `make test` runs them all.
 quick: .venv/test
 	$(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 

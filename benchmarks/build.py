@@ -1,5 +1,6 @@
-"""Build instances end to end, beside google-research's algorithm: speed, size, memory, two workers,
-ten times the text.
+"""Build instances end to end, beside google-research's algorithm.
+
+Measured are speed, size, memory, what a second worker brings, and what ten times the text takes.
 
     python -m benchmarks.build VOCABULARY DOCUMENTS...
 
@@ -53,7 +54,8 @@ def main(vocabulary: str, *documents: str) -> None:
         for path in documents:
             for duplicates in (5, 1):
                 built = build(path, vocabulary, Path(work, "out"), duplicates=duplicates)
-                add_row(table, path, duplicates, built, peer_rate(path, vocabulary, duplicates))
+                peer = peer_rate(path, vocabulary, duplicates)
+                add_row(table, path, duplicates, built, peer)
         Console().print(table)
         print_scaling(documents[0], vocabulary, Path(work))
 
@@ -79,11 +81,14 @@ def build(
 
 def count_tokens(shard: Path) -> int:
     metadata = pq.ParquetFile(shard).metadata
-    return sum(metadata.row_group(i).column(0).num_values for i in range(metadata.num_row_groups))
+    # The first column is `input_ids`: its values are the tokens.
+    columns = [metadata.row_group(i).column(0) for i in range(metadata.num_row_groups)]
+    return sum(column.num_values for column in columns)
 
 
 def add_row(table: Table, path: str, duplicates: int, built: Build, peer: float) -> None:
     rate = built.num_tokens / built.cpu_s
+    text_mb = text_bytes(read_sentences(path)) / 1e6
     table.add_row(
         Path(path).name,
         str(duplicates),
@@ -93,7 +98,7 @@ def add_row(table: Table, path: str, duplicates: int, built: Build, peer: float)
         f"{rate / 1e6:.2f}",
         f"{peer / 1e6:.2f}",
         f"{rate / peer:.0f}",
-        f"{text_bytes(read_sentences(path)) / built.cpu_s / 1e6:.1f}",
+        f"{text_mb / built.cpu_s:.1f}",
         f"{built.num_bytes / built.num_tokens:.3f}",
         f"{built.peak_mb:.0f}",
     )
@@ -107,12 +112,13 @@ def read_sentences(documents: str) -> pa.ChunkedArray:
 
 
 def text_bytes(sentences: pa.ChunkedArray) -> int:
-    lengths = pc.call_function("binary_length", [pc.call_function("list_flatten", [sentences])])
+    flat = pc.call_function("list_flatten", [sentences])
+    lengths = pc.call_function("binary_length", [flat])
     return pc.call_function("sum", [lengths]).as_py()
 
 
 def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
-    """Return the tokens per second that google-research's algorithm makes from the first documents."""
+    """Return the tokens per second that google-research's algorithm makes."""
     vocabulary = read_vocabulary(vocabulary_path)
     tokenize = make_tokenizer(vocabulary.tokens, vocabulary.normalization.lowercase)
     texts: list[list[str]] = []
@@ -120,20 +126,24 @@ def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
     for sentences in read_sentences(documents):
         texts.append(sentences.as_py())
         num_bytes += sum(map(len, texts[-1]))
+        # Its random next sentences need a second document.
         if num_bytes > SAMPLE_BYTES and len(texts) > 1:
             break
     begin = time.process_time()
-    tokenized = [[tokens for sentence in text if (tokens := tokenize(sentence))] for text in texts]
-    instances = create_instances(
-        [text for text in tokenized if text], vocabulary.tokens, MAX_LENGTH, duplicates
-    )
+    tokenized = []
+    for text in texts:
+        sentences_of_tokens = [tokens for tokens in map(tokenize, text) if tokens]
+        if sentences_of_tokens:
+            tokenized.append(sentences_of_tokens)
+    instances = create_instances(tokenized, vocabulary.tokens, MAX_LENGTH, duplicates)
     num_tokens = sum(len(tokens) for tokens, *_ in instances)
     return num_tokens / (time.process_time() - begin)
 
 
 def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
     """Build one shard of `SMALL_BYTES`, then ten, these with one worker and with two."""
-    one, ten = (reshard(documents, work / f"{count}", count) for count in (1, 10))
+    one = reshard(documents, work / "1", 1)
+    ten = reshard(documents, work / "10", 10)
     runs = {
         "one shard, one worker": build(one, vocabulary, work / "out"),
         "ten shards, one worker": build(ten, vocabulary, work / "out"),
@@ -155,24 +165,24 @@ def print_scaling(documents: str, vocabulary: str, work: Path) -> None:
 
 
 def reshard(documents: str, folder: Path, num_shards: int) -> Path:
-    """Rewrite the documents as `num_shards` shards of `SMALL_BYTES` of text, repeating them if
-    there are too few.
+    """Rewrite the documents as `num_shards` shards of `SMALL_BYTES` of text.
+
+    Documents are repeated if there are too few.
     """
     folder.mkdir()
     tables = [pq.read_table(path) for path in sorted(Path(documents).glob("*.parquet"))]
     table = pa.concat_tables(tables)
     group = {"source": "mixed", "language": "und", "characters": SMALL_BYTES}
-    rows = max(2, min(len(table), int(len(table) * SMALL_BYTES / text_bytes(table["sentences"]))))
+    share = SMALL_BYTES / text_bytes(table["sentences"])
+    rows = max(2, min(len(table), int(len(table) * share)))
     manifest = json.loads(Path(documents, "manifest.json").read_text())
     manifest["shards"] = []
     for index in range(num_shards):
         name = f"train-{index:05d}-of-{num_shards:05d}.parquet"
-        rows_of_shard = pa.array(
-            [row % len(table) for row in range(index * rows, (index + 1) * rows)]
-        )
-        pq.write_table(
-            table.take(rows_of_shard), folder / name, compression="zstd", row_group_size=1000
-        )
+        numbers = range(index * rows, (index + 1) * rows)
+        rows_of_shard = pa.array([number % len(table) for number in numbers])
+        shard_table = table.take(rows_of_shard)
+        pq.write_table(shard_table, folder / name, compression="zstd", row_group_size=1000)
         size = (folder / name).stat().st_size
         shard = {"name": name, "split": "train", "rows": rows, "bytes": size, "sha256": name}
         manifest["shards"].append({**shard, "counts": {}, "groups": [{**group, "documents": rows}]})

@@ -21,12 +21,15 @@ Instance = tuple[list[str], list[int], bool, list[int], list[str]]
 
 
 def make_tokenizer(vocabulary: Sequence[str], lowercase: bool) -> Callable[[str], list[str]]:
-    """Return what ``FullTokenizer.tokenize`` does."""
+    """Return a function that splits text into pieces as ``FullTokenizer.tokenize`` does."""
     basic = BasicTokenizer(do_lower_case=lowercase)
     wordpiece = WordpieceTokenizer(vocab=dict.fromkeys(vocabulary), unk_token="[UNK]")
-    return lambda text: [
-        piece for word in basic.tokenize(text) for piece in wordpiece.tokenize(word)
-    ]
+
+    def tokenize(text: str) -> list[str]:
+        words = basic.tokenize(text)
+        return [piece for word in words for piece in wordpiece.tokenize(word)]
+
+    return tokenize
 
 
 def create_instances(
@@ -36,8 +39,9 @@ def create_instances(
     duplicates: int,
     seed: int = 0,
 ) -> Iterator[Instance]:
-    """Yield (tokens, segment ids, is random next, masked positions, their tokens), `duplicates`
-    times all documents.
+    """Yield the instances of all documents, `duplicates` times, with other random numbers each.
+
+    An instance is (tokens, segment ids, is random next, masked positions, their tokens).
     """
     rng = random.Random(seed)
     for _ in range(duplicates):
@@ -52,10 +56,13 @@ def create_instances(
 def _pairs_of(
     documents: Sequence[Document], index: int, max_length: int, rng: random.Random
 ) -> Iterator[tuple[list[str], list[str], bool]]:
-    document, limit = documents[index], max_length - 3
+    """Follow ``create_instances_from_document`` statement by statement."""
+    document = documents[index]
+    limit = max_length - 3
     target = rng.randint(2, limit) if rng.random() < 0.1 else limit
     chunk: list[list[str]] = []
-    length = i = 0
+    length = 0
+    i = 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
@@ -65,6 +72,7 @@ def _pairs_of(
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
                 b = _random_segment(documents, index, target - len(a), rng)
+                # The sentences after A are used again.
                 i -= len(chunk) - a_end
             else:
                 b = list(chain(*chunk[a_end:]))
@@ -72,7 +80,8 @@ def _pairs_of(
                 longer = a if len(a) > len(b) else b
                 del longer[0 if rng.random() < 0.5 else -1]
             yield a, b, is_random_next
-            chunk, length = [], 0
+            chunk = []
+            length = 0
         i += 1
 
 
@@ -80,12 +89,14 @@ def _random_segment(
     documents: Sequence[Document], index: int, target: int, rng: random.Random
 ) -> list[str]:
     other = index
+    # Ten tries only, as in the original: B may come from the same document.
     for _ in range(10):
         other = rng.randint(0, len(documents) - 1)
         if other != index:
             break
     segment: list[str] = []
-    for sentence in documents[other][rng.randint(0, len(documents[other]) - 1) :]:
+    first = rng.randint(0, len(documents[other]) - 1)
+    for sentence in documents[other][first:]:
         segment.extend(sentence)
         if len(segment) >= target:
             break

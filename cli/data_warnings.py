@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..pipeline.execution.counters import count_of, name_counts
 from ..pipeline.languages import UNKNOWN
+from .failures import as_typed
 from .summary import warn, with_spaces
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def warn_about_instances(shards: "Sequence[InstancesShard]") -> None:
     """Warn of shards whose labels could not be balanced."""
     shards_with_warnings = [shard for shard in shards if shard.warnings]
     for shard in shards_with_warnings[:NUM_WARNINGS]:
-        warn(f"{shard.name}: {shard.warnings[0]}")
+        warn(f"{shard.name}: {as_typed(shard.warnings[0])}")
     num_more = len(shards_with_warnings) - NUM_WARNINGS
     if num_more > 0:
         warn(f"{count_of(num_more, 'more shard')} with such warnings; see the manifest")

@@ -38,6 +38,7 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
 
 def as_typed(message: str) -> str:
     """Return a library's message with its fields as flags of the command that is running."""
+    # Outside of a command, as in a test of a function that prints, nothing is known of flags.
     ctx = click.get_current_context(silent=True)
     return fields_as_flags(message, commands_of(ctx)) if ctx else message
 
@@ -61,7 +62,7 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
 
 def _describe_usage_error(error: click.ClickException) -> str:
     message = error.format_message()
-    # Errors in the use of one command know its context.
+    # Errors in the use of one command know its context; others have none.
     if ctx := getattr(error, "ctx", None):
         message += f" See `{ctx.command_path} --help`."
     return message

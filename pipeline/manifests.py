@@ -1,4 +1,4 @@
-"""What a ``manifest.json`` holds, by stage.
+"""Define the contents of ``manifest.json``, by stage.
 
 The files are JSON with sorted keys; fields at their defaults are left out.
 """
@@ -19,27 +19,29 @@ Split = Literal["train", "validation"]
 Counts = dict[str, Count]
 
 SCHEMA_VERSION = 1
-"""Of manifests, and of the footers of Parquet files. It grows when older versions would misread
-what is written; files without one are from before it was recorded, and are read as version 1.
+"""The version of manifests and of Parquet footers.
+
+It grows when older versions of clozeworks would misread what is written. Files without one are from
+before it was recorded, and are read as version 1.
 """
 VERSION_KEY = b"clozeworks.schema_version"
-"""Its name in the footers of Parquet files."""
+"""The key of the version in Parquet footers."""
 
 
 class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=True):
-    """What a stage was asked to do: the first part of its manifest, and all of its plan."""
+    """The request to a stage: the first part of its manifest, and all of its plan."""
 
     stage: str
     config: Config
     inputs: list[dict[str, Any]]
     versions: dict[str, str]
     fingerprint: str
-    """Digest of the fields above."""
+    """The digest of the fields above."""
     schema_version: Count = 1
     already_finished: bool = False
-    """Whether a stage found it complete and did nothing; not stored."""
+    """Whether the stage found its output complete and did nothing; not stored."""
     digest: str = ""
-    """Of the whole file, after reading; not stored."""
+    """The digest of the whole file, set when it is read; not stored."""
 
 
 Plan = Head[dict[str, Any]]
@@ -71,26 +73,27 @@ class DocumentsGroup(Struct, frozen=True, kw_only=True):
 
 
 class MixtureGroup(Struct, frozen=True, kw_only=True):
-    """How often the documents of one source and language are read in a pass."""
+    """The documents of one source and language, and how often a pass reads them."""
 
     source: str
     language: str
     weight: Annotated[float, Meta(ge=0)]
     documents: Count = 0
     tokens: Count = 0
-    """Of the training documents, read once."""
+    """Tokens of the training documents, each counted once."""
     squared_tokens: Count = 0
     """Sum of the squares of the documents' tokens: the larger, the more single documents weigh."""
     tokens_built: Count = 0
-    """Over all passes."""
+    """Tokens of the training documents over all passes."""
 
 
 class DocumentsShard(Shard, frozen=True, kw_only=True):
     """One shard of documents."""
 
     groups: list[DocumentsGroup] = []
-    """Sorted by source and language; empty if version 0.1 before the column ``language`` wrote the
-    shard.
+    """Sorted by source and language.
+
+    Empty in shards from before the column ``language`` existed.
     """
 
 
@@ -103,7 +106,7 @@ class InstancesShard(Shard, frozen=True, kw_only=True):
 
 
 class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
-    """Of a directory of documents."""
+    """The manifest of a directory of documents."""
 
     stage: Literal["ingest"]
     counts: Counts
@@ -116,16 +119,16 @@ class DocumentsManifest(Head[IngestConfig], frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class WordPieceReport:
-    """What a vocabulary was learned from, and what was left out."""
+    """The words a vocabulary was learned from, and those that were left out."""
 
     num_words: Count
     """Distinct words given."""
     num_words_long: Count
-    """Of these, left out for being longer than BERT accepts, which makes them [UNK]."""
+    """Words left out because BERT's tokenizer turns words of this length into [UNK]."""
     num_words_rare: Count
-    """Of these, left out for being too rare to keep in memory."""
+    """Words left out because they are too rare to keep in memory."""
     num_words_alphabet: Count
-    """Of these, left out for a character that is not in the alphabet."""
+    """Words left out because a character is not in the alphabet."""
     alphabet_left_out: str
     """The characters that are not in the alphabet, most frequent first."""
     num_alphabet: Count
@@ -133,26 +136,26 @@ class WordPieceReport:
     num_merges: Count
     """Pieces learned."""
     num_missing: Count
-    """Tokens missing from the size asked for, for want of pairs of `min_frequency`."""
+    """Tokens missing from the requested size: too few pairs are as frequent as `min_frequency`."""
 
 
 class FertilityReport(Struct, frozen=True, kw_only=True):
-    """How a vocabulary splits words."""
+    """Measures of how a vocabulary splits words."""
 
     num_words: Count
     num_distinct_words: Count
     num_tokens: Count
     tokens_per_word: Annotated[float, Meta(ge=0)]
     unknown_share: Fraction
-    """Share of [UNK] among the tokens."""
+    """The share of [UNK] among the tokens."""
     num_tokens_absent: Count
-    """Ordinary tokens that do not occur."""
+    """Ordinary tokens that never occur."""
     longest_tokens: list[str]
     rarest_tokens: list[tuple[str, Count]]
 
 
 class VocabularyReport(Struct, frozen=True, kw_only=True):
-    """What was learned, and how it does on held-out documents."""
+    """A learned vocabulary, and how it splits held-out documents."""
 
     num_tokens: Count
     learned_from: WordPieceReport
@@ -160,13 +163,12 @@ class VocabularyReport(Struct, frozen=True, kw_only=True):
 
 
 class Accents(Struct, frozen=True, kw_only=True):
-    """Whether accents are stripped from text, and why; what that damages if it was requested all
-    the same.
-    """
+    """The decision whether to strip accents from text."""
 
     strip: bool
     reason: str
     damage: str = ""
+    """What stripping spoils, if it was requested against the rule."""
 
 
 class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
@@ -178,7 +180,7 @@ class VocabularyTokenizer(Struct, frozen=True, kw_only=True):
 
 
 class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
-    """Of a vocabulary."""
+    """The manifest of a vocabulary."""
 
     stage: Literal["vocab"]
     tokenizer: VocabularyTokenizer
@@ -190,14 +192,14 @@ class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
 
 
 class InstancesTokenizer(Struct, frozen=True, kw_only=True):
-    """Which vocabulary made the token ids."""
+    """The vocabulary that made the token ids."""
 
     fingerprint: str
     size: Count
 
 
 class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
-    """Of a directory of instances."""
+    """The manifest of a directory of instances."""
 
     stage: Literal["build"]
     counts: Counts
@@ -205,10 +207,6 @@ class InstancesManifest(Head[BuildConfig], frozen=True, kw_only=True):
     examples: dict[str, list[str]]
     languages: Counts = {}
     """Documents in each language."""
-    label_counts: dict[str, dict[str, tuple[Count, Count]]] = {}
-    """By measure and value, the training rows of label 0 and 1: what the origins of A and B say
-    about the label.
-    """
     mixture: list[MixtureGroup] = []
     tokenizer: InstancesTokenizer
     shards: list[InstancesShard]
@@ -228,21 +226,23 @@ class _Stage(Struct):
 
 
 def check_schema_version(version: int, path: str) -> None:
-    """Raise `UserError` if the file at `path` was written by a version of this package that is too
-    new to read.
-    """
+    """Raise `UserError` if the file at `path` was written by a newer, incompatible clozeworks."""
     if version > SCHEMA_VERSION:
         raise UserError(
-            f"{path} has schema version {version}, but this clozeworks reads versions up to {SCHEMA_VERSION}: "
-            "upgrade clozeworks."
+            f"{path} has schema version {version}, but this clozeworks reads versions up to "
+            f"{SCHEMA_VERSION}: upgrade clozeworks."
         )
 
 
 def parse_manifest(content: bytes, path: str) -> Manifest:
-    """Return the manifest of a finished stage; raise `UserError` naming the file and the field that
-    does not fit.
+    """Return the manifest of a finished stage.
+
+    Raise `UserError` naming the file and the field that does not fit.
     """
-    check_schema_version(parse_json(content, _Version, path).schema_version, path)
-    kind = KINDS[parse_json(content, _Stage, path).stage]
+    # The version first: fields of a newer one may not fit, which must not read as damage.
+    version = parse_json(content, _Version, path).schema_version
+    check_schema_version(version, path)
+    stage = parse_json(content, _Stage, path).stage
+    manifest = parse_json(content, KINDS[stage], path)
     digest = blake2b(content, digest_size=16).hexdigest()
-    return replace(parse_json(content, kind, path), digest=digest)
+    return replace(manifest, digest=digest)

@@ -1,5 +1,4 @@
-"""How often each source and language is read in a pass: weights as asked, or by an exponent over
-the languages.
+"""Plan how often each source and language is read in a pass: by weights, or by an exponent.
 
 The weight of a group of documents is the product of those of its source and its language; if these
 share a name, its weight counts once. With an exponent below 1, small languages are read more often
@@ -9,7 +8,7 @@ the text) ** exponent, as in multilingual BERT (0.7) and XLM-R (0.3; arXiv 1911.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .errors import UserError
 from .manifests import DocumentsManifest, MixtureGroup
@@ -24,65 +23,83 @@ def parse_weights(entries: Iterable[str]) -> dict[str, float]:
     {'enwiki': 1.0, 'books': 2.5, 'ko': 3.0}
     """
     weights: dict[str, float] = {}
-    for part in (part for entry in entries for part in entry.split(",")):
-        name, equals, value = part.rpartition("=")
-        if name in weights:
-            raise UserError(
-                f"--weight {part}: {name} has a weight already; give one for each name."
-            )
-        try:
-            weights[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not name or not equals or not 0 < weights[name] <= MAX_WEIGHT:
-            raise UserError(
-                f"--weight {part}: give NAME=WEIGHT, the weight above 0 and at most {MAX_WEIGHT:g}."
-            )
+    for entry in entries:
+        for assignment in entry.split(","):
+            name, weight = _parse_weight(assignment)
+            if name in weights:
+                raise UserError(
+                    f"`weight` {assignment}: {name} has a weight already; give one for each name."
+                )
+            weights[name] = weight
     return weights
+
+
+def _parse_weight(assignment: str) -> tuple[str, float]:
+    # From the right: a name may contain "=".
+    name, _, value = assignment.rpartition("=")
+    try:
+        weight = float(value)
+    except ValueError:
+        weight = math.nan
+    # NaN compares false with everything, so it is refused here too.
+    if not name or not 0 < weight <= MAX_WEIGHT:
+        raise UserError(
+            f"`weight` {assignment}: give NAME=WEIGHT, the weight above 0 and at most "
+            f"{MAX_WEIGHT:g}."
+        )
+    return name, weight
 
 
 def plan_mixture(
     corpus: DocumentsManifest, weight: Sequence[str], language_exponent: float
 ) -> list[MixtureGroup]:
-    """Return how often to read each source and language of the training text; raise `UserError` for
-    an unknown name.
+    """Return how often to read each source and language of the training text.
+
+    Raises `UserError` if `weight` names a source or language that the corpus does not have.
     """
-    characters: Counter[tuple[str, str]] = Counter()
-    languages: Counter[str] = Counter()
-    for group in (
-        group for shard in corpus.shards if shard.split == "train" for group in shard.groups
-    ):
-        characters[group.source, group.language] += group.characters
-        languages[group.language] += group.characters
-    asked = parse_weights(weight)
-    known = sorted({name for key in characters for name in key})
-    if unknown := [name for name in asked if name not in known]:
-        raise UserError(
-            f"--weight {unknown[0]}: no source or language has this name; choose from {', '.join(known)}."
-        )
-    total = sum(languages.values()) or 1
-    powers = {
-        name: (count / total) ** language_exponent for name, count in languages.items() if count
-    }
-    scale = {
-        name: power / sum(powers.values()) * total / languages[name]
-        for name, power in powers.items()
-    }
-    return [
-        MixtureGroup(
-            source=source,
-            language=language,
-            weight=round(
-                scale.get(language, 1.0)
-                * math.prod(asked.get(name, 1.0) for name in {source, language}),
-                6,
-            ),
-        )
-        for source, language in sorted(characters)
-    ]
+    characters_by_origin: Counter[tuple[str, str]] = Counter()
+    characters_by_language: Counter[str] = Counter()
+    for shard in corpus.shards:
+        if shard.split != "train":
+            continue
+        for group in shard.groups:
+            characters_by_origin[group.source, group.language] += group.characters
+            characters_by_language[group.language] += group.characters
+
+    weights = parse_weights(weight)
+    names = sorted({name for origin in characters_by_origin for name in origin})
+    for name in weights:
+        if name not in names:
+            raise UserError(
+                f"`weight` {name}: no source or language has this name; choose from "
+                f"{', '.join(names)}."
+            )
+
+    scales = _language_scales(characters_by_language, language_exponent)
+    mixture = []
+    for source, language in sorted(characters_by_origin):
+        # A set, so that a name that is both source and language counts once.
+        asked = math.prod(weights.get(name, 1.0) for name in {source, language})
+        group_weight = round(scales.get(language, 1.0) * asked, 6)
+        mixture.append(MixtureGroup(source=source, language=language, weight=group_weight))
+    return mixture
+
+
+def _language_scales(characters: Mapping[str, int], exponent: float) -> dict[str, float]:
+    """Return how often to read each language so that shares become powers of themselves."""
+    total = sum(characters.values()) or 1
+    powers = {name: (count / total) ** exponent for name, count in characters.items() if count}
+    sum_of_powers = sum(powers.values())
+    scales = {}
+    for name, power in powers.items():
+        characters_to_read = power / sum_of_powers * total
+        scales[name] = characters_to_read / characters[name]
+    return scales
 
 
 def weights_of(mixture: Iterable[MixtureGroup]) -> dict[tuple[str, str], float]:
     """Return the weights by source and language, none if all are 1."""
     weights = {(group.source, group.language): group.weight for group in mixture}
-    return weights if any(weight != 1 for weight in weights.values()) else {}
+    if all(weight == 1 for weight in weights.values()):
+        return {}
+    return weights

@@ -1,5 +1,4 @@
-"""Parse files that are read back into typed values; a file that does not fit is one line naming
-file and field.
+"""Parse files into typed values; a file that does not fit is an error that names file and field.
 
 The types are dataclasses, `TypedDict` or `msgspec.Struct` classes. Their annotations are the
 checks: types, ranges (``Annotated[int, Meta(ge=0)]``), words (`Literal`). Unknown fields are
@@ -20,7 +19,7 @@ from .errors import UserError
 T = TypeVar("T")
 _NAME = r"(?!\.)[^/\\\x00]+"
 FileName = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z")]
-"""The name of a file in the directory at hand: no folder before it, and not hidden."""
+"""The name of a file in the directory at hand: without a folder, and not hidden."""
 FilePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(/{_NAME})*\Z")]
 """The path of a file below the directory at hand, nothing of it hidden."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -51,8 +50,9 @@ def parse_json(
 
 
 def read_toml(path: str, kind: type[T]) -> T:
-    """Return a TOML file that the user wrote as a value of type `kind`; raise `UserError` naming
-    file and field.
+    """Return a TOML file that the user wrote as a value of type `kind`.
+
+    Raise `UserError` naming the file and the field that does not fit.
     """
     try:
         return msgspec.toml.decode(Path(path).read_bytes(), type=kind)
@@ -63,11 +63,15 @@ def read_toml(path: str, kind: type[T]) -> T:
 
 
 def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
-    """Return the rows of a comma-separated table by column; raise as `parse_json` if it is not
-    UTF-8 or not a table.
+    """Return the rows of a comma-separated table by column.
+
+    Raise as `parse_json` if it is not UTF-8 or not a table.
     """
     try:
-        rows = list(csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True))
+        text = io.StringIO(content.decode(), newline="")
+        rows = list(csv.DictReader(text, strict=True))
+        # The first row is the header. Columns too many come under the key None, missing ones as
+        # None.
         for number, row in enumerate(rows, 2):
             if None in row or None in row.values():
                 raise ValueError(f"row {number} does not have the header's number of columns")
@@ -77,8 +81,9 @@ def read_csv(content: bytes, path: object, advice: str) -> list[dict[str, str]]:
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:
-    """Return plain values as a value of type `kind`; raise as `parse_json`. Unless `strict`, text
-    may hold numbers.
+    """Return plain values as a value of type `kind`; raise as `parse_json`.
+
+    Unless `strict`, text may hold numbers, as in CSV.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)
@@ -87,18 +92,24 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
 
 
 def _damaged(path: object, error: Exception, advice: str) -> UserError:
-    return UserError(
-        f"{path} is damaged or was not written by clozeworks ({describe_fault(error)}). {advice}"
-    )
+    fault = describe_fault(error)
+    return UserError(f"{path} is damaged or was not written by clozeworks ({fault}). {advice}")
 
 
 def describe_fault(error: Exception) -> str:
-    """Return ``FIELD: what is wrong`` in the words of `msgspec`, without its notation."""
+    """Return ``FIELD: what is wrong`` in the words of `msgspec`, without its notation.
+
+    ``Expected `int`, got `str` - at `$.shards[0].rows` `` becomes ``shards[0].rows: expected int,
+    got str``.
+    """
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
     message = re.sub(r"`str` matching regex '.*'", "a plain file name", str(error).rstrip("."))
     what, _, field = message.replace("`", "").partition(" - at ")
+    # Not an abbreviation at the beginning, such as JSON.
     what = re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), what)
-    return f"{field.removeprefix('$').removeprefix('.')}: {what}" if field else what
+    if not field:
+        return what
+    return f"{field.removeprefix('$').removeprefix('.')}: {what}"

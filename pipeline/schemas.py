@@ -1,4 +1,4 @@
-"""The Arrow schemas of every file that a stage writes: the contract between the stages.
+"""Define the Arrow schemas of every Parquet file, the contract between the stages.
 
 Columns of **documents** (one row per document; each shard is a uniform random sample of the corpus,
 sorted by hash):

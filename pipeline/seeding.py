@@ -14,8 +14,10 @@ Id = int | str
 def _digest(ids: tuple[Id, ...], num_bytes: int) -> bytes:
     # The type is part of the text so that 1 and "1" differ; the separator keeps ("ab", "c") and
     # ("a", "bc") apart.
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in ids)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=num_bytes).digest()
+    text = "\x1f".join(f"{type(value).__name__}:{value}" for value in ids)
+    # File names that are not valid UTF-8 come with surrogates; they need a hash as well.
+    content = text.encode("utf-8", "surrogatepass")
+    return blake2b(content, digest_size=num_bytes).digest()
 
 
 def stable_hash(*ids: Id) -> int:
@@ -28,9 +30,11 @@ def stable_hash(*ids: Id) -> int:
 
 
 def rng_for(seed: int, stage: str, *ids: Id) -> np.random.Generator:
-    """Return the generator of one unit of work, for example ``rng_for(0, "masks", "train", 12,
-    duplicate)``.
+    """Return the generator of one unit of work.
+
+    For example ``rng_for(0, "masks", "train", 12, duplicate)``. PCG64 is named, because NumPy may
+    change its default generator.
     """
-    return np.random.Generator(
-        np.random.PCG64(int.from_bytes(_digest((seed, stage, *ids), 16), "big"))
-    )
+    digest = _digest((seed, stage, *ids), 16)
+    bit_generator = np.random.PCG64(int.from_bytes(digest, "big"))
+    return np.random.Generator(bit_generator)

@@ -184,7 +184,7 @@ def _report_untrained(
         print_notice(
             f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
             f"{checkpoint}, whose positions past {trained} are untrained; "
-            f"give --max-length {trained}."
+            f"give `max_length` {trained}."
         )
 
 

@@ -256,9 +256,8 @@ def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
     """Print how many of the examples in `where` (a file or a split) are cut, if any are."""
     if num_cut:
         what, option = task.cut
-        flag = f"--{option.replace('_', '-')}"
         print_notice(
-            f"{where}: {num_cut:,} of {num_examples:,} {what} cut at {flag} "
+            f"{where}: {num_cut:,} of {num_examples:,} {what} cut at `{option}` "
             f"{getattr(task, option)}; fine-tune with a higher one to keep more."
         )
 

@@ -1,8 +1,8 @@
 """Join the processes that train together, one per GPU, as torchrun starts them."""
 
+import logging
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
@@ -137,9 +137,12 @@ def _current_device(device: torch.device) -> AbstractContextManager[object]:
 
 
 def print_notice(line: str) -> None:
-    """Write a line to standard error; under torchrun, only on the first rank."""
+    """Log a line for the user, who sees it on standard error unless logging is set up otherwise.
+
+    Under torchrun only the first rank does.
+    """
     if os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr)
+        logging.getLogger("clozeworks").warning("%s", line)
 
 
 class GradientSum:

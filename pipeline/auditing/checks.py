@@ -16,11 +16,12 @@ from ..mixture import weights_of
 from ..storage.shards import open_shard
 from ..storage.stage import read_manifest
 from ..vocabulary.vocabulary import Vocabulary, read_vocabulary
-from .documents import audit_documents, documents_digest
+from .documents import audit_documents, documents_beside, documents_digest
 from .judging import at_most, exact, info, none, unknown, verdict_of
 from .label_checks import label_checks, origin_checks
 from .mask_checks import mask_checks, split_checks, top_tokens
 from .measures import MAX_ROW_HASHES, MIN_MASKED_SPANS, Measures, checked_instances, read_rows
+from .origins import OriginMeasures
 from .verdict import Audit, Check
 
 WEIGHT_TOLERANCE = 0.02
@@ -34,29 +35,41 @@ TOKENS_AT_ONCE = 1 << 20
 def audit(instances: str, documents: str | None = None) -> Audit:
     """Measure a directory of instances against the configuration it was built with.
 
-    The `documents` that it was built from are measured too, if given. Raises `UserError` if a
-    directory is unfinished or damaged, or `documents` is not what the instances were built from.
-    All checks hold if ``not audit(...).failed``.
+    The `documents` that it was built from are measured too, if given. Sources and languages are
+    looked up in them, or in a directory of them beside the instances, if there is one. Raises
+    `UserError` if a directory is unfinished or damaged, or if the instances were not built from
+    `documents`. All checks hold if ``not audit(...).failed``.
     """
     manifest = read_manifest(instances, InstancesManifest)
     vocabulary = read_vocabulary(instances)
     if documents is None:
-        return audit_instances(instances, manifest, vocabulary)
+        beside = documents_beside(instances)
+        return audit_instances(instances, manifest, vocabulary, beside)
     if read_manifest(documents, DocumentsManifest).digest != documents_digest(manifest):
         raise UserError(f"{instances} was not built from {documents}, but from other documents.")
-    measured = audit_instances(instances, manifest, vocabulary)
+    measured = audit_instances(instances, manifest, vocabulary, documents)
     return replace(measured, documents=audit_documents(documents, vocabulary))
 
 
-def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Vocabulary) -> Audit:
-    """Measure the shards that `manifest` lists in `directory`, slice by slice; raise `UserError`
-    for a broken one.
+def audit_instances(
+    directory: str,
+    manifest: InstancesManifest,
+    vocabulary: Vocabulary,
+    documents: str | None = None,
+) -> Audit:
+    """Measure the shards that `manifest` lists in `directory`, slice by slice.
+
+    Sources and languages are judged only with the directory of `documents` that they were built
+    from. Raises `UserError` for a broken shard.
     """
     num_rows = sum(shard.rows for shard in manifest.shards)
     measures = Measures(vocabulary, manifest.config, min(1.0, MAX_ROW_HASHES / max(num_rows, 1)))
+    origins = OriginMeasures(documents, weights_of(manifest.mixture))
     num_foreign = 0
     for shard in manifest.shards:
-        footer = _measure_shard(storage.join(directory, shard.name), shard.name, measures)
+        path = storage.join(directory, shard.name)
+        training_origins = origins if shard.split == "train" else None
+        footer = _measure_shard(path, shard.name, measures, training_origins)
         num_foreign += _is_foreign(footer, measures)
     lengths_of_a = measures.by_label["length of A"].sum(axis=0)
     lengths_of_b = measures.by_label["length of B"].sum(axis=0)
@@ -66,7 +79,7 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
             none("shards of another vocabulary, length or seed", num_foreign),
             *_row_checks(measures, num_rows),
             *label_checks(measures),
-            *origin_checks(measures, manifest),
+            *origin_checks(measures, origins, manifest),
             *mask_checks(measures),
             *split_checks(measures),
             *_special_checks(measures),
@@ -82,13 +95,19 @@ def audit_instances(directory: str, manifest: InstancesManifest, vocabulary: Voc
     )
 
 
-def _measure_shard(path: str, name: str, measures: Measures) -> dict[bytes, bytes]:
+def _measure_shard(
+    path: str, name: str, measures: Measures, origins: OriginMeasures | None
+) -> dict[bytes, bytes]:
     """Add the rows of a shard; return the metadata in its footer."""
     rows_at_once = max(1, TOKENS_AT_ONCE // measures.config.max_length)
     with open_shard(path, "build") as file:
         for batch in file.iter_batches(rows_at_once, use_threads=False):
-            rows = checked_instances(batch, len(measures.vocabulary))
-            measures.add(name, read_rows(rows))
+            rows = read_rows(checked_instances(batch, len(measures.vocabulary)))
+            measures.add(name, rows)
+            if origins is not None:
+                origins.add(rows)
+        if origins is not None:
+            origins.end_shard(name)
         return file.schema_arrow.metadata or {}
 
 

@@ -17,20 +17,19 @@ from .judging import (
     HALF_TOLERANCE,
     ROWS_FOR_EXACT,
     Z_SHOWN,
-    exact,
     is_half,
     none,
     too_few,
-    unknown,
     verdict_of,
     wilson_interval,
 )
 from .measures import Measures
+from .origins import OriginMeasures
 from .verdict import Check
 
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
-ORIGINS = ("source", "language")
+ORIGINS = ("language", "source")
 
 
 def label_checks(measures: Measures) -> Iterator[Check]:
@@ -59,32 +58,29 @@ def label_checks(measures: Measures) -> Iterator[Check]:
         yield none("IsNext pairs across documents", counts["is_next_other_document"])
 
 
-def origin_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Check]:
-    """Judge what the origin of A and B says about the label: the script by the rows, the others by
-    `build`'s counts.
-    """
+def origin_checks(
+    measures: Measures, origins: OriginMeasures, manifest: InstancesManifest
+) -> Iterator[Check]:
+    """Judge what the origins of A and B say about the label."""
     pairing = measures.config.pairing
     if pairing not in ("balanced", "bert"):
         return
     unjudged = "" if pairing == "balanced" else _not_promised(pairing)
     yield _auc_check("script", _by_share(measures.scripts), ORIGIN_AUC_TOLERANCE, unjudged)
-    training = [shard for shard in manifest.shards if shard.split == "train"]
-    num_rows = sum(shard.rows for shard in training)
-    if not manifest.label_counts:
-        yield unknown(f"AUC of {' and '.join(ORIGINS)} for the label")
-    for name, counts_by_value in manifest.label_counts.items():
-        if name in ORIGINS:
-            histogram = _by_share(np.array([*counts_by_value.values()]).T)
-        else:
-            ascending = sorted(counts_by_value, key=int)
-            histogram = np.array([counts_by_value[value] for value in ascending]).T
+    for name, histogram in origins.document_lengths.items():
+        yield _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
+    for name in ORIGINS:
+        if origins.documents is None:
+            advice = "give the documents that the instances were built from"
+            yield Check(_auc_name(name), "unknown", advice, "unjudged", None)
+            continue
+        histogram = _by_share(origins.histogram(name))
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, unjudged)
         num_across = manifest.counts.get(f"pairs_across_{name}s", 0)
         if check.verdict == "bad" and num_across and measures.config.negatives == "same-source":
-            check = _with_reason(check, name, num_across, len(training))
+            num_shards = sum(shard.split == "train" for shard in manifest.shards)
+            check = _with_reason(check, name, num_across, num_shards)
         yield check
-        if histogram.sum() != num_rows:
-            yield exact(f"training rows counted by {name}", int(histogram.sum()), num_rows)
 
 
 def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) -> Check:
@@ -168,9 +164,13 @@ def _not_promised(pairing: str) -> str:
     return f"not balanced by {pairing}"
 
 
+def _auc_name(measure: str) -> str:
+    return f"AUC of {measure} for the label"
+
+
 def _auc_check(name: str, histogram: np.ndarray, tolerance: float, unjudged: str) -> Check:
     """Judge an area under the ROC curve, unless there is a reason to leave it `unjudged`."""
-    name = f"AUC of {name} for the label"
+    name = _auc_name(name)
     auc, error = auc_of(histogram)
     half = min(Z_SHOWN * error, 0.5)
     interval = (max(auc - half, 0.0), min(auc + half, 1.0))

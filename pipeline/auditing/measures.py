@@ -50,8 +50,10 @@ class InstanceRows:
     """[num_rows]: masked tokens of each row."""
     label: np.ndarray
     """[num_rows], of any integer type: 1 is NotNext."""
-    other_document: np.ndarray
-    """bool [num_rows]: A and B are from different documents."""
+    document_a: np.ndarray
+    """[num_rows], of any integer type: A's document, a row of the shard of documents."""
+    document_b: np.ndarray
+    """As `document_a`, of B."""
     duplicate: np.ndarray
     """[num_rows], of any integer type: the pass over the documents."""
     structural: np.ndarray
@@ -63,6 +65,11 @@ class InstanceRows:
     def lengths(self) -> np.ndarray:
         """Tokens per row, including special tokens."""
         return np.diff(self.offsets)
+
+    @property
+    def other_document(self) -> np.ndarray:
+        """bool [num_rows]: A and B are from different documents."""
+        return self.document_a != self.document_b
 
     @property
     def row_of_mask(self) -> np.ndarray:
@@ -125,7 +132,8 @@ def read_rows(rows: pa.RecordBatch) -> InstanceRows:
         positions=positions,
         mask_counts=mask_counts,
         label=rows["next_sentence_label"].to_numpy(),
-        other_document=rows["document_a"].to_numpy() != rows["document_b"].to_numpy(),
+        document_a=rows["document_a"].to_numpy(),
+        document_b=rows["document_b"].to_numpy(),
         duplicate=rows["duplicate"].to_numpy(),
         structural=structural,
         num_misplaced=int(is_outside.sum() + (~is_inside).sum() + num_unordered),

@@ -1,4 +1,4 @@
-"""What ingest keeps and leaves out of one document, and why."""
+"""Show what `ingest` keeps and leaves out of one document, and why."""
 
 import re
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ _MARKS = re.compile(f"[{REMOVED}{MISSING}{PRONUNCIATION}]")
 
 @dataclass(kw_only=True)
 class Explanation:
-    """What became of one document."""
+    """The kept and the left out text of one document."""
 
     doc_id: str
     title: str
     sentences: list[str] = field(default_factory=list)
-    """What is kept; empty if the document is left out."""
+    """The sentences that are kept; empty if the document is left out."""
     left_out: list[LeftOut] = field(default_factory=list)
 
 
@@ -37,27 +37,30 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
     counters = Counters()
     counters.trace = trace
     inputs, _ = find_inputs(sources, None, config)
-    ranges = [part for unit in plan_units(inputs, config) for part in unit.ranges]
-    for part in ranges:
+    ranges = [input_range for unit in plan_units(inputs, config) for input_range in unit.ranges]
+    for input_range in ranges:
         trace.restart()
-        for raw in read_range(part, config, counters):
+        for raw in read_range(input_range, config, counters):
             doc_id = f"{raw.source}:{raw.id}"
             if document not in (doc_id, raw.title):
                 trace.restart()
                 continue
             sentences = select_sentences(raw, config, counters)
             return Explanation(
-                doc_id=doc_id, title=raw.title, sentences=sentences, left_out=_without_marks(trace)
+                doc_id=doc_id,
+                title=raw.title,
+                sentences=sentences,
+                left_out=_without_marks(trace.left_out),
             )
-        if trace.doc_id:  # its reader left out all of it
+        if trace.doc_id:
+            # A reader met the document, and left out all of it.
             return Explanation(
-                doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace)
+                doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace.left_out)
             )
     bad = f" Bad input: {name_counts(counters.bad)}." if counters.bad else ""
     raise UserError(f"No document has the id or title {document!r}.{bad}")
 
 
-def _without_marks(trace: Trace) -> list[LeftOut]:
-    return [
-        replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in trace.left_out
-    ]
+def _without_marks(texts: Sequence[LeftOut]) -> list[LeftOut]:
+    """Return the texts without the marks that removals within them left."""
+    return [replace(left_out, text=_MARKS.sub("", left_out.text).strip()) for left_out in texts]

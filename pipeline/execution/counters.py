@@ -53,9 +53,13 @@ class Counters:
         self._add_left_out(reason, num_words)
         if self.trace:
             for text in texts:
-                num_lost = count_words(text) - count_words(kept)
-                lost = _words_without(text, kept)
-                self.trace.left_out.append(LeftOut(reason=reason, num_words=num_lost, text=lost))
+                self.trace.left_out.append(
+                    LeftOut(
+                        reason=reason,
+                        num_words=count_words(text) - count_words(kept),
+                        text=_words_without(text, kept),
+                    )
+                )
 
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
         """Count a line or sentence that is left out of a document, and its words."""

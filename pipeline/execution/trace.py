@@ -14,7 +14,7 @@ class LeftOut:
     reason: str
     num_words: int
     text: str = ""
-    """Empty for what is markup between the texts that are kept."""
+    """Empty for markup between the texts that are kept."""
 
 
 @dataclass
@@ -26,18 +26,19 @@ class Trace:
     """Empty until a reader has met the document."""
     title: str = ""
     left_out: list[LeftOut] = field(default_factory=list)
-    """Also what was left out before the document since `restart`: it may belong to it, as the page
-    in front of a book's first paragraph does."""
+    """Also the texts left out since `restart` before a document begins: a title page, for example,
+    belongs to the book that follows.
+    """
 
     def restart(self) -> None:
         """Forget the texts of the document, or file, that has just ended."""
         self.left_out = []
 
     def meet(self, doc_id: str, title: str) -> bool:
-        """Return whether this is the document, which a reader is about to clean.
+        """Return whether the document that a reader is about to clean is the one to follow.
 
-        What the reader leaves out is explained even if nothing of the document stays. A second
-        document with the same title is another one.
+        Its id is remembered, so that it can be explained even if nothing of it stays. A second
+        document with the same title is not followed.
         """
         if self.doc_id or self.document not in (doc_id, title):
             return False

@@ -2,7 +2,15 @@
 
 Sentences become *segments* (long ones are cut), and consecutive segments of one document become
 *chunks* that fit in a row. Everything is an offset into the flat array of tokens; no token is
-copied.
+copied:
+
+    tokens     t t t t t t t t t t t t t t t t t t
+    sentences  |0    |1  |2                |3      |     sentence 2 is too long for a row
+    segments   |0    |1  |2      |3        |4      |
+    chunks     |0        |1      |2        |3      |
+    documents  |0                          |1      |
+
+An array of n + 1 offsets bounds n items: item ``i`` is ``offsets[i]:offsets[i + 1]``.
 """
 
 from collections.abc import Iterator
@@ -31,15 +39,19 @@ class Corpus:
     origins: Origins | None = None
 
     def select(self, documents: np.ndarray) -> "Corpus":
-        """Return the corpus with only some documents (bool [num_documents]) left, the others empty."""
+        """Return the corpus with only some documents (bool [num_documents]) left, others empty.
+
+        The others stay as empty documents so that the numbers of documents do not change.
+        """
         if documents.all():
             return self
-        of_sentence = np.repeat(documents, np.diff(self.document_offsets))
-        lengths = np.diff(self.sentence_offsets)
+        sentences_per_document = np.diff(self.document_offsets)
+        is_selected = np.repeat(documents, sentences_per_document)
+        sentence_lengths = np.diff(self.sentence_offsets)
         return Corpus(
-            self.token_ids[np.repeat(of_sentence, lengths)],
-            np.append(0, np.cumsum(lengths[of_sentence])),
-            np.append(0, np.cumsum(np.diff(self.document_offsets) * documents)),
+            self.token_ids[np.repeat(is_selected, sentence_lengths)],
+            np.append(0, np.cumsum(sentence_lengths[is_selected])),
+            np.append(0, np.cumsum(sentences_per_document * documents)),
             self.origins,
         )
 
@@ -50,8 +62,9 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Segments:
-    """Consecutive pieces of text: segment ``i`` is the tokens ``offsets[i]:offsets[i + 1]``, of
-    `document[i]`.
+    """Consecutive pieces of text: segment ``i`` is the tokens ``offsets[i]:offsets[i + 1]``.
+
+    `offsets` int64 [num_segments + 1]; `document` int32 [num_segments] is where each comes from.
     """
 
     offsets: np.ndarray
@@ -62,7 +75,7 @@ class Chunks(NamedTuple):
     """Consecutive groups of segments of one document.
 
     Chunk ``i`` is the tokens ``start[i]:stop[i]`` of `document[i]`: `num_segments[i]` segments from
-    `first[i]` on.
+    `first[i]` on. All arrays are [num_chunks].
     """
 
     first: np.ndarray
@@ -77,45 +90,63 @@ class Chunks(NamedTuple):
 
 
 def cut_segments(corpus: Corpus, continues: np.ndarray, limit: int) -> Segments:
-    """Return the sentences as segments of 1 to `limit` tokens, longer ones cut between words into
-    near-equal pieces.
+    """Return the sentences as segments of 1 to `limit` tokens.
 
-    `continues` (bool [vocabulary]) marks the word pieces that continue a word.
+    Longer sentences are cut between words into near-equal pieces. `continues` (bool [vocabulary])
+    marks the word pieces that continue a word.
+
+    With a limit of 8, sentences of 3, 0 and 20 tokens have 1, 0 and 3 pieces:
+
+        num_pieces       1  0        3
+        sentence_P       0      2    2    2
+        piece_P          0      0    1    2      number of the piece in its sentence
+        offsets_P        0      3    9   16      before cuts move back to the start of a word
     """
     starts = corpus.sentence_offsets[:-1]
     lengths = np.diff(corpus.sentence_offsets)
     # Aim at 7/8 of the limit: each cut then has room to move back to the start of a word.
-    num_pieces = np.where(lengths > limit, -(-lengths // (limit - limit // 8)), lengths > 0)
-    sentence = np.repeat(np.arange(len(lengths)), num_pieces)
-    piece = np.arange(len(sentence)) - np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
-    offsets = starts[sentence] + piece * lengths[sentence] // num_pieces[sentence]
-    inner = np.flatnonzero(piece)
-    piece_lengths = -(-lengths // np.maximum(num_pieces, 1))
+    target = limit - limit // 8
+    rounded_up = -(-lengths // target)
+    num_pieces = np.where(lengths > limit, rounded_up, lengths > 0)
+
+    sentence_P = np.repeat(np.arange(len(lengths)), num_pieces)
+    first_piece = np.cumsum(num_pieces) - num_pieces
+    piece_P = np.arange(len(sentence_P)) - np.repeat(first_piece, num_pieces)
+    tokens_before_P = piece_P * lengths[sentence_P] // num_pieces[sentence_P]
+    offsets_P = starts[sentence_P] + tokens_before_P
+
+    # Only cuts inside sentences move.
+    inner = np.flatnonzero(piece_P)
+    longest_piece = -(-lengths // np.maximum(num_pieces, 1))
     # A piece may start this much earlier and still fit the limit.
-    slack = limit - piece_lengths[sentence[inner]]
-    offsets[inner] = back_to_word_start(
-        corpus.token_ids, continues, offsets[inner], offsets[inner] - slack
+    slack = limit - longest_piece[sentence_P[inner]]
+    lowest = offsets_P[inner] - slack
+    offsets_P[inner] = back_to_word_start(corpus.token_ids, continues, offsets_P[inner], lowest)
+
+    num_documents = len(corpus.document_offsets) - 1
+    document_of_sentence = np.repeat(
+        np.arange(num_documents, dtype=np.int32), np.diff(corpus.document_offsets)
     )
-    document = np.repeat(
-        np.arange(len(corpus.document_offsets) - 1, dtype=np.int32),
-        np.diff(corpus.document_offsets),
-    )
-    return Segments(np.append(offsets, corpus.sentence_offsets[-1]), document[sentence])
+    end = corpus.sentence_offsets[-1]
+    return Segments(np.append(offsets_P, end), document_of_sentence[sentence_P])
 
 
 def back_to_word_start(
     token_ids: np.ndarray, continues: np.ndarray, cuts: np.ndarray, lowest: np.ndarray
 ) -> np.ndarray:
-    """Move each offset in `cuts` back to the start of a word; keep it if no word starts at or after
-    its `lowest`.
+    """Move each offset in `cuts` back to the start of a word.
+
+    A cut stays where it is if no word starts at or after its `lowest`.
     """
     moved = cuts.copy()
+    # Indices into `moved` of the cuts that are still inside a word; each round moves them by one.
     inside = np.flatnonzero(continues[token_ids[moved]])
     while len(inside):
         moved[inside] -= 1
-        below = moved[inside] < lowest[inside]
-        moved[inside[below]] = cuts[inside[below]]
-        inside = inside[~below]
+        is_below = moved[inside] < lowest[inside]
+        given_up = inside[is_below]
+        moved[given_up] = cuts[given_up]
+        inside = inside[~is_below]
         inside = inside[continues[token_ids[moved[inside]]]]
     return moved
 
@@ -127,10 +158,10 @@ def cut_inside(
     stops: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return a random cut in the middle half of each range of 2 or more tokens, at the start of a
-    word if possible.
+    """Return a random cut in the middle half of each range of 2 or more tokens.
 
-    A cut near an end would leave a segment of a word or two, with nothing to learn from.
+    It is at the start of a word if possible. A cut near an end would leave a segment of a word or
+    two, with nothing to learn from.
     """
     margin = np.maximum((stops - starts) // 4, 1)
     cuts = rng.integers(starts + margin, stops - margin, endpoint=True)
@@ -145,22 +176,40 @@ def make_chunks(
     A chunk is filled up to its target: the limit or, for `short_share` of the chunks, uniform in
     ``[2, limit]``. A chunk of one segment takes over its predecessor's last one if the predecessor
     keeps two and the result fits.
+
+    Every segment is first treated as if it started a chunk, and `next_S` says where the following
+    chunk would start; the real chunks are the chain of these from segment 0 on. With a limit of 8:
+
+        segment    0  1  2  3  4  5
+        length     3  4  5  2  6  1
+        next_S     2  2  4  5  6  6       0 -> 2 -> 4 -> end: chunks 0-1, 2-3 and 4-5
     """
     num_segments = len(segments.document)
     # Draw a target for every segment, although only those that start a chunk use theirs: which ones
     # do is known only in the end, and this way all targets are drawn at once.
-    targets = np.full(num_segments, limit)
-    short = np.flatnonzero(rng.random(num_segments, dtype=np.float32) < short_share)
-    targets[short] = rng.integers(2, limit + 1, len(short))
-    document_stop = np.searchsorted(segments.document, segments.document, side="right")
-    filled = np.searchsorted(segments.offsets, segments.offsets[:-1] + targets, side="right") - 1
+    targets_S = np.full(num_segments, limit)
+    is_short = rng.random(num_segments, dtype=np.float32) < short_share
+    short = np.flatnonzero(is_short)
+    targets_S[short] = rng.integers(2, limit + 1, len(short))
+
+    # The last offset at or before start + target: the first segment that does not fit any more.
+    starts_S = segments.offsets[:-1]
+    next_S = np.searchsorted(segments.offsets, starts_S + targets_S, side="right") - 1
     # At least one segment, and never past the document's end.
-    following = np.clip(filled, np.arange(1, num_segments + 1), document_stop)
-    first = np.fromiter(_follow(following.tolist()), np.int64)
-    num_segments = np.diff(first, append=num_segments)
-    _lend_segments(segments, first, num_segments, limit)
-    stop = segments.offsets[first + num_segments]
-    return Chunks(first, num_segments, segments.offsets[first], stop, segments.document[first])
+    at_least = np.arange(1, num_segments + 1)
+    document_stop = np.searchsorted(segments.document, segments.document, side="right")
+    next_S = np.clip(next_S, at_least, document_stop)
+
+    first_C = np.fromiter(_follow(next_S.tolist()), np.int64)
+    num_segments_C = np.diff(first_C, append=num_segments)
+    _lend_segments(segments, first_C, num_segments_C, limit)
+    return Chunks(
+        first=first_C,
+        num_segments=num_segments_C,
+        start=segments.offsets[first_C],
+        stop=segments.offsets[first_C + num_segments_C],
+        document=segments.document[first_C],
+    )
 
 
 def _follow(following: list[int]) -> Iterator[int]:
@@ -174,15 +223,17 @@ def _follow(following: list[int]) -> Iterator[int]:
 def _lend_segments(
     segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int
 ) -> None:
-    """Let a chunk of one segment, which cannot be split between sentences, take one from a
-    predecessor with three.
+    """Give chunks of one segment another from their predecessor, in place.
+
+    A chunk of one segment cannot be split between sentences, but one of two can:
+
+        | a b c | d |   becomes   | a b | c d |
     """
-    lender = np.flatnonzero(
-        (segments.document[first[:-1]] == segments.document[first[1:]])
-        & (num_segments[:-1] >= 3)
-        & (num_segments[1:] == 1)
-        & (segments.offsets[first[1:] + 1] - segments.offsets[first[1:] - 1] <= limit)
-    )
+    borrower = first[1:]  # the only segment of the chunk after each possible lender
+    is_same_document = segments.document[first[:-1]] == segments.document[borrower]
+    can_lend = (num_segments[:-1] >= 3) & (num_segments[1:] == 1)
+    enlarged_lengths = segments.offsets[borrower + 1] - segments.offsets[borrower - 1]
+    lender = np.flatnonzero(is_same_document & can_lend & (enlarged_lengths <= limit))
     first[lender + 1] -= 1
     num_segments[lender + 1] += 1
     num_segments[lender] -= 1

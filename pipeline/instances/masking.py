@@ -1,10 +1,15 @@
-"""Choose the positions to predict and mask them, for many rows at once, at build time and in
-training.
+"""Choose the positions to predict and mask them, for many rows at once.
 
-Rows are flat: `ids` holds the tokens of all rows end to end, row ``r`` is
-``ids[row_offsets[r]:row_offsets[r + 1]]`` and reads ``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``;
-`segment_b_start` is the index of B's first token in its row, and the row's length if there is no B.
-Call with about 10,000 rows: arrays are padded to the longest.
+The build and dynamic masking in training both use it. Rows are flat: `ids` holds the tokens of all
+rows end to end, row ``r`` is ``ids[row_offsets[r]:row_offsets[r + 1]]`` and reads
+``[CLS] A [SEP] B [SEP]`` or ``[CLS] A [SEP]``; `segment_b_start` is the index of B's first token in
+its row, and the row's length if there is no B:
+
+    ids                [CLS] a a [SEP] b [SEP] [CLS] a a a [SEP]
+    row_offsets        0                       6                 11
+    segment_b_start    4                       5
+
+Call with about 10,000 rows: arrays are padded to the longest. Suffixes of arrays: R rows, W words.
 """
 
 import math
@@ -24,9 +29,9 @@ MAX_SPAN_WORDS = 10
 class Positions:
     """The chosen positions of each row, ascending.
 
-    `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows]; `span` int64
-    [num_chosen] numbers the span that each position belongs to, or is None if tokens are masked one
-    by one.
+    `flat` int64 [num_chosen] indexes the flat `ids`; `counts` int64 [num_rows] are the chosen
+    positions per row; `span` int64 [num_chosen] numbers the span that each position belongs to, or
+    is None if tokens are masked one by one.
     """
 
     flat: np.ndarray
@@ -53,14 +58,15 @@ def mask_rows(
     """
     positions = choose_positions(ids, row_offsets, segment_b_start, vocabulary, config, rng)
     originals = apply_masks(ids, positions, vocabulary, config, rng)
-    return positions.in_row(row_offsets), originals, np.append(0, np.cumsum(positions.counts))
+    mask_offsets = np.append(0, np.cumsum(positions.counts))
+    return positions.in_row(row_offsets), originals, mask_offsets
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float, max_length: int) -> np.ndarray:
-    """Return how many positions to choose in rows of `lengths` tokens (including special tokens),
-    int64.
+    """Return how many positions to choose in rows of `lengths` tokens, int64.
 
-    ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``.
+    That is ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``; lengths
+    include special tokens, as in google-research's ``create_masked_lm_predictions``.
     """
     wanted = np.maximum(1, np.rint(mask_rate * lengths)).astype(np.int64)
     return np.minimum(wanted, math.ceil(mask_rate * max_length))
@@ -83,8 +89,9 @@ def choose_positions(
     if config.masking == "token":
         return _choose_tokens(row_offsets, segment_b_start, wanted, rng)
     words = find_words(ids, row_offsets, segment_b_start, vocabulary.continues)
-    choose = _choose_words if config.masking == "whole-word" else _choose_spans
-    return choose(words, wanted, rng)
+    if config.masking == "whole-word":
+        return _choose_words(words, wanted, rng)
+    return _choose_spans(words, wanted, rng)
 
 
 def apply_masks(
@@ -100,38 +107,47 @@ def apply_masks(
     (SpanBERT, section 3.1: "at the span level"); random tokens are ordinary ones, drawn one by one.
     """
     originals = ids[positions.flat]
-    num_choices = (
-        len(originals) if positions.span is None else int(positions.span.max(initial=-1)) + 1
-    )
-    percent = rng.integers(0, 100, num_choices, dtype=np.uint8)
-    if positions.span is not None:
-        percent = percent[positions.span]
+    if positions.span is None:
+        percent = rng.integers(0, 100, len(originals), dtype=np.uint8)
+    else:
+        num_spans = int(positions.span.max(initial=-1)) + 1
+        percent_of_span = rng.integers(0, 100, num_spans, dtype=np.uint8)
+        percent = percent_of_span[positions.span]
     to_mask, to_random, _ = config.mask_split
-    ids[positions.flat[percent < to_mask]] = vocabulary.mask_id
-    random = positions.flat[(percent >= to_mask) & (percent < to_mask + to_random)]
+    is_mask = percent < to_mask
+    is_random = ~is_mask & (percent < to_mask + to_random)
+    ids[positions.flat[is_mask]] = vocabulary.mask_id
+    random = positions.flat[is_random]
     ordinary_ids = np.flatnonzero(vocabulary.is_ordinary)
     ids[random] = ordinary_ids[rng.integers(0, len(ordinary_ids), len(random))]
     return originals
 
 
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return for each row a random permutation of ``0 … counts[r] - 1``, padded: unsigned,
-    [num_rows, counts.max()].
+    """Return for each row a random permutation of ``0 … counts[r] - 1``, padded.
 
-    Sorts random numbers whose low bits are the index, which is several times as fast as an argsort.
+    The result is unsigned, [num_rows, counts.max()]. It sorts random numbers whose low bits are the
+    index, which is several times as fast as an argsort:
+
+        keys            9f·0  2c·1  71·2  e8·3      random high bits · index
+        beyond counts   9f·0  2c·1  71·2  ff·f      the highest number: sorted to the end
+        sorted          2c·1  71·2  9f·0  ff·f
+        low bits           1     2     0     f      padding
     """
     width = int(counts.max(initial=1))
-    bits = width.bit_length()
-    dtype = np.uint32 if bits <= 12 else np.uint64
+    index_bits = width.bit_length()
+    # 20 random bits or more, so that a tie, which the index would decide, is rare.
+    dtype = np.uint32 if index_bits <= 12 else np.uint64
     highest = np.iinfo(dtype).max
     keys = rng.integers(0, highest, (len(counts), width), dtype=dtype, endpoint=True)
-    low = dtype((1 << bits) - 1)
-    keys &= ~low
+    index_mask = dtype((1 << index_bits) - 1)
+    keys &= ~index_mask
     index = np.arange(width, dtype=dtype)
     keys |= index
-    keys[index >= counts.astype(dtype)[:, None]] = highest
+    is_padding = index >= counts.astype(dtype)[:, None]
+    keys[is_padding] = highest
     keys.sort(axis=1)
-    keys &= low
+    keys &= index_mask
     return keys
 
 
@@ -141,23 +157,35 @@ def _choose_tokens(
     wanted: np.ndarray,
     rng: np.random.Generator,
 ) -> Positions:
+    """Choose single tokens: the first ones of a random order of each row's tokens.
+
+    The numbers of that order skip special tokens, which is put right at the end:
+
+        row          [CLS] a a a [SEP] b b [SEP]
+        number             0 1 2       3 4
+        position     0     1 2 3 4     5 6 7        number + 1, and + 2 in B
+    """
     lengths = np.diff(row_offsets)
-    num_maskable = lengths - 2 - (segment_b_start < lengths)
+    has_b = segment_b_start < lengths
+    num_maskable = lengths - 2 - has_b
     counts = np.minimum(wanted, num_maskable)
-    within = np.arange(int(counts.max(initial=0))) < counts[:, None]
-    chosen = _random_order(num_maskable, rng)[:, : within.shape[1]].astype(np.int32)
-    chosen[~within] = lengths.max(initial=0)
+    # True for the first counts[r] columns of row r.
+    is_chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    chosen = _random_order(num_maskable, rng)[:, : is_chosen.shape[1]].astype(np.int32)
+    # The padding must stay behind the chosen ones when positions are brought in order.
+    chosen[~is_chosen] = lengths.max(initial=0)
     chosen.sort(axis=1)
-    # So far the numbers skip special tokens: step over [CLS] and, for B's tokens, over the [SEP]
-    # before B.
-    chosen += 1 + (chosen >= (segment_b_start - 2)[:, None])
-    return Positions(chosen[within] + np.repeat(row_offsets[:-1], counts), counts)
+    first_of_b = segment_b_start - 2
+    chosen += 1 + (chosen >= first_of_b[:, None])
+    flat = chosen[is_chosen] + np.repeat(row_offsets[:-1], counts)
+    return Positions(flat, counts)
 
 
 @dataclass(frozen=True)
 class Words:
-    """The first token, length and row of each word, int64 [num_words]; `offsets` (by row) give
-    where a row's words begin.
+    """The first token (flat), length and row of each word, int64 [num_words].
+
+    `offsets`, int64 [num_rows + 1], give where a row's words begin.
     """
 
     start: np.ndarray
@@ -169,125 +197,166 @@ class Words:
 def find_words(
     ids: np.ndarray, row_offsets: np.ndarray, segment_b_start: np.ndarray, continues: np.ndarray
 ) -> Words:
-    """Join each piece that starts a word with those that continue it; a segment always starts a
-    word.
+    """Join each piece that starts a word with those that continue it.
+
+    A segment always starts a word, even if it was cut inside one:
+
+        row        [CLS] ##ing the play ##er [SEP] did [SEP]
+        starts     x     x     x   x         x     x   x
+        words            1     1   2               1             lengths, special tokens left out
     """
     row_starts = row_offsets[:-1]
-    b_starts = (row_starts + segment_b_start)[segment_b_start < np.diff(row_offsets)]
-    starts = ~continues[ids]
-    starts[row_starts + 1] = True
-    starts[b_starts] = True
-    special = np.zeros(len(ids), bool)
-    special[row_starts] = special[row_offsets[1:] - 1] = special[b_starts - 1] = True
-    start = np.flatnonzero(starts)
+    has_b = segment_b_start < np.diff(row_offsets)
+    b_starts = (row_starts + segment_b_start)[has_b]
+    is_start = ~continues[ids]
+    is_start[row_starts + 1] = True
+    is_start[b_starts] = True
+    is_special = np.zeros(len(ids), bool)
+    is_special[row_starts] = True
+    is_special[row_offsets[1:] - 1] = True
+    is_special[b_starts - 1] = True
+
+    # Special tokens are words of their own until here, so that they end the word before them.
+    start = np.flatnonzero(is_start)
     length = np.diff(start, append=len(ids))
-    word = ~special[start]
-    start, length = start[word], length[word]
+    is_text = ~is_special[start]
+    start = start[is_text]
+    length = length[is_text]
     offsets = np.searchsorted(start, row_offsets)
-    return Words(start, length, np.repeat(np.arange(len(row_starts)), np.diff(offsets)), offsets)
+    row = np.repeat(np.arange(len(row_starts)), np.diff(offsets))
+    return Words(start, length, row, offsets)
 
 
 def _word_order(words: Words, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of each row in random order, and their lengths: int32 [widest row in words,
-    rows], padded.
+    """Return the words of each row in random order, and their lengths.
+
+    Both are int32 [widest row in words, num_rows]. The padding is word 0 with a length that fits
+    nowhere.
     """
     counts = np.diff(words.offsets)
-    order = _random_order(counts, rng).astype(np.int32)
-    beyond = np.arange(order.shape[1]) >= counts[:, None]
-    order += words.offsets[:-1, None].astype(np.int32)
-    order[beyond] = 0
-    lengths = words.length.astype(np.int32)[order]
-    lengths[beyond] = np.iinfo(np.int32).max
+    order_RW = _random_order(counts, rng).astype(np.int32)
+    is_padding_RW = np.arange(order_RW.shape[1]) >= counts[:, None]
+    order_RW += words.offsets[:-1, None].astype(np.int32)
+    order_RW[is_padding_RW] = 0
+    lengths_RW = words.length.astype(np.int32)[order_RW]
+    lengths_RW[is_padding_RW] = np.iinfo(np.int32).max
     # The loops take one word of every row at a time, so rows are the inner axis.
-    return np.ascontiguousarray(order.T), np.ascontiguousarray(lengths.T)
+    return np.ascontiguousarray(order_RW.T), np.ascontiguousarray(lengths_RW.T)
 
 
 def _choose_words(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
     """Take words in random order, skipping those that no longer fit."""
-    order, lengths = _word_order(words, rng)
+    order_WR, lengths_WR = _word_order(words, rng)
     remaining = wanted.copy()
-    taken = np.zeros(len(words.start), bool)
-    for word, length in zip(order, lengths, strict=True):
-        fits = length <= remaining
-        taken[word[fits]] = True
-        remaining[fits] -= length[fits]
+    is_taken = np.zeros(len(words.start), bool)
+    for word_R, length_R in zip(order_WR, lengths_WR, strict=True):
+        fits = length_R <= remaining
+        is_taken[word_R[fits]] = True
+        remaining[fits] -= length_R[fits]
         if not remaining.any():
             break
-    _take_shortest(taken, np.flatnonzero(remaining == wanted), order, lengths)
-    return _word_positions(words, taken)
+    rows_without_words = np.flatnonzero(remaining == wanted)
+    _take_shortest(is_taken, rows_without_words, order_WR, lengths_WR)
+    return _word_positions(words, is_taken)
 
 
 def _take_shortest(
-    taken: np.ndarray, rows: np.ndarray, order: np.ndarray, lengths: np.ndarray
+    is_taken: np.ndarray, rows: np.ndarray, order_WR: np.ndarray, lengths_WR: np.ndarray
 ) -> np.ndarray:
     """Take and return the shortest word (a random one of equals) of each of `rows`."""
-    shortest = order[lengths[:, rows].argmin(axis=0), rows]
-    taken[shortest] = True
+    shortest = order_WR[lengths_WR[:, rows].argmin(axis=0), rows]
+    is_taken[shortest] = True
     return shortest
 
 
 def _choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> Positions:
-    """Take spans of words from random anchors until nothing more fits; a row's last span may be
-    shorter.
+    """Take spans of words from random anchors until nothing more fits.
+
+    A row's last span may be shorter than drawn. Each span is numbered by its anchor's word.
     """
-    order, lengths = _word_order(words, rng)
+    order_WR, lengths_WR = _word_order(words, rng)
     remaining = wanted.copy()
-    taken = np.zeros(len(words.start), bool)
+    is_taken = np.zeros(len(words.start), bool)
     span = np.full(len(words.start), -1)
     # Words of one segment are adjacent; between segments and rows there is a special token.
-    joined = np.append(words.start[:-1] + words.length[:-1] == words.start[1:], False)
-    for word, length in zip(order, lengths, strict=True):
-        rows = np.flatnonzero(length <= remaining)
-        rows = rows[~taken[word[rows]]]
-        _take_spans(word[rows], _span_words(len(rows), rng), words, joined, remaining, taken, span)
+    ends = words.start + words.length
+    joins_next = np.append(ends[:-1] == words.start[1:], False)
+    for word_R, length_R in zip(order_WR, lengths_WR, strict=True):
+        rows = np.flatnonzero(length_R <= remaining)
+        rows = rows[~is_taken[word_R[rows]]]
+        num_words = _span_words(len(rows), rng)
+        _take_spans(word_R[rows], num_words, words, joins_next, remaining, is_taken, span)
         if not remaining.any():
             break
-    shortest = _take_shortest(taken, np.flatnonzero(remaining == wanted), order, lengths)
+    rows_without_words = np.flatnonzero(remaining == wanted)
+    shortest = _take_shortest(is_taken, rows_without_words, order_WR, lengths_WR)
     span[shortest] = shortest
-    return _word_positions(words, taken, span)
+    return _word_positions(words, is_taken, span)
 
 
 def _span_words(num_spans: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw span lengths in words: geometric, truncated and renormalised, mean 3.8 (SpanBERT,
-    section 3.1).
+    """Draw span lengths in words: geometric, truncated and renormalised, mean 3.8.
+
+    SpanBERT, section 3.1.
     """
     shares = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN_WORDS)
-    return 1 + np.searchsorted(
-        np.cumsum(shares / shares.sum())[:-1], rng.random(num_spans), side="right"
-    )
+    shares /= shares.sum()
+    # Inverse transform sampling; without its last value, 1, so that rounding adds no 11th word.
+    thresholds = np.cumsum(shares)[:-1]
+    return 1 + np.searchsorted(thresholds, rng.random(num_spans), side="right")
 
 
 def _take_spans(
     anchors: np.ndarray,
     num_words: np.ndarray,
     words: Words,
-    joined: np.ndarray,
+    joins_next: np.ndarray,
     remaining: np.ndarray,
-    taken: np.ndarray,
+    is_taken: np.ndarray,
     span: np.ndarray,
 ) -> None:
-    """Take up to `num_words` words from each anchor on, as long as they exist, are free and fit in
-    the row's budget.
+    """Take up to `num_words` words from each anchor on, at most one anchor per row.
+
+    A span ends where the segment does, at a word that is taken, or at one that does not fit in the
+    row's budget. All spans grow by a word at a time; `remaining`, `is_taken` and `span` change in
+    place.
     """
     word = anchors
     while len(word):
-        taken[word] = True
+        is_taken[word] = True
         span[word] = anchors
         remaining[words.row[word]] -= words.length[word]
         num_words = num_words - 1
-        growing = np.flatnonzero((num_words > 0) & joined[word])
-        growing = growing[~taken[word[growing] + 1]]
-        growing = growing[words.length[word[growing] + 1] <= remaining[words.row[word[growing]]]]
-        word, anchors, num_words = word[growing] + 1, anchors[growing], num_words[growing]
+        growing = np.flatnonzero((num_words > 0) & joins_next[word])
+        growing = growing[~is_taken[word[growing] + 1]]
+        next_word = word[growing] + 1
+        fits = words.length[next_word] <= remaining[words.row[next_word]]
+        growing = growing[fits]
+        word = next_word[fits]
+        anchors = anchors[growing]
+        num_words = num_words[growing]
 
 
-def _word_positions(words: Words, taken: np.ndarray, span: np.ndarray | None = None) -> Positions:
-    """Return the tokens of the taken words, in order."""
-    lengths = words.length[taken]
+def _word_positions(
+    words: Words, is_taken: np.ndarray, span: np.ndarray | None = None
+) -> Positions:
+    """Return the tokens of the taken words, in order.
+
+    Word ranges become flat positions by a running index plus what each word is shifted by:
+
+        start, length     4, 2    9, 3
+        running index     0  1    2  3  4
+        shift             4  4    7  7  7      start minus the tokens of the words before
+        flat              4  5    9 10 11
+    """
+    starts = words.start[is_taken]
+    lengths = words.length[is_taken]
     ends = np.cumsum(lengths)
-    flat = np.arange(int(lengths.sum())) + np.repeat(words.start[taken] - (ends - lengths), lengths)
+    shifts = starts - (ends - lengths)
+    flat = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
     num_rows = len(words.offsets) - 1
-    counts = np.bincount(words.row[taken], lengths, minlength=num_rows).astype(np.int64)
-    if span is not None:
-        span = np.repeat(np.unique(span[taken], return_inverse=True)[1], lengths)
-    return Positions(flat, counts, span)
+    counts = np.bincount(words.row[is_taken], lengths, minlength=num_rows).astype(np.int64)
+    if span is None:
+        return Positions(flat, counts)
+    _, span_numbers = np.unique(span[is_taken], return_inverse=True)
+    return Positions(flat, counts, np.repeat(span_numbers, lengths))

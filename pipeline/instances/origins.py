@@ -1,118 +1,118 @@
-"""Where the documents of a shard come from: which may exchange segments, and what their origin says
-about the label.
+"""Group the documents of a shard by their origin: only those of one group exchange segments.
 
 The B of a NotNext pair comes from the same source and language as its A, as an IsNext's does;
 otherwise a model could tell the label from the language alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..languages import UNKNOWN
 
-LabelCounts = dict[str, dict[str, list[int]]]
-"""By measure and value, the number of rows of label 0 and of label 1."""
-
-MIN_ROWS = 16  # with fewer, the Bs that are exchanged differ so much in length that rows are cut
-MAX_DOCUMENT_SHARE = (
-    2 / 3
-)  # beyond it, the other documents have too few segments to exchange with the largest one
-BUCKETS_PER_OCTAVE = 4
-LONGEST_TITLE = 255
-_GOLDEN = 0.6180339887498949  # multiples of it spread evenly between 0 and 1
+# Smaller groups are widened. With fewer rows, the Bs that are exchanged differ so much in length
+# that rows are cut.
+MIN_ROWS = 16
+# Beyond it, the other documents have too few segments to exchange with the largest one.
+MAX_DOCUMENT_SHARE = 2 / 3
+# Multiples of the golden ratio's fractional part spread evenly between 0 and 1 (Weyl's sequence).
+GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
 class Origins:
-    """The origin of each document: indices of `source_names` and `language_names`, and the title in
-    characters.
+    """The source and language of each document.
 
-    The arrays are int64 [num_documents].
+    `source` and `language`, int64 [num_documents], are indices of the names.
     """
 
     source: np.ndarray
     language: np.ndarray
     source_names: list[str]
     language_names: list[str]
-    title_length: np.ndarray
 
 
 def origins_of(documents: pa.Table) -> Origins:
-    """Return the origins of documents, by their columns ``source``, ``language`` and ``title``."""
-    source, language = (
-        documents[name].combine_chunks().dictionary_encode() for name in ("source", "language")
-    )
-    title_length = pc.call_function("utf8_length", [documents["title"]]).to_numpy().astype(np.int64)
+    """Return the origins of documents, by their columns ``source`` and ``language``."""
+    source = documents["source"].combine_chunks().dictionary_encode()
+    language = documents["language"].combine_chunks().dictionary_encode()
     return Origins(
         source=source.indices.to_numpy().astype(np.int64),
         language=language.indices.to_numpy().astype(np.int64),
         source_names=source.dictionary.to_pylist(),
         language_names=language.dictionary.to_pylist(),
-        title_length=np.minimum(title_length, LONGEST_TITLE),
     )
 
 
 def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
-    """Return origins in which a document of unknown language has the one of most other tokens of
-    its source, if any.
+    """Give documents of unknown language the most frequent language of their source, if any.
 
-    Otherwise two books without a language among a hundred English ones would be too few to exchange
-    segments, and their pairs with English books would look like a change of language.
+    `lengths` are the documents' tokens. Otherwise two books without a language among a hundred
+    English ones would be too few to exchange segments, and their pairs with English books would
+    look like a change of language.
     """
     if UNKNOWN not in origins.language_names:
         return origins
-    unknown, num_languages = origins.language_names.index(UNKNOWN), len(origins.language_names)
-    size = len(origins.source_names) * num_languages
-    tokens_SL = np.bincount(
-        origins.source * num_languages + origins.language, lengths, size
-    ).reshape(-1, num_languages)
+    unknown = origins.language_names.index(UNKNOWN)
+    num_sources = len(origins.source_names)
+    num_languages = len(origins.language_names)
+    # Tokens by source and language.
+    cell = origins.source * num_languages + origins.language
+    tokens_SL = np.bincount(cell, lengths, num_sources * num_languages)
+    tokens_SL = tokens_SL.reshape(num_sources, num_languages)
     tokens_SL[:, unknown] = 0
-    likely_S = np.where(tokens_SL.any(axis=1), tokens_SL.argmax(axis=1), unknown)
-    return replace(
-        origins,
-        language=np.where(origins.language == unknown, likely_S[origins.source], origins.language),
-    )
+    is_any_known_S = tokens_SL.any(axis=1)
+    likely_S = np.where(is_any_known_S, tokens_SL.argmax(axis=1), unknown)
+    is_unknown = origins.language == unknown
+    language = np.where(is_unknown, likely_S[origins.source], origins.language)
+    return replace(origins, language=language)
 
 
 def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float]) -> np.ndarray:
-    """Return how often a pass reads each document, float [num_documents]: 1 unless `weights` has
-    its origin.
+    """Return how often a pass reads each document, float [num_documents].
+
+    It is 1 unless `weights` has the document's source and language.
     """
-    table = [
-        [weights.get((source, language), 1.0) for language in origins.language_names]
-        for source in origins.source_names
-    ]
-    return np.array(table).reshape(len(table), len(origins.language_names))[
-        origins.source, origins.language
-    ]
+    num_sources = len(origins.source_names)
+    num_languages = len(origins.language_names)
+    weights_SL = np.ones((num_sources, num_languages))
+    for source_index, source in enumerate(origins.source_names):
+        for language_index, language in enumerate(origins.language_names):
+            weights_SL[source_index, language_index] = weights.get((source, language), 1.0)
+    return weights_SL[origins.source, origins.language]
 
 
 def copies_in_pass(
     weights: np.ndarray, lengths: np.ndarray, duplicate: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return how often pass `duplicate` holds each document, int64 [num_documents], on average its
-    weight.
+    """Return how often pass `duplicate` holds each document, int64 [num_documents].
 
-    Over all passes a document is read (weight x passes) times, rounded down or up. Documents of
-    similar length are rounded alternately, so that the tokens have the shares of the weights too;
-    `rng` is the same for all passes.
+    On average that is its weight: over all passes a document is read (weight x passes) times,
+    rounded down or up. Documents of similar length are rounded alternately, so that the tokens have
+    the shares of the weights too; `rng` is the same for all passes.
+
+    A pass holds a document whenever ``weight x passes so far + phase`` steps over an integer. With
+    weight 0.4:
+
+        pass            0     1     2     3     4
+        sum             0.4   0.8   1.2   1.6   2.0
+        phase 0         0     0     1     0     1      copies
+        phase 0.5       0     1     0     1     0
     """
-    phase = np.empty(len(weights))
-    phase[np.lexsort((lengths, weights))] = (rng.random() + _GOLDEN * np.arange(len(weights))) % 1
-    return (
-        np.floor(weights * (duplicate + 1) + phase) - np.floor(weights * duplicate + phase)
-    ).astype(np.int64)
+    rank = np.empty(len(weights), np.int64)
+    rank[np.lexsort((lengths, weights))] = np.arange(len(weights))
+    phase = (rng.random() + GOLDEN * rank) % 1
+    copies_before = np.floor(weights * duplicate + phase)
+    copies_after = np.floor(weights * (duplicate + 1) + phase)
+    return (copies_after - copies_before).astype(np.int64)
 
 
 def partner_groups(
     origins: Origins, lengths: np.ndarray, negatives: str, row_tokens: int
 ) -> np.ndarray:
-    """Return a number for each document, int64 [num_documents]: equal for those that may exchange
-    segments.
+    """Return a group for each document, int64 [num_documents]: those of one may exchange segments.
 
     `lengths` are the documents' tokens. Groups that hold less than `MIN_ROWS` rows of `row_tokens`,
     or mostly one document, are widened: from the source to the language, and from that to all.
@@ -122,105 +122,52 @@ def partner_groups(
         return everything
     group = origins.language
     if negatives == "same-source":
-        group = _widened(
-            origins.language * len(origins.source_names) + origins.source,
-            group,
-            lengths,
-            row_tokens,
-        )
+        num_sources = len(origins.source_names)
+        language_and_source = origins.language * num_sources + origins.source
+        group = _widened(language_and_source, origins.language, lengths, row_tokens)
     return _widened(group, everything, lengths, row_tokens)
 
 
 def _widened(
     group: np.ndarray, wider: np.ndarray, lengths: np.ndarray, row_tokens: int
 ) -> np.ndarray:
-    """Unite the groups that are too small: those of one `wider` group with each other, or else with
-    its largest.
+    """Unite the groups that are too small.
+
+    Those of one `wider` group are united with each other; if that is not enough, with its largest.
+    All arrays are [num_documents]; suffix G marks arrays by group.
+
+        wider        en                            ko
+        groups       enwiki (large)  a   b         kowiki (large)  c
+        first        enwiki          a + b         kowiki          c
+        then         enwiki + a + b                kowiki + c         if still too small
     """
-    names, group = np.unique(group, return_inverse=True)
-    wider_of = np.zeros(len(names), np.int64)
-    wider_of[group] = wider
-    totals, small = _sizes(group, lengths, row_tokens)
-    united = np.arange(len(names))
-    for level in np.unique(wider_of[small]).tolist():
-        ours = np.flatnonzero(small & (wider_of == level))
-        others = np.flatnonzero(~small & (wider_of == level))
-        united[ours] = ours[0]
-        _, still_small = _sizes(united[group], lengths, row_tokens)
-        if still_small[ours[0]] and len(others):
-            united[ours] = others[totals[others].argmax()]
-    return united[group]
+    # Number the groups 0, 1, 2, …
+    names_G, group = np.unique(group, return_inverse=True)
+    wider_G = np.zeros(len(names_G), np.int64)
+    wider_G[group] = wider
+    totals_G, is_small_G = _sizes(group, lengths, row_tokens)
+    united_G = np.arange(len(names_G))
+    for wider_group in np.unique(wider_G[is_small_G]).tolist():
+        is_inside_G = wider_G == wider_group
+        small = np.flatnonzero(is_small_G & is_inside_G)
+        large = np.flatnonzero(~is_small_G & is_inside_G)
+        union = small[0]
+        united_G[small] = union
+        _, is_still_small_G = _sizes(united_G[group], lengths, row_tokens)
+        if is_still_small_G[union] and len(large):
+            united_G[small] = large[totals_G[large].argmax()]
+    return united_G[group]
 
 
 def _sizes(
     group: np.ndarray, lengths: np.ndarray, row_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens of each group, and whether they are too few to exchange segments within it."""
-    totals = np.bincount(group, lengths)
-    largest = np.zeros(len(totals))
-    np.maximum.at(largest, group, lengths)
-    return totals, (totals > 0) & (
-        (totals < MIN_ROWS * row_tokens) | (largest > MAX_DOCUMENT_SHARE * totals)
-    )
-
-
-def count_labels(
-    origins: Origins,
-    lengths: np.ndarray,
-    label: np.ndarray,
-    document_a: np.ndarray,
-    document_b: np.ndarray,
-) -> LabelCounts:
-    """Count the rows of each label by the origin of A and B, for the audit; `lengths` are the
-    documents' tokens.
-
-    Lengths of documents are counted in buckets of a quarter octave, by their lower bound.
-    """
-    octave = np.floor(np.log2(np.maximum(lengths, 1)) * BUCKETS_PER_OCTAVE).astype(np.int64)
-    bounds = [
-        str(int(2 ** (bucket / BUCKETS_PER_OCTAVE))) for bucket in range(octave.max(initial=0) + 1)
-    ]
-    titles = [str(length) for length in range(origins.title_length.max(initial=0) + 1)]
-    sources, languages = origins.source_names, origins.language_names
-    return {
-        "source": _by_label(
-            origins.source[document_a] * len(sources) + origins.source[document_b],
-            label,
-            _both(sources),
-        ),
-        "language": _by_label(
-            origins.language[document_a] * len(languages) + origins.language[document_b],
-            label,
-            _both(languages),
-        ),
-        "document length of A": _by_label(octave[document_a], label, bounds),
-        "document length of B": _by_label(octave[document_b], label, bounds),
-        "title length of A": _by_label(origins.title_length[document_a], label, titles),
-        "title length of B": _by_label(origins.title_length[document_b], label, titles),
-    }
-
-
-def _both(names: list[str]) -> list[str]:
-    """Return the names of all pairs of origins."""
-    return [a if a == b else f"{a} and {b}" for a in names for b in names]
-
-
-def _by_label(values: np.ndarray, label: np.ndarray, names: list[str]) -> dict[str, list[int]]:
-    counts = np.bincount(2 * values + label, minlength=2 * len(names)).reshape(-1, 2)
-    # Several values may have one name: the short lengths that round to the same bound.
-    seen = np.flatnonzero(counts.any(axis=1)).tolist()
-    by_value: Iterable[LabelCounts] = (
-        {"": {names[value]: counts[value].tolist()}} for value in seen
-    )
-    return sum_label_counts(by_value).get("", {})
-
-
-def sum_label_counts(parts: Iterable[LabelCounts]) -> LabelCounts:
-    """Return the sums of counts of several shards or passes."""
-    sums: LabelCounts = {}
-    for name, by_value in (item for part in parts for item in part.items()):
-        own = sums.setdefault(name, {})
-        for value, (is_next, not_next) in by_value.items():
-            before = own.get(value, [0, 0])
-            own[value] = [before[0] + is_next, before[1] + not_next]
-    return sums
+    """Return each group's tokens, and whether it is too small to exchange segments within it."""
+    totals_G = np.bincount(group, lengths)
+    longest_G = np.zeros(len(totals_G))
+    np.maximum.at(longest_G, group, lengths)
+    has_few_rows_G = totals_G < MIN_ROWS * row_tokens
+    is_mostly_one_G = longest_G > MAX_DOCUMENT_SHARE * totals_G
+    # Groups without tokens have nothing to exchange; they need no partners.
+    is_small_G = (totals_G > 0) & (has_few_rows_G | is_mostly_one_G)
+    return totals_G, is_small_G

@@ -12,16 +12,23 @@ NotNext rows at every length, and takes the B of every NotNext row from another 
 4. let the free NotNext pairs exchange their Bs with pairs of other documents and (nearly) equal
    length of B.
 
-Steps 2 to 4 are done for each source and language on its own (origins.py), so that neither tells
-the label.
+Steps 2 to 4 are done for each source and language on its own (origins.py), so that neither gives
+away the label. With chunks x and y of one document and z and w of others:
 
-Of the others, `bert` is google-research's ``create_instances_from_document``, `sop` ALBERT's
-sentence-order prediction, and `none` RoBERTa's DOC-SENTENCES. All work on ranges of the flat token
+    chunks          x x|x x x     y|y y     z z|z z     w
+    free pairs      A=xx B=xxx    A=y B=yy  A=zz B=zz             w goes to a forced pair, if any
+    labels          IsNext        NotNext   NotNext
+    exchanged       A=xx B=xxx    A=y B=zz  A=zz B=yy
+
+The other pairings are `bert`, google-research's ``create_instances_from_document``; `sop`, ALBERT's
+sentence-order prediction; and `none`, RoBERTa's DOC-SENTENCES. All work on ranges of the flat token
 array; no token is copied.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,22 +47,22 @@ from .balance import (
 from .chunks import Chunks, Corpus, Segments, cut_inside, cut_segments, make_chunks
 from .origins import partner_groups
 
-IS_NEXT, NOT_NEXT = 0, 1
-# [CLS] A [SEP] B [SEP], and [CLS] A [SEP].
-PAIR_SPECIALS, SINGLE_SPECIALS = 3, 2
+IS_NEXT = 0
+NOT_NEXT = 1
+PAIR_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
+SINGLE_SPECIALS = 2  # [CLS] A [SEP]
 
 _ROW_ARRAYS = ("a_start", "a_stop", "b_start", "b_stop", "label", "document_a", "document_b")
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop`` (empty
-    if there is no B).
+    """Rows as ranges of `Corpus.token_ids`: A is ``a_start:a_stop``, B is ``b_start:b_stop``.
 
-    The arrays are int64 [num_rows], `label` uint8, `document_a` and `document_b` int32.
-    `tokens_cut` counts tokens cut away, `forced` rows whose label was not free, and `unexchanged`
-    rows meant to be NotNext that found no B in another document; `largest_document` is the largest
-    document's share of the tokens.
+    B is empty if there is none. The arrays are int64 [num_rows], `label` uint8, `document_a` and
+    `document_b` int32. `tokens_cut` counts tokens cut away, `forced` rows whose label was not free,
+    and `unexchanged` rows meant to be NotNext that found no B in another document;
+    `largest_document` is the largest document's share of the tokens.
     """
 
     a_start: np.ndarray
@@ -85,31 +92,35 @@ class Pairs:
 
     def take(self, rows: np.ndarray) -> "Pairs":
         """Return the rows at the given indices, in that order, with the same counters."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _ROW_ARRAYS})
+        taken = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
+        return replace(self, **taken)
 
     def warning(self) -> str | None:
         """Return why the labels could not be balanced, or None if they are."""
         if self.unexchanged:
             return (
-                f"one document holds {self.largest_document:.0%} of the tokens, so {self.unexchanged} of {len(self)} "
-                "pairs found no segment in another document and became IsNext"
+                f"one document holds {self.largest_document:.0%} of the tokens, so "
+                f"{self.unexchanged} of {len(self)} pairs found no segment in another document and "
+                "became IsNext"
             )
-        if 2 * self.forced > len(self) or (self.forced and self._length_gives_label_away()):
+        # All forced pairs are NotNext: if they are most pairs, the others cannot make up for them.
+        are_most = 2 * self.forced > len(self)
+        if are_most or (self.forced and self._length_gives_label_away()):
             return (
-                f"{self.forced} of {len(self)} pairs are single sentences, which can only be NotNext, so their number "
-                "or length gives away the label; lower --short-share, or build single-sentence documents with "
-                "--pairing none"
+                f"{self.forced} of {len(self)} pairs are single sentences, which can only be "
+                "NotNext, so their number or length gives away the label; lower `short_share`, or "
+                "build single-sentence documents with `pairing` none"
             )
         return None
 
     def _length_gives_label_away(self) -> bool:
         lengths = self.a_length + self.b_length
-        most = int(lengths.max(initial=0)) + 1
-        auc, error = auc_of(
-            np.stack(
-                [np.bincount(lengths[self.label == label], minlength=most) for label in (0, 1)]
-            )
-        )
+        num_bins = int(lengths.max(initial=0)) + 1
+        histograms = [
+            np.bincount(lengths[self.label == label], minlength=num_bins)
+            for label in (IS_NEXT, NOT_NEXT)
+        ]
+        auc, error = auc_of(np.stack(histograms))
         return abs(auc - 0.5) > max(LENGTH_AUC_TOLERANCE, Z_JUDGED * error)
 
 
@@ -119,61 +130,69 @@ def make_pairs(
     """Return the rows of one pass over `corpus`, in no particular order.
 
     `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut
-    between words. Raise `UserError` if the pairing needs another document and there is none.
+    between words. Raises `UserError` if the pairing needs another document and there is none.
     """
     num_documents = int(np.count_nonzero(corpus.document_lengths()))
     if config.pairing in ("balanced", "bert") and num_documents < 2:
         raise UserError(
-            f"The shard has {count_of(num_documents, 'document')} with text, but NotNext pairs need two: ingest more "
-            "documents, with fewer --shards or a larger --validation-share, or build with --pairing sop or none."
+            f"The shard has {count_of(num_documents, 'document')} with text, but NotNext pairs "
+            "need two: ingest more documents, with fewer `shards` or a larger `validation_share`, "
+            "or build with `pairing` sop or none."
         )
     if config.pairing == "bert":
         return _bert_pairs(corpus, config, rng)
-    limit = config.max_length - (SINGLE_SPECIALS if config.pairing == "none" else PAIR_SPECIALS)
+
+    num_specials = SINGLE_SPECIALS if config.pairing == "none" else PAIR_SPECIALS
+    limit = config.max_length - num_specials
     segments = cut_segments(corpus, continues, limit)
     chunks = make_chunks(segments, limit, config.short_share, rng)
     if config.pairing == "none":
-        # RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
-        label = np.zeros(len(chunks.first), np.uint8)
-        return Pairs(
-            chunks.start,
-            chunks.stop,
-            chunks.stop,
-            chunks.stop,
-            label,
-            chunks.document,
-            chunks.document,
-        )
+        return _single_segments(chunks)
     if config.pairing == "sop":
-        return _swap_half(_split_chunks(corpus, continues, segments, chunks, rng), rng)
-    return _concatenated(
+        in_order = _split_chunks(corpus, continues, segments, chunks, rng)
+        return _swap_half(in_order, rng)
+    pairs_by_group = [
         _balanced_pairs(corpus, continues, segments, group, limit, rng)
         for group in _partners(corpus, chunks, config.negatives, limit)
+    ]
+    return _concatenated(pairs_by_group)
+
+
+def _single_segments(chunks: Chunks) -> Pairs:
+    """Make each chunk a row without B: RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES."""
+    return Pairs(
+        a_start=chunks.start,
+        a_stop=chunks.stop,
+        b_start=chunks.stop,
+        b_stop=chunks.stop,
+        label=np.zeros(len(chunks.first), np.uint8),
+        document_a=chunks.document,
+        document_b=chunks.document,
     )
 
 
 def _partners(corpus: Corpus, chunks: Chunks, negatives: str, limit: int) -> Iterator[Chunks]:
-    """Yield the chunks whose documents may exchange segments."""
+    """Yield the chunks whose documents may exchange segments, group by group."""
     if corpus.origins is None:
         yield chunks
         return
-    group = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)[
-        chunks.document
-    ]
-    order = np.argsort(group, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+    group_of_document = partner_groups(corpus.origins, corpus.document_lengths(), negatives, limit)
+    group = group_of_document[chunks.document]
+    by_group = np.argsort(group, kind="stable")
+    boundaries = np.flatnonzero(np.diff(group[by_group])) + 1
+    for rows in np.split(by_group, boundaries):
         yield chunks.take(rows)
 
 
-def _concatenated(parts: Iterable[Pairs]) -> Pairs:
+def _concatenated(parts: Sequence[Pairs]) -> Pairs:
     """Return the rows of all parts, and the sums of their counters."""
-    parts = list(parts)
+    rows = {name: np.concatenate([getattr(pairs, name) for pairs in parts]) for name in _ROW_ARRAYS}
     return Pairs(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in _ROW_ARRAYS),
-        tokens_cut=sum(part.tokens_cut for part in parts),
-        forced=sum(part.forced for part in parts),
-        unexchanged=sum(part.unexchanged for part in parts),
-        largest_document=max(part.largest_document for part in parts),
+        **rows,
+        tokens_cut=sum(pairs.tokens_cut for pairs in parts),
+        forced=sum(pairs.forced for pairs in parts),
+        unexchanged=sum(pairs.unexchanged for pairs in parts),
+        largest_document=max(pairs.largest_document for pairs in parts),
     )
 
 
@@ -185,38 +204,52 @@ def _balanced_pairs(
     limit: int,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains."""
+    """Return exactly balanced IsNext and NotNext pairs, as the module's docstring explains.
+
+    Free pairs come first, forced ones behind them:
+
+        row        0 1 2 3 4 5 6 | 7 8 9
+                   free          | forced
+    """
     left, right = _pair_singles(chunks, limit, rng)
-    is_free = np.ones(len(chunks.first), bool)
-    is_free[left] = is_free[right] = False
-    free = _split_chunks(corpus, continues, segments, chunks.take(is_free), rng)
-    # Free pairs come first: the exchange below indexes them, and the forced ones keep the Bs they
-    # have.
-    a_start, a_stop = (
-        np.append(free.a_start, chunks.start[left]),
-        np.append(free.a_stop, chunks.stop[left]),
+    is_free_chunk = np.ones(len(chunks.first), bool)
+    is_free_chunk[left] = False
+    is_free_chunk[right] = False
+    free = _split_chunks(corpus, continues, segments, chunks.take(is_free_chunk), rng)
+    num_free = len(free)
+    a_start = np.append(free.a_start, chunks.start[left])
+    a_stop = np.append(free.a_stop, chunks.stop[left])
+    b_start = np.append(free.b_start, chunks.start[right])
+    b_stop = np.append(free.b_stop, chunks.stop[right])
+    document_a = np.append(free.document_a, chunks.document[left])
+    document_b = np.append(free.document_b, chunks.document[right])
+
+    lengths = a_stop - a_start + b_stop - b_start
+    is_free = np.arange(len(lengths)) < num_free
+    not_next = balanced_labels(lengths, is_free, rng)
+    # The row that each B comes from. The forced pairs keep the Bs they have.
+    source = np.arange(len(lengths))
+    source[:num_free], not_next[:num_free], unexchanged = exchange(
+        free.b_length, free.document_a, not_next[:num_free], rng
     )
-    b_start, b_stop = (
-        np.append(free.b_start, chunks.start[right]),
-        np.append(free.b_stop, chunks.stop[right]),
-    )
-    source = np.arange(len(a_start))
-    not_next = balanced_labels(a_stop - a_start + b_stop - b_start, source < len(free), rng)
-    exchanged = exchange(free.b_length, free.document_a, not_next[: len(free)], rng)
-    source[: len(free)], not_next[: len(free)], unexchanged = exchanged
-    b_start, b_stop = b_start[source], b_stop[source]
-    # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token.
-    excess = np.maximum(a_stop - a_start + b_stop - b_start - limit, 0)
-    from_a = np.minimum(excess, a_stop - a_start - 1)
+    b_start = b_start[source]
+    b_stop = b_stop[source]
+
+    # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token:
+    # the two ends that do not meet at [SEP].
+    a_lengths = a_stop - a_start
+    excess = np.maximum(a_lengths + b_stop - b_start - limit, 0)
+    from_a = np.minimum(excess, a_lengths - 1)
+    from_b = excess - from_a
     document_lengths = corpus.document_lengths()
     return Pairs(
         a_start=a_start + from_a,
         a_stop=a_stop,
         b_start=b_start,
-        b_stop=b_stop - (excess - from_a),
+        b_stop=b_stop - from_b,
         label=not_next.astype(np.uint8),
-        document_a=np.append(free.document_a, chunks.document[left]),
-        document_b=np.append(free.document_b, chunks.document[right])[source],
+        document_a=document_a,
+        document_b=document_b[source],
         tokens_cut=free.tokens_cut + int(excess.sum()),
         forced=len(left),
         unexchanged=unexchanged,
@@ -227,24 +260,35 @@ def _balanced_pairs(
 def _pair_singles(
     chunks: Chunks, limit: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, `limit` tokens together at most; long ones with
-    short ones first.
+    """Match one-segment chunks across documents, `limit` tokens together at most.
+
+    Return the chunks of A and of B. A long chunk needs a short partner, so the long ones choose
+    first; then the short ones, of which any two fit in a row, are matched with each other:
+
+        limit 10     long  9 8 7 6      short  1 2 3 3 4 5
+        first        9+1  8+2  7+3                              6 finds no partner, and is split
+        then                            3+5                     so is 4, if 3 and 4 are one document
     """
-    lengths, document, is_single = (
-        chunks.stop - chunks.start,
-        chunks.document,
-        chunks.num_segments == 1,
-    )
-    short = rng.permutation(np.flatnonzero(is_single & (lengths <= limit // 2)))
-    long = rng.permutation(np.flatnonzero(is_single & (lengths > limit // 2)))
+    lengths = chunks.stop - chunks.start
+    document = chunks.document
+    is_single = chunks.num_segments == 1
+    is_short = lengths <= limit // 2
+    short = rng.permutation(np.flatnonzero(is_single & is_short))
+    long = rng.permutation(np.flatnonzero(is_single & ~is_short))
     # Each of these pairs is a NotNext that could have been a free pair: leave enough free ones to
     # balance it.
-    most = (len(lengths) - len(short) - len(long)) // 2
-    long, partners, short = match_to_fit(long, short, document, lengths, limit, most)
+    num_several = len(lengths) - len(short) - len(long)
+    long, long_partners, short = match_to_fit(
+        long, short, document, lengths, limit, max_matches=num_several // 2
+    )
+
     # The longest come last, because the last are left over and get split in two.
     short = short[np.argsort(lengths[short], kind="stable")]
-    left, right, _ = match_across_documents(short, document, lengths, rng)
-    left, right = np.append(left, long), np.append(right, partners)
+    short_left, short_right, _ = match_across_documents(short, document, lengths, rng)
+
+    left = np.append(short_left, long)
+    right = np.append(short_right, long_partners)
+    # Otherwise the long segment would always be A.
     swap = rng.random(len(left)) < 0.5
     return np.where(swap, right, left), np.where(swap, left, right)
 
@@ -256,91 +300,139 @@ def _split_chunks(
     chunks: Chunks,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Split chunks between two segments at random, or inside the only one; drop and count single
-    tokens.
+    """Split chunks between two segments at random, or inside the only one.
+
+    Single tokens, which cannot be split, are dropped and counted.
+
+        segments of a chunk    | 0   | 1 | 2       | 3 |
+        cut before one of            1   2         3
     """
-    splittable = chunks.stop - chunks.start >= 2
-    chunks, tokens_cut = chunks.take(splittable), int(np.count_nonzero(~splittable))
-    cuts = segments.offsets[chunks.first + rng.integers(1, np.maximum(chunks.num_segments, 2))]
-    single = chunks.num_segments == 1
-    cuts[single] = cut_inside(
-        corpus.token_ids, continues, chunks.start[single], chunks.stop[single], rng
+    is_splittable = chunks.stop - chunks.start >= 2
+    tokens_cut = int(np.count_nonzero(~is_splittable))
+    chunks = chunks.take(is_splittable)
+
+    # In a chunk of one segment this is the segment's end, which `cut_inside` replaces.
+    num_before = rng.integers(1, np.maximum(chunks.num_segments, 2))
+    cuts = segments.offsets[chunks.first + num_before]
+    single = chunks.take(chunks.num_segments == 1)
+    cuts[chunks.num_segments == 1] = cut_inside(
+        corpus.token_ids, continues, single.start, single.stop, rng
     )
-    label = np.full(len(cuts), IS_NEXT, np.uint8)
     return Pairs(
-        chunks.start, cuts, cuts, chunks.stop, label, chunks.document, chunks.document, tokens_cut
+        a_start=chunks.start,
+        a_stop=cuts,
+        b_start=cuts,
+        b_stop=chunks.stop,
+        label=np.full(len(cuts), IS_NEXT, np.uint8),
+        document_a=chunks.document,
+        document_b=chunks.document,
+        tokens_cut=tokens_cut,
     )
 
 
 def _swap_half(pairs: Pairs, rng: np.random.Generator) -> Pairs:
-    """Swap A and B in half of the rows (label 1) at every length: ALBERT (arXiv 1909.11942),
-    section 3.1.
+    """Swap A and B in half of the rows (label 1) at every length.
+
+    ALBERT (arXiv 1909.11942), section 3.1.
     """
-    swapped = balanced_labels(pairs.a_length + pairs.b_length, np.ones(len(pairs), bool), rng)
+    all_free = np.ones(len(pairs), bool)
+    is_swapped = balanced_labels(pairs.a_length + pairs.b_length, all_free, rng)
     return replace(
         pairs,
-        a_start=np.where(swapped, pairs.b_start, pairs.a_start),
-        a_stop=np.where(swapped, pairs.b_stop, pairs.a_stop),
-        b_start=np.where(swapped, pairs.a_start, pairs.b_start),
-        b_stop=np.where(swapped, pairs.a_stop, pairs.b_stop),
-        label=swapped.astype(np.uint8),
+        a_start=np.where(is_swapped, pairs.b_start, pairs.a_start),
+        a_stop=np.where(is_swapped, pairs.b_stop, pairs.a_stop),
+        b_start=np.where(is_swapped, pairs.a_start, pairs.b_start),
+        b_stop=np.where(is_swapped, pairs.a_stop, pairs.b_stop),
+        label=is_swapped.astype(np.uint8),
     )
 
 
 def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
-    """Return pairs as google-research/bert makes them (``create_instances_from_document``), one
-    document at a time.
+    """Return pairs as google-research/bert makes them, one document at a time.
+
+    That is its ``create_instances_from_document``.
     """
     limit = config.max_length - PAIR_SPECIALS
-    # Offsets at which each document's sentences start and its last one stops.
-    bounds = [
-        np.unique(corpus.sentence_offsets[first : stop + 1]).tolist()
-        for first, stop in zip(
-            corpus.document_offsets[:-1], corpus.document_offsets[1:], strict=True
-        )
-    ]
+    sentence_bounds = _sentence_bounds(corpus)
     documents = np.flatnonzero(corpus.document_lengths()).tolist()
-    rows: list[tuple[int, ...]] = []
+    rows: list[_BertRow] = []
     for document in documents:
-        short = rng.random() < config.short_share
-        target = int(rng.integers(2, limit + 1)) if short else limit
-        rows.extend(_bert_rows(bounds, documents, document, target, rng))
+        is_short = rng.random() < config.short_share
+        target = int(rng.integers(2, limit + 1)) if is_short else limit
+        rows.extend(_bert_rows(sentence_bounds, documents, document, target, rng))
     return _truncate(np.array(rows, np.int64), limit, rng)
 
 
+def _sentence_bounds(corpus: Corpus) -> list[list[int]]:
+    """Return for each document the offsets at which sentences start, and at which the last stops.
+
+    Empty sentences, whose offset repeats, are left out.
+    """
+    sentence_bounds = []
+    for first, stop in itertools.pairwise(corpus.document_offsets):
+        offsets = corpus.sentence_offsets[first : stop + 1]
+        sentence_bounds.append(np.unique(offsets).tolist())
+    return sentence_bounds
+
+
+class _BertRow(NamedTuple):
+    """A row before it is cut to the limit."""
+
+    a_start: int
+    a_stop: int
+    b_start: int
+    b_stop: int
+    label: int
+    document_a: int
+    document_b: int
+
+
 def _bert_rows(
-    bounds: list[list[int]],
+    sentence_bounds: list[list[int]],
     documents: list[int],
     document: int,
     target: int,
     rng: np.random.Generator,
-) -> Iterator[tuple[int, ...]]:
-    """Yield (A's start and stop, B's start and stop, label, A's and B's document), not yet
-    truncated.
+) -> Iterator[_BertRow]:
+    """Yield the rows of one document, not yet cut to the limit.
+
+    Sentences are collected until they have `target` tokens, then split into A and B; for a NotNext,
+    B is replaced by sentences of another document, and what stood there is collected again:
+
+        sentences    | first … split | split … stop |
+                     | A             | B            |       IsNext: go on at stop
+                     | A             |                      NotNext: go on at split
     """
-    own = bounds[document]
-    first, last = 0, len(own) - 1
-    while first < last:
-        stop = _collect(own, first, target)
+    bounds = sentence_bounds[document]
+    num_sentences = len(bounds) - 1
+    first = 0
+    while first < num_sentences:
+        stop = _collect(bounds, first, target)
         split = first + int(rng.integers(1, max(stop - first, 2)))
+        a_start = bounds[first]
+        a_stop = bounds[split]
+        # A single sentence has nothing to follow it, so it is always NotNext.
         if stop - first > 1 and rng.random() < 0.5:
-            yield own[first], own[split], own[split], own[stop], IS_NEXT, document, document
+            yield _BertRow(a_start, a_stop, a_stop, bounds[stop], IS_NEXT, document, document)
             first = stop
             continue
         other = document
         while other == document:
             other = documents[int(rng.integers(len(documents)))]
-        theirs = bounds[other]
-        start = int(rng.integers(len(theirs) - 1))
-        end = _collect(theirs, start, target - (own[split] - own[first]))
-        yield own[first], own[split], theirs[start], theirs[end], NOT_NEXT, document, other
+        other_bounds = sentence_bounds[other]
+        b_first = int(rng.integers(len(other_bounds) - 1))
+        b_end = _collect(other_bounds, b_first, target - (a_stop - a_start))
+        b_start = other_bounds[b_first]
+        b_stop = other_bounds[b_end]
+        yield _BertRow(a_start, a_stop, b_start, b_stop, NOT_NEXT, document, other)
         # The sentences after A go back into the pool.
         first = split
 
 
 def _collect(bounds: list[int], first: int, target: int) -> int:
-    """Return the sentence to stop before, to have at least `target` tokens and one sentence from
-    `first` on.
+    """Return the sentence to stop before, to have at least `target` tokens from `first` on.
+
+    It is at least one sentence, and fewer tokens if the document ends.
     """
     stop = first + 1
     while stop < len(bounds) - 1 and bounds[stop] - bounds[first] < target:
@@ -349,19 +441,26 @@ def _collect(bounds: list[int], first: int, target: int) -> int:
 
 
 def _truncate(rows: np.ndarray, limit: int, rng: np.random.Generator) -> Pairs:
-    """Cut rows to `limit` tokens as ``truncate_seq_pair`` does: off the longer side, at random from
-    front or back.
+    """Cut rows, int64 [num_rows, 7], to `limit` tokens as ``truncate_seq_pair`` does.
+
+    It takes token after token off the longer segment (off B if they are equal), at random from
+    front or back. In closed form, of a limit of 10:
+
+        A, B         cut to
+        3, 9         3, 7      B keeps what A leaves
+        9, 3         7, 3      and the other way round
+        9, 8         5, 5      both are longer than half: they end equal
     """
     a_start, a_stop, b_start, b_stop, label, document_a, document_b = rows.T
-    a_length, b_length = a_stop - a_start, b_stop - b_start
-    # The token-by-token loop in closed form: B keeps half the limit or, if that is more, what A
-    # leaves.
-    over = a_length + b_length > limit
-    b_cut = np.where(
-        over, b_length - np.minimum(b_length, np.maximum(limit // 2, limit - a_length)), 0
-    )
-    a_cut = np.where(over, a_length + b_length - b_cut - limit, 0)
-    a_front, b_front = rng.binomial(a_cut, 0.5), rng.binomial(b_cut, 0.5)
+    a_length = a_stop - a_start
+    b_length = b_stop - b_start
+    is_over = a_length + b_length > limit
+    b_kept = np.minimum(b_length, np.maximum(limit // 2, limit - a_length))
+    b_cut = np.where(is_over, b_length - b_kept, 0)
+    a_cut = np.where(is_over, a_length + b_length - b_cut - limit, 0)
+    # Each of the tokens came off the front with probability one half.
+    a_front = rng.binomial(a_cut, 0.5)
+    b_front = rng.binomial(b_cut, 0.5)
     return Pairs(
         a_start=a_start + a_front,
         a_stop=a_stop - (a_cut - a_front),

@@ -33,7 +33,7 @@ from .chunks import Corpus
 from .origins import Origins, assume_languages, copies_in_pass, document_weights, origins_of
 from .table import build_instances, parquet_options
 
-_ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language", "title")])
+_ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 ROW_GROUP_ROWS = 1 << 14
 
 

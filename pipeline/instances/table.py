@@ -1,6 +1,7 @@
 """Turn the tokens of a document shard into a table of instances: pairs, special tokens, masks."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,27 +13,26 @@ from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .masking import mask_rows
-from .origins import LabelCounts, count_labels
 from .pairs import Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
 # indices.
 BLOCK_TOKENS = 1 << 20
-# Rows times the longest row: short rows beside one of --max-length 65535 would take gigabytes. So
-# large that usual lengths never reach it, because masks depend on where a block ends.
+# Rows times the longest row: short rows beside one of 65,535 tokens would take gigabytes. So large
+# that usual lengths never reach it, because masks depend on where a block ends.
 BLOCK_CELLS = 1 << 26
 ZSTD_LEVEL = 1
 
 
 @dataclass(frozen=True)
 class Instances:
-    """The rows of one pass over a shard, shuffled; counts for the manifest; a `warning` if labels
-    are unbalanced.
+    """The rows of one pass over a shard, shuffled, with counts for the manifest.
+
+    There is a `warning` if the labels could not be balanced.
     """
 
     table: pa.Table
     counts: Counter[str]
-    label_counts: LabelCounts
     warning: str | None
 
 
@@ -44,17 +44,19 @@ def build_instances(
     rng_masks: np.random.Generator,
     duplicate: int,
 ) -> Instances:
-    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a
-    second document.
+    """Return the instances of pass `duplicate` over `corpus`.
+
+    Raises `UserError` if a pair needs a second document and there is none.
     """
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))
     schema = instances_schema(len(vocabulary.tokens))
-    blocks = [
-        _build_block(corpus, pairs.take(rows), vocabulary, config, rng_masks, duplicate, schema)
-        for rows in _blocks(pairs)
-    ]
-    table = pa.Table.from_batches(blocks, schema)
+    batches = []
+    for rows in _blocks(pairs):
+        block = pairs.take(rows)
+        batch = _build_block(corpus, block, vocabulary, config, rng_masks, duplicate, schema)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches, schema)
     counts = Counter(
         rows=len(pairs),
         not_next_rows=int(pairs.label.sum()),
@@ -64,28 +66,33 @@ def build_instances(
         forced_pairs=pairs.forced,
         unexchanged_pairs=pairs.unexchanged,
     )
-    label_counts: LabelCounts = {}
-    if (origins := corpus.origins) is not None and config.pairing != "none":
-        a, b = pairs.document_a, pairs.document_b
-        counts["pairs_across_sources"] = int((origins.source[a] != origins.source[b]).sum())
-        counts["pairs_across_languages"] = int((origins.language[a] != origins.language[b]).sum())
-        label_counts = count_labels(origins, corpus.document_lengths(), pairs.label, a, b)
-    return Instances(table, counts, label_counts, pairs.warning())
+    origins = corpus.origins
+    if origins is not None and config.pairing != "none":
+        source_a = origins.source[pairs.document_a]
+        source_b = origins.source[pairs.document_b]
+        language_a = origins.language[pairs.document_a]
+        language_b = origins.language[pairs.document_b]
+        counts["pairs_across_sources"] = int((source_a != source_b).sum())
+        counts["pairs_across_languages"] = int((language_a != language_b).sum())
+    return Instances(table, counts, pairs.warning())
 
 
-def _blocks(pairs: Pairs) -> list[np.ndarray]:
-    """Return the row indices in consecutive blocks of about `BLOCK_TOKENS` tokens and at most
-    `BLOCK_CELLS` cells.
+def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
+    """Yield row indices in consecutive blocks.
+
+    A block has about `BLOCK_TOKENS` tokens, and at most `BLOCK_CELLS` cells.
     """
+    if not len(pairs):
+        return
     lengths = pairs.a_length + pairs.b_length
+    # The block of each row, if only tokens are counted: 0 0 0 1 1 2 …
     block = np.cumsum(lengths) // BLOCK_TOKENS
-    blocks = []
-    for rows in (
-        np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(block)) + 1) if len(pairs) else []
-    ):
-        most_rows = max(1, BLOCK_CELLS // int(lengths[rows].max()))
-        blocks += [rows[start : start + most_rows] for start in range(0, len(rows), most_rows)]
-    return blocks
+    boundaries = np.flatnonzero(np.diff(block)) + 1
+    for rows in np.split(np.arange(len(pairs)), boundaries):
+        longest = int(lengths[rows].max())
+        max_rows = max(1, BLOCK_CELLS // longest)
+        for start in range(0, len(rows), max_rows):
+            yield rows[start : start + max_rows]
 
 
 def _build_block(
@@ -97,8 +104,10 @@ def _build_block(
     duplicate: int,
     schema: pa.Schema,
 ) -> pa.RecordBatch:
+    """Return the rows of one block of pairs, masked, as a batch of instances."""
+    token_type = str(schema.field("input_ids").type.value_type)
     ids, row_offsets, segment_b_start = lay_out_rows(corpus.token_ids, pairs, vocabulary)
-    ids = ids.astype(str(schema.field("input_ids").type.value_type), copy=False)
+    ids = ids.astype(token_type, copy=False)
     positions, originals, mask_offsets = mask_rows(
         ids, row_offsets, segment_b_start, vocabulary, config, rng
     )
@@ -112,35 +121,43 @@ def _build_block(
         "document_b": pairs.document_b,
         "duplicate": np.full(len(pairs), duplicate, np.uint8),
     }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[name]) for name in schema.names], schema=schema
-    )
+    arrays = [pa.array(columns[name]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def lay_out_rows(
     token_ids: np.ndarray, pairs: Pairs, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, end to
-    end.
+    """Lay out each pair as ``[CLS] A [SEP] B [SEP]``, or ``[CLS] A [SEP]`` if B is empty, in a row.
 
     Return the flat ids (dtype of `token_ids`), the row offsets (int64 [num_rows + 1]) and the index
     in its row of each B's first token (int64 [num_rows]; the row's length if there is no B).
+
+    One gather copies all segments, each with its neighbours in `token_ids` as placeholders, which
+    the special tokens then overwrite. For A = 5:8 and B = 20:22:
+
+        ranges taken    4 … 8             20 … 22
+        index           4   5 6 7   8     20 21   22
+        row           [CLS] A A A [SEP]   B  B  [SEP]
     """
     has_b = pairs.b_length > 0
-    # Take a token more before and after A, and one after B: the special tokens go there.
+    # A token more before and after A, and one after B. The ranges alternate: A0, B0, A1, B1, …
     starts = np.stack([pairs.a_start - 1, pairs.b_start], axis=1).ravel()
     lengths = np.stack([pairs.a_length + 2, pairs.b_length + has_b], axis=1).ravel()
     stops = np.cumsum(lengths)
-    index_type = (
-        np.int32 if len(token_ids) < 2**31 else np.int64
-    )  # half the bytes through the cache
-    index = np.repeat((starts - (stops - lengths)).astype(index_type), lengths)
+    # The index of each token is that of its place in the rows, shifted by the same for all tokens
+    # of a range. 32 bits halve the bytes through the cache.
+    index_type = np.int32 if len(token_ids) < 2**31 else np.int64
+    shifts = starts - (stops - lengths)
+    index = np.repeat(shifts.astype(index_type), lengths)
     index += np.arange(len(index), dtype=index_type)
+    # Clipped, because placeholders may lie before the first token or behind the last one.
     ids = token_ids.take(index, mode="clip")
     row_offsets = np.append(0, stops[1::2])
+    row_starts = row_offsets[:-1]
     segment_b_start = pairs.a_length + 2
-    ids[row_offsets[:-1]] = vocabulary.cls_id
-    ids[row_offsets[:-1] + segment_b_start - 1] = vocabulary.sep_id
+    ids[row_starts] = vocabulary.cls_id
+    ids[row_starts + segment_b_start - 1] = vocabulary.sep_id
     ids[row_offsets[1:] - 1] = vocabulary.sep_id
     return ids, row_offsets, segment_b_start
 
@@ -150,8 +167,7 @@ def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the arguments of `pyarrow.parquet.ParquetWriter` that make instances small and fast to
-    write.
+    """Return the arguments of `pyarrow.parquet.ParquetWriter` for small files, fast to write.
 
     Token ids are close to random: splitting their bytes lets zstd compress the high ones. Positions
     ascend, so their differences fit in a few bits. Dictionaries would only cost time.
@@ -160,10 +176,10 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
         "input_ids.list.element": "BYTE_STREAM_SPLIT",
         "masked_lm_ids.list.element": "BYTE_STREAM_SPLIT",
         "masked_lm_positions.list.element": "DELTA_BINARY_PACKED",
-        **{
-            field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)
-        },
     }
+    for field in schema:
+        if pa.types.is_integer(field.type):
+            encodings[field.name] = "DELTA_BINARY_PACKED"
     return {
         "column_encoding": encodings,
         "use_dictionary": False,

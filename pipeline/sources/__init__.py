@@ -1,8 +1,8 @@
-"""The readers: what a user names as a source, as raw documents.
+"""Read what a user names as a source, as raw documents.
 
 `formats` finds the files, knows the reader of each format, and cuts files into ranges
 (`records.InputRange`); a reader turns a range into `records.RawDocument`. Dumps use dump_pages (any
 byte range to pages) and wikitext/; books use gutenberg and archives; tables and JSON use rows and
-extracted (what extractors leave of wikitext). All share compression (decompressed streams, damage,
-bombs) and lines (the lines of any byte range).
+extracted (the remains of wikitext in extracted articles). All share compression (decompressed
+streams, damage, bombs) and lines (the lines of any byte range).
 """

@@ -285,8 +285,8 @@ def _walk_tar(stream: _TarStream) -> Iterator[tarfile.TarInfo]:
             if archive.offset <= info.offset:  # pyright: ignore[reportAttributeAccessIssue]
                 raise tarfile.ReadError("a header with a negative size")
             yield info
-    # tarfile also stops, without an error, at a block that is not a header; the end mark is a block of
-    # zeros.
+    # tarfile also stops, without an error, at a block that is not a header; the end mark is a block
+    # of zeros.
     if stream.last_block != tarfile.NUL * tarfile.BLOCKSIZE:
         raise tarfile.ReadError("no header and no end mark follow")
     while block := stream.read(_LONGEST_HEADER_BYTES):

@@ -1,6 +1,6 @@
-"""Plain text and books as documents: paragraphs out of hard-wrapped lines, without headings.
+"""Read plain text and books as documents: paragraphs out of hard-wrapped lines, without headings.
 
-``--documents`` defines what a document is in a text file:
+`config.documents` defines what a document is in a text file:
 
 - ``file``: the whole file, read as a book: a blank line ends a paragraph, hard-wrapped lines are
   joined, headings, rulers, lists with page numbers and what Project Gutenberg puts around a book
@@ -21,6 +21,7 @@ import codecs
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import BinaryIO
@@ -47,6 +48,7 @@ LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100
 
 _SENTENCE_WITHIN = re.compile(r"[a-z]{3}[.?!]['\"”’]? +['\"“‘]?[A-Z]|[。！？].|[a-z] \. [a-z`']")
+# "CHAPTER IV. The Storm", "Book the Second", "* EPILOGUE *"
 _HEADING = re.compile(
     r"\W*(?:chapter|book|part|act|scene|volume|canto|section|letter|stave|phase|stanza|epilogue|prologue|preface)"
     r"(?:\s+(?:the\s+)?(?:[ivxlc]+|\d+|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
@@ -56,19 +58,21 @@ _HEADING = re.compile(
 )
 _SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
+# As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
 _NUMERAL_LETTERS = frozenset("ivxlcIVXLC")
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;,\"'”’»)]—-*」")
+# A blank between two Chinese or Japanese characters is where lines were joined.
 _CJK_LINE_BREAK = re.compile(r" (?<=[\u3001-\u9fff\uff01-\uff60] )(?=[\u3001-\u9fff\uff01-\uff60])")
 _WORD = re.compile(r"[^\W_]")
 LONGEST_HEADING = 120
 _LONGEST_WORD_BYTES = 1000
-# What follows the first byte of a character in UTF-8.
+# The bytes that follow the first one of a character in UTF-8.
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
 def read_book(
-    file: BinaryIO, part: InputRange, config: IngestConfig, counters: Counters
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file).
 
@@ -77,52 +81,71 @@ def read_book(
     are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
     and so on; if a file is cut into books, by ``#1`` from the second.
     """
-    stream = _as_utf8(peekable(decompressed(file, part.name, counters)))
+    name = input_range.name
+    stream = _as_utf8(peekable(decompressed(file, name, counters)))
     chunks = _chunks(stream, counters)
-    start = next(chunks, b"")
-    if b"\0" in start:
-        counters.skip("not_text", part.name)
+    first_chunk = next(chunks, b"")
+    if b"\0" in first_chunk:  # no text has it, but nearly all other files
+        counters.skip("not_text", name)
         return
-    head = _decoded(start, counters)
-    rest = (_decoded(chunk, counters) for chunk in chunks)
-    nothing = True
-    for document in _documents(
-        part, head, rest, len(start) >= HEAD_BYTES, counters, config.documents
-    ):
-        nothing = False
+    text = _Text(
+        name=stem_of(name, ".txt"),
+        format=input_range.format,
+        head=_decoded(first_chunk, counters),
+        rest=(_decoded(chunk, counters) for chunk in chunks),
+        continues=len(first_chunk) >= HEAD_BYTES,
+    )
+    has_document = False
+    for document in _documents(text, config.documents, counters):
+        has_document = True
         yield document
-    if nothing:
-        counters.skip("no_text", part.name)
+    if not has_document:
+        counters.skip("no_text", name)
 
 
-def _documents(
-    part: InputRange,
-    head: str,
-    rest: Iterator[str],
-    continues: bool,
-    counters: Counters,
-    documents: str,
-) -> Iterator[RawDocument]:
-    """Yield the documents of a text that comes in pieces of whole lines: its `head`, then the rest."""
-    name = stem_of(part.name, ".txt")
-    is_book = documents in ("auto", "file") and gutenberg.is_gutenberg(head[:HEAD_BYTES])
-    if is_book or part.format == "gutenberg":
-        return _gutenberg_documents(name, head, rest, counters)
-    head_lines = head.split("\n")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Text:
+    """A decoded text, in pieces of whole lines."""
+
+    name: str
+    """The file's name without suffixes."""
+    format: str
+    head: str
+    """The first piece, by which the form of the text is judged."""
+    rest: Iterator[str]
+    continues: bool
+    """Whether there is more than the head."""
+
+    def lines(self) -> Iterator[str]:
+        return _lines(chain([self.head], self.rest))
+
+
+def _documents(text: _Text, unit: str, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the documents of a text; `unit` is what `config.documents` says is a document."""
+    is_gutenberg = unit in ("auto", "file") and gutenberg.is_gutenberg(text.head[:HEAD_BYTES])
+    if is_gutenberg or text.format == "gutenberg":
+        return _gutenberg_documents(text, counters)
+    if unit == "line":
+        return _numbered(_line_documents(text), text.name, f"{text.name}#0")
+    head_lines = text.head.split("\n")
     width = _width(head_lines)
-    has_blocks = documents == "auto" and _has_sentence_blocks(head_lines, continues)
-    lines = _lines(chain([head], rest))
-    if documents == "line":
-        parts = ([line] for line in lines if line.strip())
-    elif documents == "blank-line" or has_blocks:
-        parts = (
-            part
-            for block in _blank_line_blocks(lines)
-            for part in _cut(_block_paragraphs(block, width))
-        )
-    else:
-        return _numbered(_cut(_prose(_blocks(lines, width), counters)), name, name)
-    return _numbered(parts, name, f"{name}#0")
+    if unit == "auto" and _has_sentence_blocks(head_lines, text.continues):
+        unit = "blank-line"
+    if unit == "blank-line":
+        return _numbered(_block_documents(text, width), text.name, f"{text.name}#0")
+    paragraphs = _prose(_blocks(text.lines(), width), counters)
+    return _numbered(_cut(paragraphs), text.name, text.name)
+
+
+def _line_documents(text: _Text) -> Iterator[list[str]]:
+    for line in text.lines():
+        if line.strip():
+            yield [line]
+
+
+def _block_documents(text: _Text, width: int) -> Iterator[list[str]]:
+    for block in _blank_line_blocks(text.lines()):
+        yield from _cut(_block_paragraphs(block, width))
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
@@ -130,33 +153,37 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     return chain.from_iterable(text.split("\n") for text in texts)
 
 
-def _numbered(parts: Iterator[list[str]], name: str, first: str) -> Iterator[RawDocument]:
-    """Make documents of the parts of one file; `first` is the id of the first, the others have a
-    number.
-    """
-    for number, part in enumerate(parts):
-        identity = f"{name}#{number}" if number else first
-        yield RawDocument(id=identity, source="text", title="", language="", paragraphs=part)
+def _numbered(documents: Iterator[list[str]], name: str, first_id: str) -> Iterator[RawDocument]:
+    """Make documents of the paragraphs in one file; all but the first have a number in their id."""
+    for number, paragraphs in enumerate(documents):
+        identity = f"{name}#{number}" if number else first_id
+        yield RawDocument(id=identity, source="text", title="", language="", paragraphs=paragraphs)
 
 
-def _gutenberg_documents(
-    name: str, head: str, rest: Iterator[str], counters: Counters
-) -> Iterator[RawDocument]:
-    """Yield the books of a Project Gutenberg file, nearly always one; all but the first have a
-    number.
+def _gutenberg_documents(text: _Text, counters: Counters) -> Iterator[RawDocument]:
+    """Yield the books of a Project Gutenberg file, nearly always one.
+
+    All but the first have a number in their id.
     """
-    start = gutenberg.header_end(head)
-    width = _width(head[start:].split("\n"))
-    identity, number = name, 0
-    for (_, header), pieces in groupby(
-        gutenberg.split_books(head, start, rest, counters), itemgetter(0, 1)
-    ):
-        fields = {"title": "", "language": "", **gutenberg.read_header(header)}
-        blocks = _blocks(_lines(text for *_, text in pieces), width)
-        for part in _cut(_prose(gutenberg.without_apparatus(blocks, width, counters), counters)):
-            yield RawDocument(id=identity, source="gutenberg", **fields, paragraphs=part)
+    start = gutenberg.header_end(text.head)
+    width = _width(text.head[start:].split("\n"))
+    identity = text.name
+    number = 0
+    pieces = gutenberg.split_books(text.head, start, text.rest, counters)
+    for (_, header), pieces_of_book in groupby(pieces, itemgetter(0, 1)):
+        fields = gutenberg.read_header(header)
+        blocks = _blocks(_lines(piece for _, _, piece in pieces_of_book), width)
+        blocks = gutenberg.without_apparatus(blocks, width, counters)
+        for paragraphs in _cut(_prose(blocks, counters)):
+            yield RawDocument(
+                id=identity,
+                source="gutenberg",
+                title=fields.get("title", ""),
+                language=fields.get("language", ""),
+                paragraphs=paragraphs,
+            )
             number += 1
-            identity = f"{name}#{number}"
+            identity = f"{text.name}#{number}"
 
 
 def _as_utf8(stream: BinaryIO) -> BinaryIO:
@@ -170,32 +197,40 @@ def _as_utf8(stream: BinaryIO) -> BinaryIO:
 
 
 def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
-    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`; longer lines are
-    cut after a word.
+    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`.
+
+    A line of more than a piece is cut after a word.
     """
     chunk = stream.read(HEAD_BYTES) + stream.readline(LONGEST_LINE_BYTES)
     while chunk:
         following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
         if following and not chunk.endswith(b"\n"):
-            end = max(map(chunk.rfind, (b"\n", b"\r"))) + 1
-            if not end:
-                end = (
-                    chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1
-                    or len(chunk.rstrip(_CONTINUATIONS)) - 1
-                )
+            # Files of old Macs have "\r" at the end of each line.
+            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+            if end == 0:
+                end = _last_word_end(chunk)
                 counters.count("long_lines_cut")
-            chunk, following = chunk[:end], chunk[end:] + following
+            following = chunk[end:] + following
+            chunk = chunk[:end]
         yield chunk
         chunk = following
 
 
-def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text, composed (NFC); if it mixes two encodings no line is
-    lost.
+def _last_word_end(chunk: bytes) -> int:
+    """Return where to cut a piece of a line: after its last space, or before its last character."""
+    after_space = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1
+    if after_space:
+        return after_space
+    return len(chunk.rstrip(_CONTINUATIONS)) - 1
 
-    U+FFFC goes: it would be taken for the `GAP` of a removal.
+
+def _decoded(chunk: bytes, counters: Counters) -> str:
+    """Return the lines of a chunk as text, composed (NFC).
+
+    A chunk may mix two encodings: no line is lost. U+FFFC goes, because it would be taken for the
+    `GAP` of a removal.
     """
-    if b"\r" in chunk:
+    if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
         chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     chunk = chunk.removesuffix(b"\n")
     try:
@@ -214,86 +249,106 @@ def _decoded_line(line: bytes, counters: Counters) -> str:
 
 
 def _width(head: list[str]) -> int:
-    """Return the width in characters at which lines are wrapped; 0 if a line is a whole paragraph
-    or sentence.
+    """Return the width in characters at which lines are wrapped.
+
+    It is 0 if a line is a whole paragraph or sentence.
     """
     lines = [line.rstrip() for line in head if line.strip()]
-    lengths = sorted(map(len, lines)) or [0]
+    if not lines:
+        return 0
+    lengths = sorted(map(len, lines))
+    # Not the longest: a table or an address may be wider.
     width = lengths[len(lengths) * 95 // 100]
-    return 0 if width > WRAP_WIDTH or sum(map(ends_sentence, lines)) > 0.6 * len(lines) else width
+    if width > WRAP_WIDTH:
+        return 0
+    num_sentence_ends = sum(map(ends_sentence, lines))
+    return width if num_sentence_ends <= 0.6 * len(lines) else 0
 
 
 def _has_sentence_blocks(head: list[str], continues: bool) -> bool:
-    """Return whether the file consists of blocks of several lines, each one sentence, between blank
-    lines.
+    """Return whether the file consists of blocks of lines, each a sentence, between blank lines.
 
     If the documents are books, the first blank line may come after the head, in a file that
     `continues`.
     """
     blocks = [list(block) for block in _blank_line_blocks(head)]
     lines = [line for block in blocks for line in block]
-    return (
-        (len(blocks) > 1 or continues)
-        and len(lines) >= 3 * len(blocks)
-        and sum(map(ends_sentence, lines)) >= 0.8 * len(lines)
-        and sum(1 for line in lines if _SENTENCE_WITHIN.search(line)) <= 0.2 * len(lines)
-    )
+    if len(blocks) <= 1 and not continues:
+        return False
+    if len(lines) < 3 * len(blocks):
+        return False
+    if sum(map(ends_sentence, lines)) < 0.8 * len(lines):
+        return False
+    num_with_several = sum(1 for line in lines if _SENTENCE_WITHIN.search(line))
+    return num_with_several <= 0.2 * len(lines)
 
 
 def _blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
-    return (
-        block
-        for is_text, block in groupby(lines, lambda line: bool(line) and not line.isspace())
-        if is_text
-    )
+    for has_text, block in groupby(lines, _has_text):
+        if has_text:
+            yield block
+
+
+def _has_text(line: str) -> bool:
+    return bool(line) and not line.isspace()
 
 
 def _block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
-    """Yield the paragraphs of the lines between blank lines: the lines, or one of all if they are
-    wrapped.
+    """Yield the paragraphs of the lines between blank lines.
+
+    Each line is one, or all together if they are wrapped.
     """
     if not width:
         yield from block
         return
     lines: list[str] = []
-    size = 0
+    num_characters = 0
     for line in block:
         lines.append(line)
-        size += len(line)
-        if size > LONGEST_PARAGRAPH:
+        num_characters += len(line)
+        if num_characters > LONGEST_PARAGRAPH:
             yield _joined(lines)
-            lines, size = [], 0
+            lines = []
+            num_characters = 0
     if lines:
         yield _joined(lines)
 
 
 def _blocks(lines: Iterable[str], width: int) -> Iterator[Block]:
-    """Split lines into paragraphs: at blank lines, at headings, after short lines that end a
-    sentence; at each if not wrapped.
+    """Split lines into paragraphs.
+
+    Wrapped lines are split at blank lines, at headings, and after short lines that end a sentence.
+    If lines are not wrapped (`width` is 0), each is a paragraph.
     """
     block: list[str] = []
     gap = 0
-    short = 0.75 * width
+    short_width = 0.75 * width
     for line in lines:
         if not line or line.isspace():
             if block:
                 yield Block(block, gap)
-                block, gap = [], 0
+                block = []
+                gap = 0
             gap += 1
             continue
-        if short <= (size := len(line)):
-            ends = not width or size > LONGEST_WRAPPED_LINE
+        length = len(line)
+        if length >= short_width:
+            ends_paragraph = not width or length > LONGEST_WRAPPED_LINE
         else:
-            # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
-            heading = _HEADING.match(line) is not None and not (block and _SMALL_START.match(line))
-            if heading and block:
+            is_heading = _HEADING.match(line) is not None
+            if is_heading and block and _SMALL_START.match(line):
+                # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
+                is_heading = False
+            if is_heading and block:
                 yield Block(block, gap)
-                block, gap = [], 0
-            ends = heading or ends_sentence(line)
+                block = []
+                gap = 0
+            ends_paragraph = is_heading or ends_sentence(line)
         block.append(line)
-        if ends or len(block) == LONGEST_BLOCK_LINES:
+        if ends_paragraph or len(block) == LONGEST_BLOCK_LINES:
             yield Block(block, gap)
-            block, gap = [], 0
+            block = []
+            gap = 0
     if block:
         yield Block(block, gap)
 
@@ -302,6 +357,7 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
     """Yield the blocks that are prose, each as one line; count what is left out."""
     for block in blocks:
         joined = _joined(block.lines)
+        # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
         text = gutenberg.plain(joined)
         if len(text) < len(joined):
             counters.leave_out("marks", [joined], kept=text)
@@ -314,11 +370,14 @@ def _prose(blocks: Iterable[Block], counters: Counters) -> Iterator[str]:
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Return whether a paragraph is prose: not a heading, numeral, imprint or list, and not all in
-    capitals.
+    """Return whether a paragraph is prose.
+
+    A heading, numeral, imprint or list is not, nor a text in capitals that nobody shouts.
     """
     text = text.strip()
-    if not _WORD.search(text) or (_is_in_capitals(text) and text[-1] not in "!?\"'”’"):
+    if not _WORD.search(text):
+        return False
+    if _is_in_capitals(text) and text[-1] not in "!?\"'”’":
         return False
     if gutenberg.is_imprint(text):
         return False
@@ -326,55 +385,69 @@ def _is_prose(text: str, lines: list[str]) -> bool:
         return False
     if not text.endswith(_ENDS_PROSE) and _reads_like_a_title(text):
         return False
-    return not _has_page_number(lines[-1]) or 2 * sum(map(_has_page_number, lines)) <= len(lines)
+    # A table of contents has a page number at the end of most lines.
+    if not _has_page_number(lines[-1]):
+        return True
+    return sum(map(_has_page_number, lines)) <= len(lines) / 2
 
 
 def _is_in_capitals(text: str) -> bool:
-    """Return whether a text is in capitals; one acronym does not make it so in a script that has
-    none.
+    """Return whether a text is in capitals.
+
+    In a script without capitals, such as Korean, one acronym does not make it so.
     """
-    return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+    return text.isupper() and sum(map(str.isupper, text)) > sum(map(str.isalpha, text)) / 2
 
 
 def _has_page_number(line: str) -> bool:
-    last = line[-12:].rstrip().rstrip(".")[-1:]
+    line_end = line[-12:]
+    last = line_end.rstrip().rstrip(".")[-1:]
     # A cheap check first: few lines reach the regular expression.
-    return (last.isdigit() or last in _NUMERAL_LETTERS) and _PAGE_NUMBER.search(
-        line[-12:]
-    ) is not None
+    if not last.isdigit() and last not in _NUMERAL_LETTERS:
+        return False
+    return _PAGE_NUMBER.search(line_end) is not None
 
 
 def _reads_like_a_title(text: str) -> bool:
-    """Return whether a text without a final full stop is a heading, not a sentence that a stray
-    blank line cut.
+    """Return whether a text without a final full stop is a heading.
+
+    It may also be a sentence that a stray blank line cut.
     """
-    words = text.split()
-    capitals = sum(1 for word in words if word[0].isupper())
+    if len(text) >= LONGEST_HEADING:
+        return False
     # Some scripts have neither capitals nor full stops: only the length is left to judge by.
-    return len(text) < LONGEST_HEADING and (len(words) <= 6 or 3 * capitals > len(words))
+    words = text.split()
+    num_capitals = sum(1 for word in words if word[0].isupper())
+    return len(words) <= 6 or num_capitals > len(words) / 3
 
 
 def _joined(lines: list[str]) -> str:
     """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters."""
     text = " ".join(map(str.strip, lines))
-    return text if text.isascii() else _CJK_LINE_BREAK.sub("", text)
+    if text.isascii():
+        return text
+    return _CJK_LINE_BREAK.sub("", text)
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
-    """Collect paragraphs into one document, or into parts of the size of a book if they are many
-    books.
+    """Collect paragraphs into one document, or into several of a book's size.
+
+    Nothing is cut before `LONGEST_DOCUMENT` is exceeded, which shows that they are many books; from
+    then on a document ends when twice the size of a book is held.
     """
-    part: list[str] = []
-    size, longest = 0, LONGEST_DOCUMENT
+    document: list[str] = []
+    num_characters = 0
+    most_characters = LONGEST_DOCUMENT
     for paragraph in paragraphs:
-        part.append(paragraph)
-        size += len(paragraph)
-        if size > longest:
-            longest = 2 * BOOK_CHARACTERS
-            while size > longest:
-                ends = list(accumulate(map(len, part)))
+        document.append(paragraph)
+        num_characters += len(paragraph)
+        if num_characters > most_characters:
+            most_characters = 2 * BOOK_CHARACTERS
+            while num_characters > most_characters:
+                ends = list(accumulate(map(len, document)))
                 num_paragraphs = bisect_left(ends, BOOK_CHARACTERS) + 1
-                yield part[:num_paragraphs]
-                part, size = part[num_paragraphs:], size - ends[num_paragraphs - 1]
-    if part:
-        yield part
+                yield document[:num_paragraphs]
+                document = document[num_paragraphs:]
+                num_characters -= ends[num_paragraphs - 1]
+    if document:
+        yield document

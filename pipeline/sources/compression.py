@@ -199,11 +199,14 @@ class BoundedStream(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fill `buffer` with the next bytes at hand; return how many, 0 at the end."""
-        block = b"" if self._ended else self._next_block(min(len(buffer), _READ_BYTES))
+        if self._ended:
+            return 0
+        block = self._next_block(min(len(buffer), _READ_BYTES))
         buffer[: len(block)] = block
         return len(block)
 
     def _next_block(self, size: int) -> bytes:
+        """Return at most `size` bytes; none at the end of the text, at damage or in a bomb."""
         with counted_damage(self._damage, self._name, self._counters):
             block = self._read(size)
             self._num_bytes += len(block)

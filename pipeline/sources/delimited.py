@@ -122,6 +122,7 @@ def csv_rows(
     source = _Lines(lines)
     first_line = next(source, "")
     source.give_back([(0, first_line.removesuffix("\n"))])
+    # Strict, because a lenient reader would take a missing quote for the rest of the file.
     reader = csv.reader(source, delimiter=_delimiter_of(first_line), strict=True)
     while True:
         source.taken.clear()

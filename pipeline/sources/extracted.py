@@ -1,20 +1,20 @@
-"""The prose of articles that another program extracted from a wiki (WikiExtractor,
-``wikimedia/wikipedia``).
+"""Find the prose in articles that another program extracted from a wiki, and repair it.
 
-In such text a line is a paragraph, a heading, or what is left of a list or a table (a third of the
-lines, with 2 % of the words). Removed templates leave holes, as in "Apollo (; Greek: …)", in one
-English article of seven.
+Such programs are WikiExtractor and that of ``wikimedia/wikipedia``. In their text a line is a
+paragraph, a heading, or the rest of a list or a table (a third of the lines, with 2% of the words).
+Removed templates leave holes, as in "Apollo (; Greek: …)", in one English article of seven.
 """
 
 import html
 import re
+from itertools import groupby
 
 from ..execution.counters import Counters
 from .sentences import ends_sentence
 from .wikitext.repair import GAP
 
-# In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about what it
-# is worth.
+# In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about as much
+# as it says.
 SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
@@ -24,7 +24,7 @@ _LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _MARKUP_STARTS = tuple("|!{}<#*=")
 _LINK = re.compile(r"\[\[(?:[^][|\n]{0,200}+\|)?([^][|\n]{0,200}+)\]\]")
-# What is left of {{as of}}.
+# The rest of {{as of}}.
 _UPDATE = re.compile(r"\s?\[\s?\[update\]\]")
 _PAGE_OF_FOOTNOTE = re.compile(r":(?<=[.,;!?)\"”’]:)\d{1,4}(?:[–,-] ?\d{1,4})*+(?=\s|$)")
 _PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
@@ -40,8 +40,9 @@ _EMPTY_END = re.compile(r"[,;，；、][\s,;，；、]{0,20}+(?=[)）])")
 # A Korean particle follows "D2X()", a call of a function has spaces around it.
 _EMPTY_BRACKETS = re.compile(r"(?<=[^\sa-z(（])[(（]\s?[)）](?=[가-힣])")
 _HTML = re.compile(
-    r"<ref\b[^<>\n]{0,300}>[^<>\n]{0,500}</ref>|</?(?:ref|dfn|su[bp]|small|big|span|div|center|font|p|i|b|u|s|em|strong|"
-    r"nowiki|code|tt|blockquote|poem|abbr|cite|li|ul|ol|references)(?![\w-])[^<>\n]{0,300}>",
+    r"<ref\b[^<>\n]{0,300}>[^<>\n]{0,500}</ref>"
+    r"|</?(?:ref|dfn|su[bp]|small|big|span|div|center|font|p|i|b|u|s|em|strong"
+    r"|nowiki|code|tt|blockquote|poem|abbr|cite|li|ul|ol|references)(?![\w-])[^<>\n]{0,300}>",
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"\s?<br\b[^<>\n]{0,100}>\s?", re.IGNORECASE)
@@ -49,8 +50,8 @@ _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 _FORMULA = re.compile(r"(?<![A-Za-z])(?:formula|codice)_\d+")
 _MISSING_WORD = re.compile(
-    r"((?:\b(?:the|an?|of|in|as|or|and|to|at|is|are|was|were|with|about|by|from|for|on|near|between|than|into|called"
-    r"|approximately)|'s) |[,、] ?)(?=[,、.;](?:\s|$))",
+    r"((?:\b(?:the|an?|of|in|as|or|and|to|at|is|are|was|were|with|about|by|from|for|on|near|between"
+    r"|than|into|called|approximately)|'s) |[,、] ?)(?=[,、.;](?:\s|$))",
     re.IGNORECASE,
 )
 _EMPTY_PAIR = re.compile("[“‘《〈「『][”’》〉」』]")
@@ -59,54 +60,61 @@ _EMPTY_QUOTES = (
                r"(?=(?:이?라는|이?란|은|는|이|가|을|를|와|과|로|으로|의|에|에서)[\s,.)])")
 )  # fmt: skip
 # Some versions of the extractor leave no space for the words that it removed ("opened from,
-# including a station at."). Before a comma or full stop these words are rare in whole sentences: of
-# 290,000 in English articles, they end 60.
+# including a station at."). Before a comma or full stop these words are rare in whole sentences:
+# they end 60 of 290,000 in English articles.
 _NOUNS = "area|length|width|height|depth|elevation|altitude|distance|population|capacity"
-_ENDINGS = (
-    ("at|an|than|approximately", ",."),
-    ("the|its", ","),
-    ("and", "."),
-    *((f"{noun} {verb}", ",.") for noun in _NOUNS.split("|") for verb in ("of", "is", "was")),
-)
-_BY_WIDTH = {
-    (len(words), marks): "|".join(
-        word
-        for other, same in _ENDINGS
-        for word in other.split("|")
-        if (len(word), same) == (len(words), marks)
-    )
-    for group, marks in _ENDINGS
-    for words in group.split("|")
+_MEASURES = "|".join(f"{noun} {verb}" for noun in _NOUNS.split("|") for verb in ("of", "is", "was"))
+_ENDINGS = {
+    ",.": f"at|an|than|approximately|{_MEASURES}",
+    ",": "the|its",
+    ".": "and",
 }
+"""The words by the marks before which they are rare."""
+
+
+def _behind_endings() -> str:
+    """Return a pattern that matches behind the words and marks of `_ENDINGS`.
+
+    A look-behind of `re` has a fixed width, so that there is one for each length of words.
+    """
+    look_behinds = []
+    for marks, endings in _ENDINGS.items():
+        by_length = groupby(sorted(endings.split("|"), key=len), key=len)
+        for _, words in by_length:
+            look_behinds.append(f"(?<= (?:{'|'.join(words)})[{marks}])")
+    return "|".join(look_behinds)
+
+
 _LOST_BEFORE = re.compile(
-    r"[,.](?=\s|$)(?:"
-    + "|".join(f"(?<= (?:{words})[{marks}])" for (_, marks), words in _BY_WIDTH.items())
-    + r"|(?<=\d (?:to|by)[,.])|(?<= (?:from|near),)(?= (?:including|which|where|who|when|located|situated)\b))"
+    rf"[,.](?=\s|$)(?:{_behind_endings()}|(?<=\d (?:to|by)[,.])"
+    r"|(?<= (?:from|near),)(?= (?:including|which|where|who|when|located|situated)\b))"
 )
 _LOST_AFTER = re.compile(
     r" (?:(?:approximately|about|around|some|roughly|nearly) (?:north|south|east|west)[a-z-]* of\b"
     r"|approximately (?:long|wide|high|tall|deep|above|below|away|from|and|in)\b"
     rf"|(?:{_NOUNS}) of (?:and|above|below|at|with|from|is|was)\b)"
 )
-# Where the patterns above may match. Each begins with a character, which makes the search ten times
-# as fast.
+# Find where the patterns above may match. Each begins with a character, which makes the search ten
+# times as fast.
 _OF = re.compile(
     r" of (?:(?<=(?:orth|outh|east|west) of )|(?:and|above|below|at|with|from|is|was) )"
 )
 _COMMA = re.compile(
-    r",(?=\s|$)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)|(?<= (?:than|from|near),)|(?<=ately,)|(?<= ,))"
+    r",(?=\s|$)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)|(?<= (?:than|from|near),)"
+    r"|(?<=ately,)|(?<= ,))"
 )
 _FULL_STOP = re.compile(
-    r"\.(?=\s|$)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)|(?<=ately.)|(?<= \.))"
+    r"\.(?=\s|$)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)"
+    r"|(?<=ately.)|(?<= \.))"
 )
 _LOST_IN_KOREAN = re.compile(
-    r"[은는약] (?:(?<![은는] )|(?=이))(?<![가-힣]약 )(?:이다|이며|이고|에|의|떨어[가-힣]{1,2})(?=[\s,.])"
+    r"[은는약] (?:(?<![은는] )|(?=이))(?<![가-힣]약 )"
+    r"(?:이다|이며|이고|에|의|떨어[가-힣]{1,2})(?=[\s,.])"
 )
 
 
 def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list[str]:
-    """Return the lines of an extracted article that are prose, repaired, without the title above
-    them.
+    """Return the lines of an extracted article that are prose, repaired, without its title.
 
     A `GAP` marks missing words. `counters` gets the neutral counters ``lines_left_out`` and
     ``words_left_out_as_lines``, ``…_titles`` and ``…_marks`` (in `repair_line`).
@@ -116,45 +124,52 @@ def article_paragraphs(lines: list[str], title: str, counters: Counters) -> list
         lines = lines[1:]
     paragraphs: list[str] = []
     for line in lines:
-        if is_prose_line(line):
-            paragraphs.append(repaired := repair_line(line))
-            if repaired != line:
-                counters.leave_out("marks", [line], kept=repaired)
-        else:
+        if not is_prose_line(line):
             counters.count("lines_left_out")
             counters.leave_out("lines", [line])
+            continue
+        repaired = repair_line(line)
+        paragraphs.append(repaired)
+        if repaired != line:
+            counters.leave_out("marks", [line], kept=repaired)
     return paragraphs
 
 
 def is_prose_line(line: str) -> bool:
-    """Return whether a line of extracted Wikipedia text is a paragraph, not a heading, list entry
-    or rest of markup.
+    """Return whether a line is a paragraph, not a heading, list entry or rest of markup.
 
     A paragraph has at least 40 bytes, and three times as many if it does not end a sentence; a
     short Korean one ends in a verb.
 
-    >>> is_prose_line("History."), is_prose_line("Almonds are a rich source of oil, as studies show.")
-    (False, True)
+    >>> is_prose_line("History.")
+    False
+    >>> is_prose_line("Almonds are a rich source of oil, as studies show.")
+    True
     """
     line = line.strip()
-    if len(line) < SHORTEST_UNENDED_LINE_BYTES:
-        size = len(line.encode("utf-8", "surrogatepass"))
-        if size < (SHORTEST_LINE_BYTES if ends_sentence(line) else SHORTEST_UNENDED_LINE_BYTES):
-            return False
-        if (
-            len(line) < _LONGEST_KOREAN_HEADING
-            and _KOREAN_HEADING.search(line)
-            and ". " not in line
-        ):
-            return False
-    return not line.startswith(_MARKUP_STARTS)
+    if line.startswith(_MARKUP_STARTS):
+        return False
+    if len(line) >= SHORTEST_UNENDED_LINE_BYTES:
+        return True
+    num_bytes = len(line.encode("utf-8", "surrogatepass"))
+    if num_bytes < SHORTEST_LINE_BYTES:
+        return False
+    if num_bytes < SHORTEST_UNENDED_LINE_BYTES and not ends_sentence(line):
+        return False
+    return not _is_korean_heading(line)
+
+
+def _is_korean_heading(line: str) -> bool:
+    if len(line) >= _LONGEST_KOREAN_HEADING or ". " in line:
+        return False
+    return _KOREAN_HEADING.search(line) is not None
 
 
 def repair_line(line: str) -> str:
-    """Return a line without what extraction leaves behind: entities, links, holes in parentheses,
-    pages of footnotes.
+    """Return a line without the remains of markup.
 
-    A `GAP` marks words that the sentence lacks: a formula, or the items of an empty enumeration.
+    These are entities, links, holes in parentheses, pages of footnotes. A `GAP` marks words that
+    the sentence lacks: a formula, or the items of an empty enumeration.
 
     >>> repair_line("Apollo ( or ; Greek: Apollon, ) is a god.:12 He plays the lyre ().")
     'Apollo (Greek: Apollon) is a god. He plays the lyre.'
@@ -170,8 +185,10 @@ def repair_line(line: str) -> str:
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
     if _may_be_hollow(line):
-        line = _EMPTY_BRACKETS.sub("", _PARENTHESIS.sub(_repair_parenthesis, line))
-        line = _EMPTY_END.sub("", _EMPTY_START.sub(r"\1", line))
+        line = _PARENTHESIS.sub(_repair_parenthesis, line)
+        line = _EMPTY_BRACKETS.sub("", line)
+        line = _EMPTY_START.sub(r"\1", line)
+        line = _EMPTY_END.sub("", line)
     return _with_gaps(line)
 
 
@@ -179,8 +196,10 @@ def _with_gaps(line: str) -> str:
     """Put a `GAP` where words were lost: formulas, code, templates."""
     if "_" in line:
         line = _FORMULA.sub(GAP, line)
-    if ends_badly := _COMMA.search(line) or _FULL_STOP.search(line):
-        line = _SPACE_BEFORE_PUNCTUATION.sub("", _MISSING_WORD.sub(rf"\1{GAP}", line))
+    ends_badly = _COMMA.search(line) or _FULL_STOP.search(line)
+    if ends_badly:
+        line = _MISSING_WORD.sub(rf"\1{GAP}", line)
+        line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
         line = _LOST_BEFORE.sub(rf"{GAP}\g<0>", line)
     if ends_badly or "approximately" in line or _OF.search(line):
         line = _LOST_AFTER.sub(rf"{GAP}\g<0>", line)
@@ -190,39 +209,47 @@ def _with_gaps(line: str) -> str:
         return line
     if "은 " in line or "는 " in line or "약 " in line:
         line = _LOST_IN_KOREAN.sub(rf"\g<0>{GAP}", line)
-    return _EMPTY_QUOTES.sub(GAP, line) if _EMPTY_PAIR.search(line) else line
+    if _EMPTY_PAIR.search(line):
+        line = _EMPTY_QUOTES.sub(GAP, line)
+    return line
 
 
 def _may_be_hollow(line: str) -> bool:
-    """Return whether `_HOLLOW` may match in a line; four times as fast, since most lines are whole."""
-    if "(" in line and (
-        _HOLLOW_START.search(line)
-        or _HOLLOW_END.search(line)
-        or ", ," in line
-        or ("]" in line and "; ]" in line)
-    ):
-        return True
+    """Return whether `_HOLLOW` may match in a line; four times as fast, as most lines are whole."""
+    if "(" in line:
+        if _HOLLOW_START.search(line) or _HOLLOW_END.search(line):
+            return True
+        if ", ," in line or ("]" in line and "; ]" in line):  # a single character is found faster
+            return True
     return "（" in line and _HOLLOW.search(line) is not None
 
 
 def _repair_parenthesis(match: re.Match[str]) -> str:
-    """Drop the empty items of a parenthesis, and the parenthesis if it has no others."""
+    """Drop the empty items of a parenthesis, and the parenthesis if all are empty."""
     space, opening, inside, closing = match.groups()
     if not _HOLLOW.search(match[0]):
         return match[0]
     if not inside and not space and match.string[match.start() - 1 : match.start()].isascii():
         return match[0]  # the call of a function
-    kept = ""
-    parts = ["", *_SEPARATOR.split(inside)]
-    items = parts[1::2]
-    for index, (separator, item) in enumerate(zip(parts[::2], items, strict=True)):
-        emptied = (
-            _EMPTY_FIRST_ITEM
-            if index == 0
-            else _EMPTY_LAST_ITEM
-            if index == len(items) - 1
-            else None
-        )
-        if item.strip(" \u00a0\t]:") and not (emptied and emptied.fullmatch(item)):
-            kept += (separator if kept else "") + item
-    return f"{space}{opening}{kept.strip()}{closing}" if kept.strip() else ""
+    # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
+    first_item, *others = _SEPARATOR.split(inside)
+    repaired = ""
+    if not _is_empty_item(first_item, _EMPTY_FIRST_ITEM):
+        repaired = first_item
+    for index in range(0, len(others), 2):
+        separator, item = others[index : index + 2]
+        is_last = index + 2 == len(others)
+        if _is_empty_item(item, _EMPTY_LAST_ITEM if is_last else None):
+            continue
+        if repaired:
+            repaired += separator
+        repaired += item
+    repaired = repaired.strip()
+    return f"{space}{opening}{repaired}{closing}" if repaired else ""
+
+
+def _is_empty_item(item: str, conjunction: re.Pattern[str] | None) -> bool:
+    """Return whether an item has no words, or only the `conjunction` that joined it to another."""
+    if not item.strip(" \u00a0\t]:"):
+        return True
+    return conjunction is not None and conjunction.fullmatch(item) is not None

@@ -41,6 +41,7 @@ KNOWN_NAMES = (
 )
 
 _SNIFFED_BYTES = 1 << 16
+# "enwiki-20261101-pages-articles1.xml-p1p41242.bz2": large dumps come in parts.
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
 _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
 # Python decodes the bytes of a file name that are not UTF-8 to these.
@@ -157,7 +158,7 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
     if _DUMP_NAME.search(name):
         return "wikipedia"
     if _DUMP_INDEX_NAME.search(name):
-        return None
+        return None  # it lies beside its dump, ends in .txt, and lists titles
     _, suffix = posixpath.splitext(stem_of(name))
     if suffix in ("", ".json"):
         return _sniffed_format(path)
@@ -173,6 +174,7 @@ def _sniffed_format(path: str) -> str | None:
         return "wikiextractor"
     if head.startswith(b"<mediawiki") or (head.startswith(b"<?xml") and b"<mediawiki" in head):
         return "wikipedia"
+    # Parquet cannot be read as a stream.
     if head.startswith(b"PAR1") and not is_compressed(path):
         return "parquet"
     return "jsonl" if _begins_with_object(head) else None
@@ -277,7 +279,7 @@ def plan_units(inputs: Sequence[Input], config: IngestConfig) -> list[PlannedUni
     """
     range_bytes = choose_range_bytes(sum(file.num_bytes for file in inputs))
     units: list[PlannedUnit] = []
-    free_bytes = 0  # of the last unit
+    free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
         if file.num_bytes == 0 and file.format != "hf":
             file = file._replace(format=EMPTY_FILE)

@@ -16,11 +16,13 @@ from ..schemas import SENTENCE_ENDS
 
 _MARK = re.compile(
     r"^(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
-    r"|^[^\w\n]*start of (?:the|this) project gutenberg|^this e-?text file is presented by project gutenberg",
+    r"|^[^\w\n]*start of (?:the|this) project gutenberg"
+    r"|^this e-?text file is presented by project gutenberg",
     re.IGNORECASE | re.MULTILINE,
 )
 _START = re.compile(
-    r"^(?:[^\w\n]*+(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*)"
+    r"^(?:[^\w\n]*+"
+    r"(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*)"
     r"|[^\w\n*]*+\*++ ++small print! for .*\*)$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -28,15 +30,14 @@ _END = re.compile(
     r"\W*end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)",
     re.IGNORECASE,
 )
-# The line that ends a book contains one of these; in most texts the search for them is all there is
-# to do.
+# The line that ends a book contains one of these. Most texts have none, as `str.find` shows fast.
 _END_WORDS = ("utenberg", "GUTENBERG", "text of")
 _FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
 
 _CREDITS = re.compile(
     r"\W*(?:(?:this )?(?:e-?text|e-?book|file)(?: was)? )?"
-    r"(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|created|html version)\b.{0,40}?\b"
-    r"(?:by|from)\b",
+    r"(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|created"
+    r"|html version)\b.{0,40}?\b(?:by|from)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _ELSEWHERE = re.compile(
@@ -48,18 +49,20 @@ _NOTE = re.compile(
     r"[\W_]*(?:transcriber|redactor)[’']?s?[’']? +notes?\b|[\W_]*transcriber[’']?s? *:",
     re.IGNORECASE,
 )
-# A paragraph that begins like this is neither a note nor a picture; several times as fast as
-# matching either.
+# A paragraph that begins like this is neither a note nor a picture; several times as fast as to
+# match these.
 _NO_NOTE = re.compile(r"[\s\"'“‘]*[^\W_trTR]")
 _CONTENTS = re.compile(
-    r"\W*(?:the )?(?:(?:table of )?contents|(?:list of )?illustrations|index|dramatis person\w+|persons represented"
-    r"|persons of the (?:play|drama)|(?:cast of |list of )?characters)\W*(?:page\W*)?$",
+    r"\W*(?:the )?(?:(?:table of )?contents|(?:list of )?illustrations|index|dramatis person\w+"
+    r"|persons represented|persons of the (?:play|drama)|(?:cast of |list of )?characters)"
+    r"\W*(?:page\W*)?$",
     re.IGNORECASE,
 )
 
 _IMPRINT = re.compile(
     r"[\W_]*(?:(?:london|edinburgh|new york|boston|philadelphia|cambridge)\W+)?"
-    r"(?:copyright\W.{0,60}\b1[5-9]\d\d\b|all rights reserved|entered,? according to act of congress"
+    r"(?:copyright\W.{0,60}\b1[5-9]\d\d\b|all rights reserved"
+    r"|entered,? according to act of congress"
     r"|printed (?:by|in|at|and bound)\b)",
     re.IGNORECASE,
 )
@@ -70,17 +73,20 @@ _PRICE = re.compile(
 
 # Publishers' lists begin with such a heading, or at once with a book of a size and price.
 _LIST_HEADING = re.compile(
-    r"\bcatalogue of\b|\bbooks (?:by|for)\b|\bby the same author|\bpublications\b|\bpublished by\b|\badvertisements?\b",
+    r"\bcatalogue of\b|\bbooks (?:by|for)\b|\bby the same author|\bpublications\b|\bpublished by\b"
+    r"|\badvertisements?\b",
     re.IGNORECASE,
 )
 _LISTED_BOOK = re.compile(
     r"\b(?:12mo|16mo|8vo|4to)\b.{0,40}\bpages\b"
-    r"|\b(?:12mo|16mo|8vo|4to|cloth|boards|paper covers)\b[^.]{0,80}(?:\$|£|\bprice\b|\bcents\b|\d[sd]\.)",
+    r"|\b(?:12mo|16mo|8vo|4to|cloth|boards|paper covers)\b[^.]{0,80}"
+    r"(?:\$|£|\bprice\b|\bcents\b|\d[sd]\.)",
     re.IGNORECASE,
 )
 
 _MARKS_IN_TEXT = re.compile(
-    r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b[^\]]{0,2000}\]"
+    r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b"
+    r"[^\]]{0,2000}\]"
     r"|\s?\[footnote\b[^\[\]]{0,2000}(?:\]|$)"
     r"|\s?\[(?:(?:EN#|FN ?|note )?\d{1,3}|\*{1,3})\](?!\w)|\{\d{1,4}\}"
     # Behind a word, or before a note. Other letters are an editor's: "It was [a] great day, and [I]
@@ -125,13 +131,14 @@ _LONGEST_IMPRINT = 300
 _ENDS_PROSE = (*SENTENCE_ENDS, *":;\"'”’»]-—")
 
 LANGUAGES = {
-    "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "czech": "cs",
-    "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo", "estonian": "et", "finnish": "fi",
-    "french": "fr", "frisian": "fy", "galician": "gl", "german": "de", "greek": "el", "hebrew": "he",
-    "hungarian": "hu", "icelandic": "is", "irish": "ga", "italian": "it", "japanese": "ja", "korean": "ko",
-    "latin": "la", "norwegian": "no", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
-    "serbian": "sr", "slovenian": "sl", "spanish": "es", "swedish": "sv", "tagalog": "tl", "telugu": "te",
-    "turkish": "tr", "ukrainian": "uk", "welsh": "cy", "yiddish": "yi",
+    "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh",
+    "czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo",
+    "estonian": "et", "finnish": "fi", "french": "fr", "frisian": "fy", "galician": "gl",
+    "german": "de", "greek": "el", "hebrew": "he", "hungarian": "hu", "icelandic": "is",
+    "irish": "ga", "italian": "it", "japanese": "ja", "korean": "ko", "latin": "la",
+    "norwegian": "no", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
+    "serbian": "sr", "slovenian": "sl", "spanish": "es", "swedish": "sv", "tagalog": "tl",
+    "telugu": "te", "turkish": "tr", "ukrainian": "uk", "welsh": "cy", "yiddish": "yi",
 }  # fmt: skip
 
 
@@ -160,24 +167,26 @@ def read_header(head: str) -> dict[str, str]:
     """
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(head):
+        # A long title goes on in indented lines.
         fields.setdefault(name.lower(), " ".join(value.split()))
     if "language" in fields:
-        names = re.findall(r"\w+", fields["language"].lower())
-        fields["language"] = LANGUAGES.get(names[0], "") if names else ""
+        # "English and French", "English (United States)": the first word decides.
+        first_word = re.search(r"\w+", fields["language"].lower())
+        fields["language"] = LANGUAGES.get(first_word[0], "") if first_word else ""
     return fields
 
 
 def header_end(text: str, start: int = 0) -> int:
-    """Return where the book begins that has a start mark soon after `start`; `start` if there is
-    none.
-    """
+    """Return where the book begins whose start mark is soon after `start`, else `start`."""
     stop = start + _HEADER_CHARACTERS
-    first = _START.search(text, start, stop)
-    if first is None:
+    first_mark = _START.search(text, start, stop)
+    if first_mark is None:
         return start
-    # Old headers have two marks. Behind an end mark there is the next book's.
-    *_, last = _START.finditer(text, start, first.end() + _book_end(text[first.end() : stop]))
-    return text.find("\n", last.end()) + 1 or len(text)
+    # Old headers have two marks: the last counts. One behind an end mark is the next book's.
+    book_end = first_mark.end() + _book_end(text[first_mark.end() : stop])
+    *_, last_mark = _START.finditer(text, start, book_end)
+    line_end = text.find("\n", last_mark.end())
+    return line_end + 1 if line_end >= 0 else len(text)
 
 
 def split_books(
@@ -191,30 +200,35 @@ def split_books(
     """
     # Without a start mark, the header is somewhere in the beginning of the book.
     header = head[: start or _book_end(head)][:_HEADER_CHARACTERS]
-    number, within = 0, True
+    number = 0
+    within_book = True
     counters.leave_out("boilerplate", [head[:start]])
     for text in chain([head[start:]], rest):
         while text:
-            if within:
+            if within_book:
                 end = _book_end(text)
                 yield number, header, text[:end]
-                within = end == len(text)
-                header = header if within else ""
+                within_book = end == len(text)
+                if not within_book:
+                    header = ""
             else:
                 mark = _START.search(text)
                 end = header_end(text, mark.start()) if mark else len(text)
                 header = (header + text[:end])[-_HEADER_CHARACTERS:]
                 counters.leave_out("boilerplate", [text[:end]])
-                within, number = mark is not None, number + 1
+                within_book = mark is not None
+                number += 1
             text = text[end:]
 
 
 def _book_end(text: str) -> int:
-    """Return where the first line that marks the end of a book begins, or the length of the text."""
-    ends = (
-        start for word in _END_WORDS for start in _lines_with(text, word) if _END.match(text, start)
-    )
-    return min(ends, default=len(text))
+    """Return the offset of the first line that marks the end of a book, else the text's length."""
+    book_end = len(text)
+    for word in _END_WORDS:
+        for line_start in _lines_with(text, word):
+            if _END.match(text, line_start):
+                book_end = min(book_end, line_start)
+    return book_end
 
 
 def _lines_with(text: str, word: str) -> Iterator[int]:
@@ -222,58 +236,69 @@ def _lines_with(text: str, word: str) -> Iterator[int]:
     offset = text.find(word)
     while offset >= 0:
         yield text.rfind("\n", 0, offset) + 1
-        end = text.find("\n", offset)
-        offset = text.find(word, end) if end >= 0 else -1
+        line_end = text.find("\n", offset)
+        if line_end < 0:
+            return
+        offset = text.find(word, line_end)
 
 
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out title page, credits, transcriber's notes, tables of contents, captions and the
-    advertisements after the end. `width` is that of the book's lines in characters, 0 if they are
-    not wrapped.
+    """Leave out what belongs to the printed or digital book, and not to its text.
+
+    These are title page, credits, transcriber's notes, tables of contents, captions, and the
+    advertisements after the end. `width` is the width of the book's lines in characters, 0 if they
+    are not wrapped.
 
     `counters` gets the neutral counters ``words_left_out_as_title_pages``, ``…_notes``,
     ``…_contents`` and ``…_advertisements``.
     """
-    blocks = _without_lists(_without_notes(blocks, counters), width, counters)
-    return _without_advertisements(_without_front(blocks, counters), counters)
-
-
-def _leave_out(kind: str, counters: Counters, blocks: Iterable[Block]) -> None:
-    for block in blocks:
-        counters.leave_out(kind, block.lines)
+    # Notes and contents go first: they could be taken for the prose that ends the title page.
+    blocks = _without_notes(blocks, counters)
+    blocks = _without_lists(blocks, width, counters)
+    blocks = _without_front(blocks, counters)
+    return _without_advertisements(blocks, counters)
 
 
 def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the credits, and notes up to the next chapter (three blank lines)."""
-    left = 0
+    # How many more paragraphs an open note may have. It ends at the bracket that closes it, or else
+    # after a number of paragraphs, so that a lost bracket does not cost the book.
+    num_open = 0
     for index, block in enumerate(blocks):
-        if not left and index >= _CREDITS_WITHIN and _NO_NOTE.match(block.lines[0]):
+        may_be_credits = index < _CREDITS_WITHIN
+        if not num_open and not may_be_credits and _NO_NOTE.match(block.lines[0]):
             yield block
             continue
         text = " ".join(block.lines)
+        is_note = True
         if _NOTE.match(text):
-            left = 0 if "]" in text else _NOTE_PARAGRAPHS
+            num_open = 0 if "]" in text else _NOTE_PARAGRAPHS
         elif _PICTURE_OPENED.match(text):
-            left = _PICTURE_PARAGRAPHS
-        elif left and block.gap < 3:
-            left = 0 if "]" in text else left - 1
+            num_open = _PICTURE_PARAGRAPHS
+        elif num_open and block.gap < 3:
+            num_open = 0 if "]" in text else num_open - 1
         else:
-            left = 0
-            if index >= _CREDITS_WITHIN or not (_CREDITS.match(text) or _ELSEWHERE.search(text)):
-                yield block
-                continue
-        _leave_out("notes", counters, [block])
+            num_open = 0
+            is_note = may_be_credits and _names_makers(text)
+        if is_note:
+            counters.leave_out("notes", block.lines)
+        else:
+            yield block
+
+
+def _names_makers(text: str) -> bool:
+    """Return whether a paragraph says who made the file, or where it can be found."""
+    return _CREDITS.match(text) is not None or _ELSEWHERE.search(text) is not None
 
 
 def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the title page: what comes before the first paragraph of prose, if there soon is
-    one.
-    """
+    """Leave out the title page: the paragraphs before the first one of prose, if that is near."""
     blocks = iter(blocks)
     front: list[Block] = []
     for block in islice(blocks, _FRONT_PARAGRAPHS):
         if _is_first_prose(block):
-            _leave_out("title_pages", counters, front)
+            for front_block in front:
+                counters.leave_out("title_pages", front_block.lines)
             front = [block]
             break
         front.append(block)
@@ -282,11 +307,14 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
 
 
 def is_imprint(text: str) -> bool:
-    """Return whether a paragraph names the book's printer or owner; many books outside Gutenberg
-    have one, too.
+    """Return whether a paragraph names the book's printer or owner.
 
-    >>> is_imprint("[All Rights Reserved.]"), is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
-    (True, True)
+    Many books outside Gutenberg have one, too.
+
+    >>> is_imprint("[All Rights Reserved.]")
+    True
+    >>> is_imprint("LONDON: PRINTED BY G. BARCLAY, Leicester Sq.")
+    True
     """
     return len(text) < _LONGEST_IMPRINT and _IMPRINT.match(text) is not None
 
@@ -295,82 +323,95 @@ def _is_first_prose(block: Block) -> bool:
     text = " ".join(block.lines).rstrip()
     if len(text) < _LONGEST_IMPRINT and _IMPRINT.search(text):
         return False
-    lower = sum(map(str.islower, text))
     if len(text) > _LONGEST_FRONT_PARAGRAPH:
         return True
-    return (
-        len(text) >= _FIRST_PROSE_CHARACTERS
-        and text.endswith(_ENDS_PROSE)
-        and lower > 0.6 * len(text)
-    )
+    if len(text) < _FIRST_PROSE_CHARACTERS or not text.endswith(_ENDS_PROSE):
+        return False
+    # The lines of a title page are in capitals, or full of names and numbers.
+    num_lower = sum(map(str.islower, text))
+    return num_lower > 0.6 * len(text)
 
 
 def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out tables of contents and the like, from their heading to the next chapter, or to
-    prose.
-    """
-    within = False
+    """Leave out tables of contents and the like, up to the next chapter, or to prose."""
+    within_list = False
     for block in blocks:
-        within = bool(_CONTENTS.match(block.lines[0])) or (
-            within and block.gap < 3 and not _is_full_prose(block, width)
-        )
-        if within:
-            _leave_out("contents", counters, [block])
+        if _CONTENTS.match(block.lines[0]):
+            within_list = True
+        elif within_list:
+            within_list = block.gap < 3 and not _is_full_prose(block, width)
+        if within_list:
+            counters.leave_out("contents", block.lines)
         else:
             yield block
 
 
 def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the publisher's lists at the end of a book: what follows "The End", or their
-    heading, if it states prices up to the end and is not longer than such lists.
+    """Leave out the publisher's lists at the end of a book.
+
+    They follow "The End", or their heading, state prices up to the end, and are not longer than
+    such lists. Paragraphs are held as soon as they may belong to one.
     """
     held: list[Block] = []
-    prices = 0
+    num_priced = 0
     for block in blocks:
         text = " ".join(block.lines)
         is_end = len(block.lines) == 1 and _THE_END.match(text) is not None
-        is_priced = prices >= _PRICED_SHARE * len(held)
-        is_long = len(held) > (_MOST_ADVERTISED_PARAGRAPHS if is_priced else _ADVERTISED_PARAGRAPHS)
-        if is_end or is_long:
+        if num_priced >= _PRICED_SHARE * len(held):
+            is_too_long = len(held) > _MOST_ADVERTISED_PARAGRAPHS
+        else:
+            is_too_long = len(held) > _ADVERTISED_PARAGRAPHS
+        if is_end or is_too_long:
             yield from held
-            held, prices = [], 0
+            held = []
+            num_priced = 0
         if is_end or held or _begins_list(text):
             held.append(block)
-            prices += _PRICE.search(text) is not None
+            if _PRICE.search(text):
+                num_priced += 1
         else:
             yield block
-    if prices < max(_FEWEST_PRICES, _PRICED_SHARE * len(held)):
+    if num_priced < max(_FEWEST_PRICES, _PRICED_SHARE * len(held)):
         yield from held
-    else:
-        _leave_out("advertisements", counters, held)
+        return
+    for block in held:
+        counters.leave_out("advertisements", block.lines)
 
 
 def _begins_list(text: str) -> bool:
     """Return whether a paragraph may be the first of a publisher's list."""
-    return len(text) < _LONGEST_IMPRINT and bool(
-        _LIST_HEADING.search(text) or _LISTED_BOOK.search(text)
-    )
+    if len(text) >= _LONGEST_IMPRINT:
+        return False
+    return _LIST_HEADING.search(text) is not None or _LISTED_BOOK.search(text) is not None
 
 
 def plain(text: str) -> str:
-    """Return `text` without illustrations, footnotes within it, marks of emphasis and spaces in
-    hyphenated words.
+    """Return `text` without illustrations, footnotes and marks of emphasis within it.
+
+    Words that were hyphenated at the end of a line are whole again.
 
     >>> plain("I _know_ it,[12] he half- whispered. [Illustration: The bear]")
     'I know it, he half-whispered. '
     """
     if "[" in text or "{" in text:
-        text = _MARKS_IN_TEXT.sub("", _FOOTNOTE.sub(r"\1", _GREEK.sub(r"\1", text)))
+        text = _GREEK.sub(r"\1", text)
+        text = _FOOTNOTE.sub(r"\1", text)
+        text = _MARKS_IN_TEXT.sub("", text)
     if "_" in text:
-        text = _UNDERSCORE.sub("", _EMPHASIS_WITHIN.sub(r"\1\2", text))
+        text = _EMPHASIS_WITHIN.sub(r"\1\2", text)
+        text = _UNDERSCORE.sub("", text)
     if "- " in text:
         text = _BROKEN_COMPOUND.sub("-", text)
-    return _BOLD.sub(r"\1", text) if "=" in text else text
+    if "=" in text:
+        text = _BOLD.sub(r"\1", text)
+    return text
 
 
 def _is_full_prose(block: Block, width: int) -> bool:
-    size = sum(map(len, block.lines))
+    """Return whether a paragraph has more and fuller lines than an entry of a table of contents."""
+    num_lines = len(block.lines)
+    num_characters = sum(map(len, block.lines))
     if not width:
-        return size > _FEWEST_PROSE_LINES * _FULL_LINE
-    full = min(_FULL_LINE, 0.8 * width)
-    return len(block.lines) >= _FEWEST_PROSE_LINES and size > full * len(block.lines)
+        return num_characters > _FEWEST_PROSE_LINES * _FULL_LINE
+    full_line = min(_FULL_LINE, 0.8 * width)
+    return num_lines >= _FEWEST_PROSE_LINES and num_characters > full_line * num_lines

@@ -68,8 +68,10 @@ def _first_lines(file: BinaryIO, name: str) -> list[bytes]:
     """Return the first whole lines of a file that are not empty."""
     damage = Counters()
     head = InputRange(path=name, name=name, format="jsonl", stop=_HEAD_BYTES)
-    lines = [line for _, line in read_lines(decompressed(file, name, damage), head, damage)]
+    stream = decompressed(file, name, damage)
+    lines = [line for _, line in read_lines(stream, head, damage)]
     if damage.bad:
+        # The file ends in the middle of the last line.
         lines = lines[:-1]
     return [line for line in lines if line.strip()]
 

@@ -94,11 +94,15 @@ def row_document(
     and ``lines_left_out``.
     """
     text = row.get(table.text_column)
-    if not isinstance(text, str) or not text:
-        counters.skip("text_is_not_a_string" if text else "no_text", table.location(number))
+    if not text:
+        counters.skip("no_text", table.location(number))
+        return None
+    if not isinstance(text, str):
+        counters.skip("text_is_not_a_string", table.location(number))
         return None
     row_id, url, title = (_field(row, name, table) for name in FIELDS)
     wiki = wiki_of(url)
+    # Only a wiki's ids are unique in all its parts.
     if not row_id:
         identity = f"{table.stem}#{number}"
     elif wiki:
@@ -115,6 +119,7 @@ def row_document(
     if wiki or table.extracted:
         paragraphs = article_paragraphs(lines, title, counters)
     elif _is_wrapped(lines) or is_gutenberg(text[:_HEAD_CHARACTERS]):
+        # Here a line is not a paragraph.
         paragraphs = _book_paragraphs(text, table.location(number), counters)
     else:
         paragraphs = lines

@@ -1,4 +1,4 @@
-"""What languages need beyond sentencex: where it splits too eagerly, and where it does not split.
+"""List where sentencex splits too eagerly, and where it does not split, by language.
 
 - `JOINS`: patterns at which two pieces are one sentence;
 - `ABBREVIATIONS`: words whose full stop does not end a sentence;
@@ -19,8 +19,9 @@ from msgspec import Struct, toml
 
 
 class Join(NamedTuple):
-    """Two pieces are one sentence if the end of the first matches `before` and the start of the
-    next `after`.
+    """Two pieces are one sentence if the first ends with `before` and the next begins with `after`.
+
+    Both are regular expressions.
     """
 
     languages: str
@@ -48,23 +49,55 @@ _DE_NEW_SENTENCE = (
 
 JOINS = (
     Join("*", "", r"\W+$", "Isn't it grand any more.'|\""),
-    Join("*", "", r"[,;:)\]}/、，；：」』）】]", "the entries 2 −2 8 −92...| , is the double of the first"),
+    Join(
+        "*",
+        "",
+        r"[,;:)\]}/、，；：」』）】]",
+        "the entries 2 −2 8 −92...| , is the double of the first",
+    ),
     Join("*", r"^\W*\d+\W*", "", "2.| A number alone is not a sentence."),
-    Join("*", rf"(?:[?!…]|\.\.|[\d{UPPER_CASE}{LOWER_CASE}]\.)['\"”“’)\]»]*", SMALL_LETTER,
-         "Още през 1 век пр.| н.| е.| от римляните."),
-    Join("*", rf"(?:^|[\s(.-])[{UPPER_CASE}{LOWER_CASE}]\.", rf"(?<! \n)[{UPPER_CASE}º-]", "Nel 44 a.|C.| e poi."),
+    Join(
+        "*",
+        rf"(?:[?!…]|\.\.|[\d{UPPER_CASE}{LOWER_CASE}]\.)['\"”“’)\]»]*",
+        SMALL_LETTER,
+        "Още през 1 век пр.| н.| е.| от римляните.",
+    ),
+    Join(
+        "*",
+        rf"(?:^|[\s(.-])[{UPPER_CASE}{LOWER_CASE}]\.",
+        rf"(?<! \n)[{UPPER_CASE}º-]",
+        "Nel 44 a.|C.| e poi.",
+    ),
     Join("*", r"(?![0-9])\d\.", r"(?![0-9])\d", "তিনি ২৭.| ৩ দিনে কাজ শেষ করেন।"),
-    Join("en", r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir)\.", r"\d",
-         "Duration approx.| 24 mins."),
-    Join("de", r"(?:^|[\s(])\d{1,2}\.", f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]", "Im 19.| Jahrhundert war es so."),
-    Join("ja", _QUOTE_END, f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って", "彼は「そうだ。」|と言った。"),
+    Join(
+        "en",
+        r"\b(?:approx|vols?|Vols?|bd|Bd|chs?|Chs?|cols?|avg|deg|resp|Deut|Gal|Cor|Lev|Phil|Cir)\.",
+        r"\d",
+        "Duration approx.| 24 mins.",
+    ),
+    Join(
+        "de",
+        r"(?:^|[\s(])\d{1,2}\.",
+        f"(?!{_DE_NEW_SENTENCE})[A-ZÄÖÜ]",
+        "Im 19.| Jahrhundert war es so.",
+    ),
+    Join(
+        "ja",
+        _QUOTE_END,
+        f"(?!{_JA_NEW_SENTENCE})[とのなはをにでもがやへか（]|って",
+        "彼は「そうだ。」|と言った。",
+    ),
     Join("ja zh", r"[「『][^」』\n]*", r"[^「『\n]*[」』]", "『Dr.|スランプ』の連載を開始。"),
     Join("ja zh", r"[A-Za-z](?:\.|!)|\d\.", r"[^「『（\s]", "日本のYahoo!|カテゴリに登録される。"),
     Join("ko", r"(?:^|[\s(~-])\d{1,4}\.", "", "그는 1990.| 10.| 3.| 에 태어났다."),
-    Join("ko", rf"(?:[?!]|{_QUOTE_END})",
-         r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|등|와|과|을|를|의|이다)[\s,.도만]|했|한다|하였|하여)",
-         "전권을 맡겨 달라.\"|고 요청하였다."),
-)  # fmt: skip
+    Join(
+        "ko",
+        rf"(?:[?!]|{_QUOTE_END})",
+        r"['\"’”]?(?:(?:이?라(?:고|는|며|면서|던)?|이?란|고|는|며|면서|하고|하며|등|와|과|을|를|의|이다)"
+        r"[\s,.도만]|했|한다|하였|하여)",
+        '전권을 맡겨 달라."|고 요청하였다.',
+    ),
+)
 
 
 class _Words(Struct, frozen=True):
@@ -100,28 +133,21 @@ FINAL_WORDS = _by_language(_WORDS.final_words)
 """Verbs and particles of one syllable, which are not initials."""
 
 OWN_INITIALS = frozenset(("en", "ko", "ja", "zh"))
-"""Languages in which sentencex joins initials itself ("vitamin C. The" is two sentences), or that
-have none.
-"""
+"""Languages without initials, or in which sentencex joins them itself ("vitamin C. The" is two)."""
 
 NO_ENDS = {
-    language: marks
-    for languages, marks in {
-        "hy hyw": "․.՜՞",
-        "km lo th bo dz": ".",
-        "my shn mnw": ".၊",
-    }.items()
-    for language in languages.split()
+    **dict.fromkeys(("hy", "hyw"), "․.՜՞"),
+    **dict.fromkeys(("km", "lo", "th", "bo", "dz"), "."),
+    **dict.fromkeys(("my", "shn", "mnw"), ".၊"),
 }
+"""Marks at which sentencex splits, and which do not end a sentence."""
 
 YEARS_END = frozenset(("ar", "ary", "arz", "he"))
-"""Languages without capitals in which a year often ends a sentence, with the abbreviation of its
-era.
-"""
+"""Languages without capitals in which a year and its era's abbreviation often end a sentence."""
 
-# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece. Bengali is
-# often typed with the currency sign ৷ instead of the danda ।. The end of a Khmer sentence is
-# unknown to sentencex.
+# sentencex does not split after 。 if a digit follows: "…がある。2003年には…" stays one piece.
+# Bengali is often typed with the currency sign ৷ instead of the danda ।. sentencex does not know
+# the end of a Khmer sentence.
 CUTS = {
     **dict.fromkeys(("ja", "zh"), re.compile("(?<=[。！？])(?=[0-9０-９])|[「『（(“」』）)”]")),
     **dict.fromkeys(("bn", "as", "bpy"), re.compile(r"(?<=৷)(?!\W*$)|[(“)”]")),

@@ -1,5 +1,4 @@
-"""From paragraphs to sentences: normalised text, split by sentencex (by Wikimedia) in the
-document's language.
+"""Split paragraphs into sentences by sentencex (by Wikimedia), in the document's language.
 
 sentencex splits constructions that are frequent in real text too eagerly, and does not know all
 ends of sentences. The tables of `sentence_rules` join and cut what it returns, and long quotations
@@ -10,7 +9,7 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 import re
 import unicodedata
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import sentencex
@@ -29,19 +28,21 @@ from .sentence_rules import (
     YEARS_END,
 )
 
-# A call takes more than linear time if quotes are opened and never closed, so no call gets more
-# than this.
+# A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
+# gets more characters.
 LONGEST_CALL = 20_000
 
 # Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow
 # refuses them), soft hyphens, zero-width spaces, byte order marks and marks of writing direction.
 # The joiners U+200C and U+200D stay: Persian and the Indic scripts are misspelt without them.
-_JUNK = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
-                   "\ud800-\udfff\ufeff\ufff9-\ufffb]")  # fmt: skip
+_JUNK = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u180e\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
 
 # Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row
-# (UAX #15, stream-safe text). A tenth of the characters shows whether there is a longer run; to
-# look at all takes longer than composing.
+# (UAX #15, stream-safe text). Every tenth character shows whether there is a longer run: three of
+# them lie in it. To look at all characters takes longer than composing.
 _COMBINING = "".join(
     char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char)
 )
@@ -98,7 +99,10 @@ _JOINER = "".join(char for char in _UNCASED if unicodedata.combining(char) == 9)
 _SIGN = "".join(
     char for char in _UNCASED if unicodedata.category(char) in ("Mn", "Mc") and char not in _JOINER
 )
-_SYLLABLE = f"[{_LETTER}][{_SIGN}ـ\u200c\u200d׳']*(?:[{_JOINER}][\u200c\u200d]?[{_LETTER}][{_SIGN}\u200c\u200d]*)*"
+_SYLLABLE = (
+    f"[{_LETTER}][{_SIGN}ـ\u200c\u200d׳']*"
+    f"(?:[{_JOINER}][\u200c\u200d]?[{_LETTER}][{_SIGN}\u200c\u200d]*)*"
+)
 # "A", "Дж", "Sz": a capital, or one with a consonant.
 _INITIAL = re.compile(
     f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
@@ -116,6 +120,7 @@ _MAY_END = frozenset(("ст", "st"))
 # may be a title.
 _LONGEST_TITLE = 60
 _SENTENCE_WITHIN = re.compile(rf"[.!?]['’]? [\"'“‘]?[{UPPER_CASE}]")
+# Single quotes are apostrophes, too, so that a quotation in them has to end with punctuation.
 _QUOTATION = re.compile(
     r"(?:^|(?<=[,:;—–] )|(?<=[—–]))"
     r"(?:[\"“„«]([^\"“”„«»]{60,}+)[\"”“»]|[‘']([^\"“”]{60,3000}?[.,!?—])[’'](?!\w))"
@@ -123,8 +128,9 @@ _QUOTATION = re.compile(
 
 
 def compose(text: str) -> str:
-    """Return `text` composed (NFC), in linear time: of a run of combining marks only the first 30
-    stay.
+    """Return `text` composed (NFC), in linear time.
+
+    Only the first 30 of a run of combining marks stay.
 
     >>> compose("e\\u0301")
     'é'
@@ -135,9 +141,10 @@ def compose(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return `text` on one line, composed by `compose`: any Unicode whitespace becomes a single
-    space, and characters that print nothing (controls, soft hyphens, zero-width spaces, marks of
-    direction, lone surrogates) are removed.
+    """Return `text` on one line, composed by `compose`.
+
+    Any Unicode whitespace becomes a single space, and characters that print nothing (controls, soft
+    hyphens, zero-width spaces, marks of direction, lone surrogates) are removed.
 
     >>> normalise(" Ber\\u00adlin\\u2028is\\ta\\x00  city ")
     'Berlin is a city'
@@ -150,8 +157,9 @@ def normalise(text: str) -> str:
 
 
 def ends_sentence(line: str) -> bool:
-    """Return whether `line` ends with the punctuation of a sentence, in any script, closing quotes
-    and brackets aside.
+    """Return whether `line` ends with the punctuation of a sentence, in any script.
+
+    Closing quotes and brackets may follow.
 
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)
@@ -179,14 +187,20 @@ def split_sentences(paragraphs: list[str], language: str) -> list[str]:
 
 
 def _split(paragraph: str, rules: "_Rules") -> list[str]:
+    texts = [paragraph]
+    if len(paragraph) > LONGEST_CALL:
+        texts = _cut_for_calls(paragraph)
     sentences: list[str] = []
-    for text in _calls(paragraph) if len(paragraph) > LONGEST_CALL else (paragraph,):
+    for text in texts:
         pieces = _pieces(text, rules)
         if _is_quoting(text):
             pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
         if rules.cuts:
             pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
-        sentences.extend([stripped for piece in pieces if (stripped := piece.strip())])
+        for piece in pieces:
+            sentence = piece.strip()
+            if sentence:
+                sentences.append(sentence)
     return sentences
 
 
@@ -201,16 +215,23 @@ def language_code(language: str) -> str:
     return _LANGUAGE_OF_CODE.get(code) or _LANGUAGE_OF_CODE.get(language, language)
 
 
-def _calls(text: str) -> list[str]:
-    """Cut a very long paragraph at ends of sentences (or else at a space) into what one call may
-    get.
+def _cut_for_calls(text: str) -> list[str]:
+    """Cut a very long paragraph into texts of at most `LONGEST_CALL` characters.
+
+    They end with a sentence, or else with a word, or else anywhere.
     """
     parts = []
     start = 0
     while len(text) - start > LONGEST_CALL:
-        end = _SENTENCE_END.search(text, start + LONGEST_CALL // 2, start + LONGEST_CALL)
-        space = text.rfind(" ", start, start + LONGEST_CALL)
-        stop = end.end() if end else space + 1 if space >= start else start + LONGEST_CALL
+        longest_stop = start + LONGEST_CALL
+        sentence_end = _SENTENCE_END.search(text, start + LONGEST_CALL // 2, longest_stop)
+        last_space = text.rfind(" ", start, longest_stop)
+        if sentence_end:
+            stop = sentence_end.end()
+        elif last_space >= 0:
+            stop = last_space + 1
+        else:
+            stop = longest_stop
         parts.append(text[start:stop])
         start = stop
     parts.append(text[start:])
@@ -220,7 +241,10 @@ def _calls(text: str) -> list[str]:
 def _pieces(text: str, rules: "_Rules") -> list[str]:
     """Return the sentences that sentencex finds, joined by the rules; together they are `text`."""
     pieces: list[str] = sentencex.segment(rules.code, text)  # pyright: ignore[reportAttributeAccessIssue]
-    return _join(pieces, rules, rules.joins[text.islower()]) if len(pieces) > 1 else pieces
+    if len(pieces) < 2:
+        return pieces
+    joins = rules.joins_uncased if text.islower() else rules.joins
+    return _join(pieces, rules, joins)
 
 
 def _is_quoting(text: str) -> bool:
@@ -237,38 +261,49 @@ def _is_quoting(text: str) -> bool:
 
 
 def _cut_quotations(piece: str, rules: "_Rules") -> list[str]:
-    """Cut long quotations between their sentences; sentencex never does."""
-    if len(piece) < _LONGEST_TITLE or not (_is_quoting(piece) and _SENTENCE_WITHIN.search(piece)):
+    """Cut long quotations between their sentences; sentencex never does.
+
+    She said: "It is late. We must go." And went.
+                          ^ a cut, within the quotation only
+    """
+    if len(piece) < _LONGEST_TITLE:
+        return [piece]
+    if not _is_quoting(piece) or not _SENTENCE_WITHIN.search(piece):
         return [piece]
     cuts = [0]
     for quotation in _QUOTATION.finditer(piece):
         group = quotation.lastindex or 0
-        ends = accumulate(
-            map(len, _pieces(quotation[group], rules)), initial=quotation.start(group)
-        )
-        cuts.extend([*ends][1:-1])
-    return [piece[start:end] for start, end in pairwise([*cuts, len(piece)])]
+        sentences = _pieces(quotation[group], rules)
+        position = quotation.start(group)
+        for sentence in sentences[:-1]:
+            position += len(sentence)
+            cuts.append(position)
+    cuts.append(len(piece))
+    return [piece[start:end] for start, end in pairwise(cuts)]
 
 
 def _cut(piece: str, marks: re.Pattern[str]) -> list[str]:
-    """Cut at the empty matches of `marks`, outside the quotes and brackets that are its other
-    matches.
-    """
+    """Cut at the empty matches of `marks`, outside quotes and brackets, which it matches too."""
     parts = []
-    start = depth = 0
+    start = 0
+    depth = 0
     for mark in marks.finditer(piece):
-        if mark[0]:
-            depth = depth + 1 if mark[0] in _OPENERS else max(depth - 1, 0)
-        elif depth == 0:
-            parts.append(piece[start : mark.start()])
-            start = mark.start()
+        if not mark[0]:
+            if depth == 0:
+                parts.append(piece[start : mark.start()])
+                start = mark.start()
+        elif mark[0] in _OPENERS:
+            depth += 1
+        else:
+            depth = max(depth - 1, 0)
     parts.append(piece[start:])
     return parts
 
 
 def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[str]:
-    """Join neighbours that `pattern` or an abbreviation makes one sentence; move an opening quote
-    to what it opens.
+    """Join neighbours that `pattern` or an abbreviation makes one sentence.
+
+    An opening quote at the end of a piece moves to the piece that it opens.
     """
     joined = [pieces[0]]
     for piece in pieces[1:]:
@@ -281,6 +316,7 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
             joined[-1] = before[:-1]
             joined.append(before[-1] + piece)
         elif pattern.search(f"{before[-20:]}\n{piece[:20]}"):
+            # The rules see 20 characters on each side, so that long pieces do not cost more.
             joined[-1] = before + piece
         else:
             joined.append(piece)
@@ -288,52 +324,69 @@ def _join(pieces: list[str], rules: "_Rules", pattern: re.Pattern[str]) -> list[
 
 
 def _ends_abbreviated(before: str, following: str, rules: "_Rules") -> bool:
-    """Return whether a text ends with an initial, a known abbreviation, or a mark that does not end
-    one.
+    """Return whether a text ends with an initial or abbreviation, and its sentence goes on.
+
+    So it also does after a mark that does not end a sentence in this language.
     """
-    stop = len(before) - 1 - before.endswith(" ")
+    # "in 1890 г. Later" has the mark ".", the word "г" and the number "1890 " before it.
+    stop = len(before) - 1
+    if before.endswith(" "):
+        stop -= 1
     mark = before[stop : stop + 1]
+    # An ellipsis may end a sentence in any language.
     if mark in rules.no_ends and before[stop - 1 : stop] != ".":
         return True
     if mark not in _ABBREVIATING:
         return False
-    word = before[max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1 : stop].lstrip(
-        _OPENING
-    )
-    last = _PARTS.split(word)[-1] if not word.isalpha() else word
-    known = word.lower() in rules.abbreviations or last.lower() in rules.abbreviations
-    if not known and (mark == "۔" or len(last) > _LONGEST_INITIAL or not _INITIAL.fullmatch(last)):
+    start = max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1
+    word = before[start:stop].lstrip(_OPENING)
+    # The last part of "С.-Петерб" or "m.in".
+    last_part = word if word.isalpha() else _PARTS.split(word)[-1]
+    abbreviations = rules.abbreviations
+    is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
+    if not is_listed and (mark == "۔" or not _is_initial(last_part)):
         return False
     if word in rules.final_words:
         return False
-    if (
-        last[0].isupper()
-        or _NEXT_INITIAL.match(following)
-        or not _NUMERAL.search(before[max(0, stop - len(word) - 10) : stop - len(word)])
-    ):
+    # A name or another initial follows: "J. R. R. Tolkien".
+    if last_part[0].isupper() or _NEXT_INITIAL.match(following):
         return True
-    # "in 1890 г. Later": an abbreviation of one letter may end a sentence after a number.
+    word_start = stop - len(word)
+    if not _NUMERAL.search(before[max(0, word_start - 10) : word_start]):
+        return True
+    # After a number an abbreviation of one letter may end a sentence.
     may_end = following[0].isupper() or rules.code in YEARS_END
-    return not may_end or (known and len(last) > 1 and last not in _MAY_END)
+    if not may_end:
+        return True
+    return is_listed and len(last_part) > 1 and last_part not in _MAY_END
+
+
+def _is_initial(word: str) -> bool:
+    return len(word) <= _LONGEST_INITIAL and _INITIAL.fullmatch(word) is not None
 
 
 def _is_plain(before: str, first: str) -> bool:
-    """Return whether no rule can apply between two pieces, as is nearly always so: "... word. Next
-    ...".
+    """Return whether no rule can apply between two pieces.
+
+    That is nearly always so: "... word. Next ...".
     """
+    # "12. Next" may be a date, and a short piece an abbreviation.
     if before[-1] != " " or len(before) < 9 or before[-3].isdigit():
         return False
-    return first.isupper() or (first > LAST_CASED and first.isalpha() and before[-3].isalpha())
+    if first.isupper():
+        return True
+    return first > LAST_CASED and first.isalpha() and before[-3].isalpha()
 
 
 class _Rules(NamedTuple):
-    """What `sentence_rules` has for a language."""
+    """The rules of `sentence_rules` for one language."""
 
     code: str
-    joins: tuple[re.Pattern[str], re.Pattern[str]]
-    """For text with capitals, and for text without."""
+    joins: re.Pattern[str]
+    joins_uncased: re.Pattern[str]
+    """For text without capitals."""
     abbreviated: bool
-    """Whether initials and abbreviations are to be joined; sentencex does it well for English."""
+    """Whether to join initials and abbreviations; sentencex does it well for English."""
     abbreviations: frozenset[str]
     final_words: frozenset[str]
     no_ends: tuple[str, ...]
@@ -344,7 +397,8 @@ class _Rules(NamedTuple):
 def _rules_of(code: str) -> _Rules:
     return _Rules(
         code=code,
-        joins=(_pattern(code, uncased=False), _pattern(code, uncased=True)),
+        joins=_pattern(code, uncased=False),
+        joins_uncased=_pattern(code, uncased=True),
         abbreviated=code not in OWN_INITIALS,
         abbreviations=ABBREVIATIONS.get(code, frozenset()),
         final_words=FINAL_WORDS.get(code, frozenset()),
@@ -353,11 +407,16 @@ def _rules_of(code: str) -> _Rules:
     )
 
 
-@cache
-def _pattern(language: str, uncased: bool) -> re.Pattern[str]:
-    """Compile the rules of a language; in text without capitals those about small letters do not
-    apply.
+def _pattern(language: str, *, uncased: bool) -> re.Pattern[str]:
+    """Compile the joining rules of a language; a line break stands for the end of the first piece.
+
+    In text without capitals a small letter does not show that a sentence goes on.
     """
-    found = [rule for rule in JOINS if rule.languages == "*" or language in rule.languages.split()]
-    rules = [rule for rule in found if not (uncased and rule.after == SMALL_LETTER)]
-    return re.compile("|".join(f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules))
+    patterns = []
+    for rule in JOINS:
+        if rule.languages != "*" and language not in rule.languages.split():
+            continue
+        if uncased and rule.after == SMALL_LETTER:
+            continue
+        patterns.append(f"(?:{rule.before}) ?\n(?:{rule.after})")
+    return re.compile("|".join(patterns))

@@ -83,7 +83,8 @@ def read_table(
     schema = parquet.schema_arrow
     columns = _text_columns(schema, input_range.path, config.text_column)
     first_row = 0
-    for group in range(parquet.num_row_groups if input_range.stop is None else input_range.stop):
+    stop = parquet.num_row_groups if input_range.stop is None else input_range.stop
+    for group in range(stop):
         metadata = parquet.metadata.row_group(group)
         if group >= input_range.start:
             fitting_rows = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
@@ -202,10 +203,10 @@ def _shard_batches(shard: _Shard, name: str, counters: Counters) -> NumberedBatc
 def _small_batches(rows: Any) -> Iterator[pa.RecordBatch]:
     for table in rows.iter(batch_size=BATCH_ROWS):
         for batch in table.to_batches():
-            yield from _cut(batch)
+            yield from cut_batch(batch)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into parts of about `BATCH_BYTES`, for Python values take several times more."""
     num_rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1) + 1
     for first_row in range(0, batch.num_rows, num_rows):
@@ -263,10 +264,10 @@ def _documents(
     if first is None:
         return
     _, first_batch = first
-    schema = schema or first_batch.schema
-    columns = _text_columns(schema, table.name, table.text_column)
+    columns_of_table: pa.Schema = schema or first_batch.schema
+    columns = _text_columns(columns_of_table, table.name, table.text_column)
     joined = config.documents == "blank-line"
-    if config.documents == "auto" and len(schema.names) == 1:
+    if config.documents == "auto" and len(columns_of_table) == 1:
         joined = _holds_sentences(first_batch)
     rows = _rows(chain([first], batches), columns, table, counters)
     yield from row_documents(rows, table, counters, joined=joined)
@@ -278,7 +279,8 @@ def _rows(
     """Yield each row and its number; a row with too long a text is counted instead."""
     for first_row, batch in batches:
         numbers: Iterable[int] = range(first_row, first_row + batch.num_rows)
-        num_bytes = pc.call_function("binary_length", [batch.column(columns[0])]).fill_null(0)
+        texts = batch.column(columns[0])
+        num_bytes = pc.call_function("binary_length", [texts]).fill_null(0)
         fits = num_bytes.to_numpy(zero_copy_only=False) <= LONGEST_ROW_BYTES
         if not fits.all():
             for number in compress(numbers, ~fits):

@@ -52,6 +52,7 @@ def read_dump(
     """
     head = read_head(file, input_range)
     encoding = sniff_encoding(head)
+    # The head names the wiki, so that every range of a dump reads it.
     beginning = head.decode(encoding, "replace")
     site = parse_siteinfo(beginning)
     pages_before = counters.counts["pages"]
@@ -142,7 +143,7 @@ def _document(
     `num_words` is the number of words in the page's XML.
     """
     title = (page.findtext("title") or "").strip()
-    revisions = page.findall("revision")
+    revisions = page.findall("revision")  # several in a dump with history: the last is the newest
     text = ""
     if revisions:
         text = revisions[-1].findtext("text") or ""

@@ -5,23 +5,19 @@ The functions on files, below, are used as ``storage.open_input(path)`` and so o
 
 from .files import (
     absolute,
-    download,
     exists,
     file_names,
     file_sizes,
-    find_files,
-    glob_root,
-    has_wildcard,
     is_missing,
     is_remote,
     join,
-    list_files,
     open_input,
     read_bytes,
     remove,
-    upload,
     write_atomically,
 )
+from .listing import find_files, glob_root, has_wildcard, list_files
+from .remote import download, upload
 
 __all__ = [
     "absolute",

@@ -1,10 +1,10 @@
-"""The output of a command: claimed by one configuration, locked by one process, written atomically,
-finished last.
+"""Write a command's output: claimed by one configuration, locked by one process, complete at the
+end.
 
-An output directory remembers its *identity*, what it was asked for: the same command resumes it,
-another configuration is refused, and files of others are never touched. A file under its final name
-is complete. What is temporary lies in ``.work/`` inside the directory; the last file, a manifest or
-a summary, marks the end.
+An output directory remembers its *identity*, the configuration that it was written with: the same
+command resumes it, another configuration is refused, and files of others are never touched. A file
+under its final name is complete. Temporary files lie in ``.work/`` inside the directory; the last
+file, a manifest or a summary, marks the end.
 
 The lock is the operating system's (flock) on the directory, and ends with the process. Object
 stores and some network file systems have no such lock; there it is up to the user to start a
@@ -33,7 +33,7 @@ WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-# What the user can fix: no space, no permission, or something else in the directory's stead.
+# Faults that the user can fix: no space, no permission, or something else in the directory's place.
 NOT_WRITABLE = NO_SPACE | {
     errno.ENOENT,
     errno.EACCES,
@@ -74,9 +74,9 @@ def locked(path: str, output: str | None = None) -> Iterator[None]:
     """Hold the lock of a directory, created if need be; raise `UserError` if another process holds
     it.
 
-    Errors name `output`, what the user asked for, if it is not the directory itself.
+    Errors name `output`, the path that the user gave, if it is not the directory itself.
     """
-    if os.path.abspath(path) in _locks:
+    if os.path.abspath(path) in _locks:  # held further out, where it is given up
         yield
         return
     lock(path, output)
@@ -96,7 +96,7 @@ def lock(path: str, output: str | None = None) -> None:
     if storage.is_remote(path) or key in _locks:
         return
     if os.path.isfile(path):
-        raise UserError(f"{path} is a file, but --output must be a directory.")
+        raise UserError(f"{path} is a file, but `output` must be a directory.")
     with unwritable_as_user_error(output or path):
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY)
@@ -125,7 +125,8 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 def unlock(path: str) -> None:
     """Give up the lock of a directory, if this process holds it."""
-    if (descriptor := _locks.pop(os.path.abspath(path), None)) is not None:
+    descriptor = _locks.pop(os.path.abspath(path), None)
+    if descriptor is not None:
         os.close(descriptor)
 
 
@@ -181,29 +182,36 @@ class OutputDirectory:
         """Yield an empty local folder that replaces the folder `name` when the block ends, complete
         or not at all.
         """
-        folder = Path(self.file(f"{TEMPORARY}/{name.replace('/', '-')}.{uuid.uuid4().hex}"))
-        target, old = Path(self.file(name)), folder.with_suffix(".old")
+        temporary_name = f"{name.replace('/', '-')}.{uuid.uuid4().hex}"
+        folder = Path(self.file(TEMPORARY)) / temporary_name
+        replaced = folder.with_suffix(".old")
+        target = Path(self.file(name))
         with unwritable_as_user_error(self.path):
             try:
                 folder.mkdir(parents=True)
                 yield folder
-                for path in filter(Path.is_file, folder.rglob("*")):
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
+                _flush_files(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
+                # A folder cannot be renamed over one that is not empty.
                 if target.exists():
-                    target.rename(old)
+                    target.rename(replaced)
                 folder.rename(target)
             finally:
-                for left in (folder, old):
-                    shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(replaced, ignore_errors=True)
 
     def remove(self, *names: str) -> None:
-        """Delete files and folders of this directory, in this order; those that do not exist are
-        skipped.
-        """
+        """Delete files and folders of this directory in this order, if they exist."""
         for name in names:
             storage.remove(self.file(name))
+
+
+def _flush_files(folder: Path) -> None:
+    """Have all files below a folder written to the disk, lest a power failure leave empty ones."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 @contextmanager
@@ -220,56 +228,65 @@ def claimed(
     """Hold a local directory, locked, as the output of the work that `identity` describes.
 
     `identity` is plain JSON, stored in `identity_file`. The same identity resumes. Work of another
-    one is deleted (`own_files`, no others) with `overwrite`, or unless `has_work` says that
-    something would be lost; else raise `UserError` naming the fields that differ, with `advice`.
-    Raise it too for files of others.
+    one is deleted (`own_files`, no others) with `overwrite`, or if `has_work` says that nothing
+    would be lost; else `UserError` names the fields that differ, with `advice`. It is also raised
+    for files of others.
     """
     directory = OutputDirectory(path)
     with locked(path):
-        stored_file = directory.file(identity_file)
-        stored = None
-        if not storage.exists(stored_file):
+        if not storage.exists(directory.file(identity_file)):
             refuse_foreign(path)
-        elif not overwrite:
-            next_step = "Choose another --output, or start over with --overwrite."
-            stored = parse_json(
-                storage.read_bytes(stored_file), dict[str, Any], stored_file, next_step
-            )
-        changes = changed_fields(stored, identity) if stored is not None else []
-        if changes and has_work():
-            raise other_settings(path, changes, advice)
-        directory.remove(WORK)  # what a killed process left
-        if stored is None or changes:
-            # The identity goes last, so that what a kill leaves still has an owner.
+            resumes = False
+        elif overwrite:
+            resumes = False
+        else:
+            stored = _read_identity(directory.file(identity_file))
+            changes = changed_fields(stored, identity)
+            if changes and has_work():
+                raise other_settings(path, changes, advice)
+            resumes = not changes
+        directory.remove(WORK)  # of a process that was killed
+        if not resumes:
+            # The identity goes last: until then, what a kill leaves still has an owner.
             directory.remove(*own_files, identity_file)
             directory.write_json(identity_file, identity)
         yield directory
 
 
+def _read_identity(path: str) -> dict[str, Any]:
+    next_step = "Choose another `output`, or start over with `overwrite`."
+    return parse_json(storage.read_bytes(path), dict[str, Any], path, next_step)
+
+
 def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return for people which fields of two identities differ."""
-    return [
-        f"{name} was {stored.get(name)}, now {wanted.get(name)}"
-        for name in {**stored, **wanted}
-        if stored.get(name) != wanted.get(name)
-    ]
+    """Return the fields in which two identities differ, in words."""
+    changes = []
+    for name in {**stored, **wanted}:
+        before = stored.get(name)
+        now = wanted.get(name)
+        if before != now:
+            changes.append(f"{name} was {before}, now {now}")
+    return changes
 
 
 def other_settings(path: str, changes: Sequence[str], advice: str = "") -> UserError:
     """Return the error that refuses an output of another identity."""
-    what_next = f"Choose another --output, or start over with --overwrite{advice}."
-    return UserError(f"{path} was written with other settings ({'; '.join(changes)}). {what_next}")
+    return UserError(
+        f"{path} was written with other settings ({'; '.join(changes)}). "
+        f"Choose another `output`, or start over with `overwrite`{advice}."
+    )
 
 
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
-    """Raise `UserError` for a file that is neither hidden nor named like `but`."""
+    """Raise `UserError` for a file or folder that is neither hidden nor named like `but`."""
+    names = []
     if storage.is_remote(path):
-        names = list(storage.file_sizes(path))
-    else:
-        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-    if names := [
-        name for name in names if not (name.startswith(".") or (but and but.fullmatch(name)))
-    ]:
-        raise UserError(
-            f"{path} already contains other files ({names[0]}, …). Choose another --output."
-        )
+        names = storage.file_names(path)
+    elif os.path.isdir(path):
+        names = sorted(os.listdir(path))
+    for name in names:
+        is_ours = but is not None and but.fullmatch(name)
+        if not name.startswith(".") and not is_ours:
+            raise UserError(
+                f"{path} already contains other files ({name}, …). Choose another `output`."
+            )

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, or saved to disk, by ``datasets``: streamed, never downloaded
+"""Open data sets of the Hugging Face Hub, or from disk, by ``datasets``: streamed, never downloaded
 as a whole.
 
 The name of a data set is ``owner/name[@revision][:config[:split]]``, with or without ``hf:`` before
@@ -26,6 +26,7 @@ PREFIX = "hf:"
 DEFAULT_SPLIT = "train"
 REACH_TIMEOUT_S = 15.0
 
+# A folder that has all files of one of these groups was written by save_to_disk.
 _SAVED_FILES = (("dataset_dict.json",), ("state.json", "dataset_info.json"))
 _HEAD_BYTES = 1 << 16
 _MAX_LISTED = 10
@@ -39,7 +40,7 @@ class DataSet:
     address: str
     """Opens the very same rows again, in any process: the name with all its parts."""
     source: str
-    """The data set's own name: ``wikimedia/wikipedia``, or that of the folder."""
+    """The data set's own name, ``wikimedia/wikipedia``, or the folder's."""
     part: str
     """Configuration and split: ``20231101.en/train``."""
     num_bytes: int
@@ -51,7 +52,7 @@ class DataSet:
 
     @property
     def name(self) -> str:
-        """Its name in messages: ``wikimedia/wikipedia:20231101.en/train``."""
+        """For messages: ``wikimedia/wikipedia:20231101.en/train``."""
         return f"{self.source}:{self.part}"
 
     @property
@@ -66,20 +67,25 @@ class DataSet:
 
 
 class _Name(NamedTuple):
+    """The parts of a data set's name."""
+
     path: str
+    """A folder, or owner/name on the Hub."""
     revision: str | None
     parts: list[str]
+    """After colons: of a saved set its split, of others a configuration, perhaps a split too."""
 
 
 def is_saved(path: str) -> bool:
     """Return whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
-    return any(
-        all(os.path.isfile(os.path.join(path, name)) for name in names) for names in _SAVED_FILES
-    )
+    for names in _SAVED_FILES:
+        if all(os.path.isfile(os.path.join(path, name)) for name in names):
+            return True
+    return False
 
 
 def folder_of(name: str) -> str | None:
-    """Return the folder of a name; None if the data set is one of the Hub."""
+    """Return the folder that a name gives; None for a data set of the Hub."""
     path = _parse(name).path
     return path if os.path.isdir(path) else None
 
@@ -89,19 +95,24 @@ def splits(name: str) -> list[str]:
     does not exist.
     """
     named = _parse(name)
-    return list(
-        _saved_splits(named) if is_saved(named.path) else _streamed_splits(_pinned(named))[2]
-    )
+    if is_saved(named.path):
+        return list(_saved_splits(named))
+    return list(_open_builder(_pinned(named)).splits)
 
 
 def named_split(name: str) -> str | None:
-    """Return the split that a data set's name gives; raise `UserError` if there is no such split."""
+    """Return the split that a data set's name gives; raise `UserError` if it does not exist."""
     named = _parse(name)
     if is_saved(named.path):
-        asked, found = named.parts, _saved_splits(named)
+        asked = _first(named.parts)
+        available = list(_saved_splits(named))
     else:
-        (_, *asked), _, found = _streamed_splits(_pinned(named))
-    return _chosen("split", asked[0], list(found), None, named) if asked else None
+        opened = _open_builder(_pinned(named))
+        asked = opened.asked_split
+        available = list(opened.splits)
+    if asked is None:
+        return None
+    return _choose("split", asked, available, None, named)
 
 
 @lru_cache(maxsize=8)
@@ -113,9 +124,9 @@ def open_set(name: str, split: str | None = None) -> DataSet:
     cannot be reached.
     """
     named = _parse(name)
-    return (
-        _open_saved(named, split) if is_saved(named.path) else _open_streamed(_pinned(named), split)
-    )
+    if is_saved(named.path):
+        return _open_saved(named, split)
+    return _open_streamed(_pinned(named), split)
 
 
 def opened_set(name: str) -> AbstractContextManager[DataSet]:
@@ -134,18 +145,17 @@ def _parse(name: str) -> _Name:
     match = _HUB_NAME.fullmatch(head)
     if match is None or len(parts) > 2:
         raise UserError(
-            f"{PREFIX}{name} is neither a folder nor the name of a data set: give {PREFIX}owner/name, "
-            f"{PREFIX}owner/name:config, {PREFIX}owner/name:config:split or {PREFIX}FOLDER."
+            f"{PREFIX}{name} is neither a folder nor the name of a data set: "
+            f"give {PREFIX}owner/name, {PREFIX}owner/name:config, "
+            f"{PREFIX}owner/name:config:split or {PREFIX}FOLDER."
         )
     return _Name(match[1], match[2], parts)
 
 
 def _open_saved(named: _Name, split: str | None) -> DataSet:
-    found = _saved_splits(named)
-    split = _chosen(
-        "split", split or next(iter(named.parts), None), list(found), DEFAULT_SPLIT, named
-    )
-    rows = found[split]
+    rows_of = _saved_splits(named)
+    split = _choose("split", split or _first(named.parts), list(rows_of), DEFAULT_SPLIT, named)
+    rows = rows_of[split]
     return DataSet(
         address=f"{PREFIX}{named.path}:{split}",
         source=_folder_name(named.path),
@@ -157,46 +167,56 @@ def _open_saved(named: _Name, split: str | None) -> DataSet:
 
 
 def _saved_splits(named: _Name) -> Mapping[Any, Any]:
+    """Return the rows of each split of a saved data set."""
     datasets = _datasets()
     try:
-        found = datasets.load_from_disk(named.path)
+        saved = datasets.load_from_disk(named.path)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise UserError(
             f"{named.path} cannot be read as a saved data set: {_one_line(error)}."
         ) from error
-    return (
-        found
-        if isinstance(found, datasets.DatasetDict)
-        else {str(found.split or DEFAULT_SPLIT): found}
-    )
+    if isinstance(saved, datasets.DatasetDict):
+        return saved
+    return {str(saved.split or DEFAULT_SPLIT): saved}
 
 
 def _open_streamed(named: _Name, split: str | None) -> DataSet:
-    (config, *asked), builder, found = _streamed_splits(named)
-    split = _chosen("split", split or next(iter(asked), None), list(found), DEFAULT_SPLIT, named)
-    files = (builder.config.data_files or {}).get(split, [])
-    if on_disk := os.path.isdir(named.path):
-        sizes, content = [os.path.getsize(file) for file in files], _file_heads(files)
+    opened = _open_builder(named)
+    config = opened.config
+    asked = split or opened.asked_split
+    split = _choose("split", asked, list(opened.splits), DEFAULT_SPLIT, named)
+    files = (opened.builder.config.data_files or {}).get(split, [])
+    if os.path.isdir(named.path):
+        path = named.path
+        source = _folder_name(named.path)
+        sizes = [os.path.getsize(file) for file in files]
+        content: Any = _file_heads(files)
     else:
-        sizes, content = (
-            _sizes_on_hub(files, named),
-            {"revision": named.revision, "config": config, "split": split},
-        )
-    pinned = named.path if on_disk else f"{named.path}@{named.revision}"
+        path = f"{named.path}@{named.revision}"
+        source = named.path
+        sizes = _sizes_on_hub(files, named)
+        content = {"revision": named.revision, "config": config, "split": split}
     return DataSet(
-        address=f"{PREFIX}{pinned}:{config}:{split}",
-        source=_folder_name(named.path) if on_disk else named.path,
+        address=f"{PREFIX}{path}:{config}:{split}",
+        source=source,
         part=split if config == "default" else f"{config}/{split}",
         num_bytes=sum(sizes),
         digest=digest_of(content),
-        rows=found[split],
+        rows=opened.splits[split],
     )
 
 
-def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
-    """Return the parts of the name with the configuration filled in, the builder of the splits, and
-    the splits.
-    """
+class _Opened(NamedTuple):
+    """A configuration of a data set that is streamed."""
+
+    config: str
+    asked_split: str | None
+    builder: Any
+    splits: Mapping[Any, Any]
+
+
+def _open_builder(named: _Name) -> _Opened:
+    """Open the configuration that a name gives, or the default one."""
     datasets = _datasets()
     with _errors_as_user_error(named.path):
         configs = datasets.get_dataset_config_names(named.path, revision=named.revision)
@@ -204,9 +224,13 @@ def _streamed_splits(named: _Name) -> tuple[list[str], Any, Mapping[Any, Any]]:
         parts = named.parts
         if len(configs) == 1 and len(parts) == 1 and parts != configs:
             parts = [*configs, *parts]  # with a single configuration people name only the split
-        config = _chosen("configuration", next(iter(parts), None), configs, default, named)
+        config = _choose("configuration", _first(parts), configs, default, named)
         builder = datasets.load_dataset_builder(named.path, config, revision=named.revision)
-        return [config, *parts[1:]], builder, builder.as_streaming_dataset()
+        return _Opened(config, _first(parts[1:]), builder, builder.as_streaming_dataset())
+
+
+def _first(parts: Sequence[str]) -> str | None:
+    return parts[0] if parts else None
 
 
 def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
@@ -214,12 +238,10 @@ def _sizes_on_hub(files: Sequence[str], named: _Name) -> list[int]:
 
     prefix = f"hf://datasets/{named.path}@{named.revision}/"
     paths = [file.removeprefix(prefix) for file in files if file.startswith(prefix)]
-    found = (
-        HfApi().get_paths_info(named.path, paths, revision=named.revision, repo_type="dataset")
-        if paths
-        else []
-    )
-    return [getattr(entry, "size", 0) for entry in found]
+    if not paths:
+        return []
+    infos = HfApi().get_paths_info(named.path, paths, revision=named.revision, repo_type="dataset")
+    return [getattr(info, "size", 0) for info in infos]  # a folder has none
 
 
 def _datasets() -> Any:
@@ -236,8 +258,8 @@ def _datasets() -> Any:
 
 
 def _pinned(named: _Name) -> _Name:
-    """Ask the Hub once for the current revision of the data set, so that every process reads the
-    same rows.
+    """Return the name with the revision that the Hub now has, so that every process reads the same
+    rows.
     """
     if os.path.isdir(named.path):
         return named
@@ -261,16 +283,16 @@ def _pinned(named: _Name) -> _Name:
         raise UserError(
             f"{PREFIX}{named.path} has no revision {named.revision!r}: correct the part after @."
         ) from error
-    except (
-        Exception
-    ) as error:  # the Hub's client changed its HTTP library, and its errors with it, more than once
+    except Exception as error:
+        # No narrower class: the Hub's client changed its HTTP library, and its errors with it, more
+        # than once.
         raise _unreachable(named.path, error) from error
     return named._replace(revision=revision)
 
 
 @contextmanager
 def _errors_as_user_error(path: str) -> Iterator[None]:
-    """Turn what ``datasets`` raises for a data set that it cannot open into a `UserError`."""
+    """Turn errors of ``datasets`` for a data set that it cannot open into a `UserError`."""
     try:
         yield
     except ConnectionError as error:
@@ -288,39 +310,45 @@ def _errors_as_user_error(path: str) -> Iterator[None]:
 
 def _unreachable(path: str, error: Exception) -> UserError:
     return UserError(
-        f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be reached ({_one_line(error)}): check "
-        f"the name and the network, or save_to_disk the data set on another machine and give {PREFIX}FOLDER."
+        f"{PREFIX}{path} is not a folder here, and the Hugging Face Hub cannot be reached "
+        f"({_one_line(error)}): check the name and the network, or save_to_disk the data set on "
+        f"another machine and give {PREFIX}FOLDER."
     )
 
 
-def _chosen(
-    what: str, asked: str | None, found: list[str], default: str | None, named: _Name
+def _choose(
+    what: str, asked: str | None, available: list[str], default: str | None, named: _Name
 ) -> str:
-    """Return the configuration or split that was asked for, or the default, or the only one."""
-    if asked in found:
-        return str(asked)
-    if asked is None and default in found:
-        return str(default)
-    if asked is None and len(found) == 1:
-        return found[0]
+    """Return the configuration or split that was asked for, or the default, or the only one.
+
+    `what` is ``configuration`` or ``split``. Raise `UserError` listing those that are available,
+    the most similar ones if there are many.
+    """
+    if asked is None:
+        if default in available:
+            return str(default)
+        if len(available) == 1:
+            return available[0]
+    elif asked in available:
+        return asked
+    shown = difflib.get_close_matches(asked or "", available, _MAX_LISTED)
+    shown = shown or available[:_MAX_LISTED]
+    listed = ", ".join(shown)
+    if len(available) > len(shown):
+        listed += f" and {len(available) - len(shown)} more"
     name = PREFIX + named.path
-    near = difflib.get_close_matches(asked or "", found, _MAX_LISTED) or found[:_MAX_LISTED]
-    listed = ", ".join(near) + (
-        f" and {len(found) - len(near)} more" if len(found) > len(near) else ""
-    )
     if asked is None:
         raise UserError(f"{name} has several {what}s: choose one of {listed}.")
     raise UserError(f"{name} has no {what} {asked!r}; it has {listed}.")
 
 
 def _file_heads(files: Sequence[str]) -> list[Any]:
-    """Name files by their own names, sizes and the digest of their first bytes."""
+    """Identify files by their names, sizes and the digests of their first bytes."""
     heads = []
     for path in files:
         with open(path, "rb") as file:
-            heads.append(
-                [os.path.basename(path), os.path.getsize(path), digest_of(file.read(_HEAD_BYTES))]
-            )
+            head = file.read(_HEAD_BYTES)
+        heads.append([os.path.basename(path), os.path.getsize(path), digest_of(head)])
     return heads
 
 

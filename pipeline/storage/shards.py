@@ -1,4 +1,4 @@
-"""Parquet shards: their names, and the one way in which they are written."""
+"""Name, write and read Parquet shards; damage is one line that names the shard."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,15 @@ from .stage import StageDirectory
 
 SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
+"""Size of the batches that `read_columns` yields."""
 BATCH_ROWS = 64
+"""Rows to read at a time: documents differ in length by a thousand times."""
 BUFFER_BYTES = 1 << 20
 
 
 @dataclass
 class Written:
-    """Length and SHA-256 of a file, once it is written."""
+    """Size and SHA-256 of a file, once it is written."""
 
     num_bytes: int = 0
     sha256: str = ""
@@ -33,7 +35,7 @@ class Written:
 def write_parquet(
     directory: StageDirectory, name: str, schema: pa.Schema, **options: Any
 ) -> Iterator[tuple[pq.ParquetWriter, Written]]:
-    """Open a Parquet file for writing; afterwards the second value knows its length and digest.
+    """Open a Parquet file for writing; afterwards the second value has its size and digest.
 
     `options` go to `pyarrow.parquet.ParquetWriter`; the compression is zstd unless they say
     otherwise.
@@ -44,7 +46,7 @@ def write_parquet(
         with pq.ParquetWriter(file, schema, **{"compression": "zstd", **options}) as writer:
             yield writer, written
         written.num_bytes = file.tell()
-        file.seek(0)
+        file.seek(0)  # read back from the disk's cache, before it is renamed or uploaded
         written.sha256 = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
@@ -54,16 +56,15 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 
 def shard_paths(directory: str, manifest: DocumentsManifest, split: str) -> list[str]:
-    """Return the paths of the shards of `split` that the manifest of `directory` lists, in order."""
-    return [
-        storage.join(directory, shard.name) for shard in manifest.shards if shard.split == split
-    ]
+    """Return the paths of the shards of a split that a directory's manifest lists, in order."""
+    names = [shard.name for shard in manifest.shards if shard.split == split]
+    return [storage.join(directory, name) for name in names]
 
 
 @contextmanager
 def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
-    """Open a shard that a stage wrote; damage that is met while it is open becomes a `UserError`
-    that names it.
+    """Open a shard that a stage wrote; damage found while it is open becomes a `UserError` that
+    names it.
     """
     try:
         with (
@@ -74,10 +75,12 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
             check_schema_version(int(footer.get(VERSION_KEY, b"1")), path)
             yield file
     except (OSError, ValueError, pa.ArrowException) as error:
-        what = {"ingest": "documents", "build": "instances"}[stage]
+        contents = {"ingest": "documents", "build": "instances"}[stage]
+        # The first sentence: Arrow's errors go on with a stack of C++ calls.
         reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
         raise UserError(
-            f"{path} cannot be read as {what} ({reason}): recreate it with `clozeworks {stage} … --overwrite`."
+            f"{path} cannot be read as {contents} ({reason}): "
+            f"recreate it with `clozeworks {stage} … --overwrite`."
         ) from None
 
 
@@ -88,22 +91,29 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     table = pa.Table.from_batches(batches)
     columns: list[pa.Array] = []
     for field in schema:
-        if (count := table.column_names.count(field.name)) != 1:
-            raise ValueError(f"it has {count or 'no'} column{'s' * (count > 1)} {field.name!r}")
+        count = table.column_names.count(field.name)
+        if count == 0:
+            raise ValueError(f"it has no column {field.name!r}")
+        if count > 1:
+            raise ValueError(f"it has {count} columns {field.name!r}")
         try:
             column = table[field.name].cast(field.type).combine_chunks()
             column.validate(full=True)  # Parquet's reader does not check UTF-8
         except (ValueError, pa.ArrowException) as error:
             raise ValueError(f"column {field.name}: {error}") from None
-        if column.null_count or (pa.types.is_list(field.type) and column.flatten().null_count):
+        num_missing = column.null_count
+        if pa.types.is_list(field.type):
+            num_missing += column.flatten().null_count
+        if num_missing:
             raise ValueError(f"column {field.name}: a value is missing")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def read_columns(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
-    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time; raise `UserError`
-    if it is broken.
+    """Yield these columns of a shard of documents, about `TABLE_BYTES` at a time.
+
+    Raise `UserError` if the shard is damaged.
     """
     schema = pa.schema([DOCUMENTS.field(name) for name in columns])
     batches: list[pa.RecordBatch] = []

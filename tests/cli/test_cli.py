@@ -149,6 +149,7 @@ def test_options_are_the_fields_of_the_configuration():
     assert options["mask_split"].default == "80,10,10"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
@@ -190,6 +191,7 @@ def test_some_options_may_change_when_work_is_resumed(config: type, names: str):
     assert fields - set(identity_fields(config())) == set(names.split())
 
 
+@pytest.mark.slow
 def test_closed_streams_do_no_harm(tmp_path: Path):
     for number in range(4):
         text = f"The text of file {number} is short. Still it is a text."

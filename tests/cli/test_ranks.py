@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RAISE = """
 import os, sys
 from clozeworks.cli import main

@@ -156,6 +156,7 @@ def test_a_failed_stage_ends_the_recipe(capfd: pytest.CaptureFixture[str], tmp_p
     assert printed.out.count("clozeworks vocab") == printed.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
     documents = (
         {"id": str(index), "text": f"There are {index}. All of them are here."}

@@ -56,6 +56,7 @@ def test_round_trip(model, saved):
     assert same(read_model(saved), model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("safe", [True, False])
 def test_reads_what_transformers_saves(tmp_path, safe):
     values: dict[str, Any] = CONFIG.to_hf()

@@ -46,6 +46,7 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["export", "run", "--output", "hub"])

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from instances_fixture import write_instances
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UNUSED = ("apache_beam", "datasets", "rich", "scipy", "sklearn")

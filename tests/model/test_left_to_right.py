@@ -78,6 +78,7 @@ def test_padding_changes_nothing(checkpoint, task: Task):
         torch.testing.assert_close(together[index][: len(expected)], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpoint):
     model, squad = (
         make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2)
@@ -99,6 +100,7 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         )
 
 
+@pytest.mark.slow
 def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     config = FinetuneConfig(

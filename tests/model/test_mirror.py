@@ -22,6 +22,7 @@ def write(path: str, content: bytes) -> None:
         file.write(content)
 
 
+@pytest.mark.slow
 def test_local_paths_are_left_alone(tmp_path):
     assert local_copy(tmp_path) == local_copy(str(tmp_path), "a") == tmp_path
     with mirrored(tmp_path) as folder, local_file(tmp_path / "file") as file:
@@ -29,6 +30,7 @@ def test_local_paths_are_left_alone(tmp_path):
         assert (folder, file) == (tmp_path, tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_copies_of_a_file_and_of_a_folder_follow_the_remote(bucket):
     for name, content in (("a", b"1"), ("b", b"2"), ("sub/a", b"3"), ("sub/c", b"4")):
         write(f"{bucket}/copied/{name}", content)
@@ -120,6 +122,7 @@ def test_an_index_that_is_not_ours_is_refused(bucket, index: bytes):
         pass
 
 
+@pytest.mark.slow
 def test_a_remote_file_is_written_locally_and_uploaded(bucket):
     for content in (b"one", b"two"):
         with local_file(f"{bucket}/files/vectors") as file:

@@ -80,7 +80,7 @@ def test_the_field_is_named():
             **build,
             "shards": [{**shard, "name": "../secret"}],
         },
-        "--duplicates is 0, but must be between 1 and 255": {**build, "config": {"duplicates": 0}},
+        "duplicates is 0, but must be between 1 and 255": {**build, "config": {"duplicates": 0}},
         "counts[...]: expected int, got float": {**build, "counts": {"rows": 0.5}},
         "expected object, got array": [],
     }
@@ -107,6 +107,7 @@ def test_a_plan_is_the_head_of_a_manifest():
         parse_json(json.dumps(plan).encode(), Plan, "plan.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "command"),
     [

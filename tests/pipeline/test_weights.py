@@ -77,6 +77,7 @@ def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
     return build(documents, str(vocab), output, config, ONE)
 
 
+@pytest.mark.slow
 def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
     manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
     asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}
@@ -132,10 +133,10 @@ def test_the_audit_allows_for_the_rounding_of_a_long_document(
 
 def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
     vocab = str(tmp_path / "vocab")
-    with pytest.raises(UserError, match="--weight fr: no source"):
+    with pytest.raises(UserError, match="`weight` fr: no source"):
         estimate_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
-    with pytest.raises(UserError, match="--weight fr: no source"):
+    with pytest.raises(UserError, match="`weight` fr: no source"):
         estimate_instances(
             documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE
         )
@@ -211,7 +212,7 @@ def test_an_exponent_levels_languages():
         assert read["en"] / read["ko"] == pytest.approx(8**exponent, rel=1e-4)
     with pytest.raises(
         UserError,
-        match="--weight fr: no source or language has this name; choose from en, ko, lt, w",
+        match="`weight` fr: no source or language has this name; choose from en, ko, lt, w",
     ):
         plan_mixture(corpus, ("fr=2",), 1.0)
 
@@ -220,14 +221,14 @@ def test_an_exponent_levels_languages():
     "entry", ["books", "books=", "=2", "books=0", "books=-1", "books=nan", "books=1e9"]
 )
 def test_mistakes_are_one_line(entry: str):
-    with pytest.raises(UserError, match=f"--weight {entry}: give NAME=WEIGHT"):
+    with pytest.raises(UserError, match=f"`weight` {entry}: give NAME=WEIGHT"):
         parse_weights([entry])
 
 
 @pytest.mark.parametrize("entries", [["ko=2,ko=3"], ["ko=2", "en=1,ko=3"]])
 def test_a_name_has_one_weight(entries: list[str]):
     with pytest.raises(
-        UserError, match="--weight ko=3: ko has a weight already; give one for each name"
+        UserError, match="`weight` ko=3: ko has a weight already; give one for each name"
     ):
         parse_weights(entries)
 

@@ -106,6 +106,7 @@ def test_importing_the_packages_is_cheap():
     assert ended.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()
     for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:4]:

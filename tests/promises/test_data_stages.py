@@ -54,6 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return all_stages(tmp_path_factory.mktemp("one-worker"), RunOptions(workers=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -82,6 +83,7 @@ STAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_stage_resumes_to_the_same_bytes(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
@@ -98,6 +100,7 @@ def test_a_killed_stage_resumes_to_the_same_bytes(
     assert digests(output) == digests(made / stage)
 
 
+@pytest.mark.slow
 def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

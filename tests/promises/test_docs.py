@@ -53,6 +53,7 @@ def test_a_mistake_is_found(line):
         parse(line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", EXAMPLES)
 def test_the_examples_in_docstrings_hold(module):
     assert not doctest.testmod(importlib.import_module(module)).failed

@@ -30,6 +30,8 @@ from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
 from object_stores import object_store
 
+pytestmark = pytest.mark.slow
+
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 TIME_LIMIT_S = 120
 PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --steps 24 --checkpoint-every 10"

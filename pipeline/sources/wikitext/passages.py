@@ -91,6 +91,7 @@ def _is_passage(paragraph: str) -> bool:
 
 # --- 1. tags ----------------------------------------------------------------------------------
 
+# A comment, or a tag: "/" if it closes, its name, its attributes. "<" alone is text, as in "a < b".
 _TAG = re.compile(r"<(?:!--|(/?)([a-zA-Z][a-zA-Z0-9]*+)([^<>]{0,2000}+)>)")
 _NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
@@ -112,6 +113,7 @@ _CLOSING_TAGS = {
     name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
     for name in (*_DROPPED_ELEMENTS, "nowiki", "sup")
 }
+# Only short exponents have superscript characters; other raised text stays as it is.
 _EXPONENT = re.compile(r"[-−+]?[0-9]+")
 _MAX_EXPONENT = 4
 _MARKUP_CHARACTERS = re.compile(r"[\[\]{}<>|*#=]|''")
@@ -222,11 +224,14 @@ def _tag(
 
 # --- 2. templates, links, tables ---------------------------------------------------------------
 
+# A table begins and ends on a line of its own, so that "{|" within a template is none.
 _STRUCTURE = re.compile(r"(\{\{|\}\}|\[\[|\]\]|\n[ \t:]*+\{\||\n[ \t]*+\|\}(?!\}))")
+# A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
     re.IGNORECASE,
 )
+# Old articles link the same article of another Wikipedia at their end: "[[de:Berlin]]".
 _INTERLANGUAGE = re.compile(
     r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:"
 )
@@ -294,6 +299,7 @@ class _Structures:
 
     def _template(self, index: int, close: int, depth: int) -> str:
         name = template_name(self.parts[index + 1].partition("|")[0])
+        # What is dropped is dropped as it is: its inside is never rendered.
         if mark := mark_of_silent(name, self.language):
             return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not find_renderer(name, self.language):
@@ -315,6 +321,7 @@ class _Structures:
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
         target, pipe, label = parts[index + 1].partition("|")
+        # First of all, because the caption of a picture has links and templates in it.
         if ":" in target and self._is_dropped(target):
             return self._drop("files_and_categories", index, close, REMOVED)
         if depth >= _MAX_DEPTH:
@@ -327,6 +334,7 @@ class _Structures:
         if PARAGRAPH_BREAK in label:
             # A link ends with its paragraph: these brackets belong to two different links.
             return f"{target} {label}"
+        # With several labels MediaWiki shows the last; without one, the target.
         shown = label.rpartition("|")[2] if pipe else ""
         if not shown and ":" in target and _INTERLANGUAGE.match(target):
             return self._drop("files_and_categories", index, close, REMOVED)
@@ -412,17 +420,19 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
 _DROPPED_LINE = re.compile(
     r"(\n(?:[\x20\t][^\n]*+|[\x01-\x03]*+[*#:;|!=][^\n]*+|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)))"
 )
+# "[https://example.org the label]"; without a label it is a footnote.
 _EXTERNAL_LINK = re.compile(
     r"\[(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)[^\s\[\]<>]{0,2000}+([^\[\]\n]{0,1000}+)\]"
 )
-# Possibly an apostrophe and the start of italics, as in l'''Odissea''; after a word of one letter this is
-# more likely than after another.
+# Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
+# one letter.
 _ELISIONS = (re.compile(r"'''(?<=\W\w''')(?!')"), re.compile(r"'''(?<=\w''')(?!')"))
 _BEHAVIOUR_SWITCH = re.compile(r"__[^\W\d_]{3,30}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-")
 _VARIANT_TEXT = re.compile(
     r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)"
 )
+# Entities are resolved between marks: one may stand for a mark's character.
 _MARKS_APART = re.compile(r"[^\x01-\x03\ufffc]++")
 
 

@@ -29,6 +29,7 @@ _NO_FORMAT = NumberFormat()
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
 _YES = ("y", "yes", "1", "true")
 _NAMED = re.compile(r"\s*+([\w-][\w -]{0,40}?)\s*+=", re.ASCII)
+# "e6km2": the exponent of ten, and a unit.
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 _SCALES = {"3": "thousand", "6": "million", "9": "billion"}
 _COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
@@ -38,6 +39,7 @@ _CASE_FUNCTIONS: dict[str, Callable[[str], str]] = {
     "lcfirst": lambda text: text[:1].lower() + text[1:],
     "ucfirst": lambda text: text[:1].upper() + text[1:],
 }
+# "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
 _FRENCH_NUMERAL = re.compile(
     r"([ivx\d][ivxl\d]{0,6})((?:er|re|e|ᵉ|nd|nde)(?: siècle| millénaire| s\.?)?)"
@@ -54,16 +56,17 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
     >>> parse_arguments("Convert |5|km|abbr=on")
     ('convert', {'1': '5', '2': 'km', 'abbr': 'on'})
     """
-    head, *parts = body.split("|")
+    head, *fields = body.split("|")
     arguments: Arguments = {}
     position = 0
-    for part in parts:
-        named = _NAMED.match(part) if "=" in part else None
+    for field in fields:
+        # A URL with "=" in it is not a name: names have only letters, digits and blanks.
+        named = _NAMED.match(field) if "=" in field else None
         if named:
-            arguments[named[1]] = part[named.end() :].strip()
+            arguments[named[1]] = field[named.end() :].strip()
         else:
             position += 1
-            arguments[str(position)] = part.strip()
+            arguments[str(position)] = field.strip()
     return template_name(head), arguments
 
 
@@ -77,7 +80,8 @@ def template_name(head: str) -> str:
     if colon and function.lower() in _CASE_FUNCTIONS:
         return f"{function.lower()}:{text.strip()}"
     name = head.replace("_", " ").strip().lower()
-    return name.removeprefix("template:").removeprefix("subst:").rstrip("? ")
+    name = name.removeprefix("template:").removeprefix("subst:")
+    return name.rstrip("? ")
 
 
 def mark_of_silent(name: str, language: str) -> str | None:
@@ -120,9 +124,11 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
     if renderer := _TEMPLATES.get(language, {}).get(name):
         return renderer
     if language == "fr" and (numeral := _FRENCH_NUMERAL.fullmatch(name)):
+        # ``{{xixe siècle}}`` reads "XIXe siècle".
         era = " av. J.-C." if "j.-c." in name else ""
         return partial(_literal, numeral[1].upper() + numeral[2] + era)
     if language == "de" and name.endswith("s") and name[:-1] in NAMES.languages:
+        # ``{{enS|text}}`` is text in English.
         return _TEXT
     return None
 
@@ -280,7 +286,7 @@ def _convert(arguments: Arguments, language: str) -> str | None:
 
 
 def _value(arguments: Arguments, language: str) -> str | None:
-    """Words of ``val``: number, uncertainty, exponent, unit."""
+    """Words of ``val|6.7|0.2|e=5|u=m``: number, uncertainty, exponent, unit."""
     if not arguments.get("1"):
         return None
     words = _format_number(arguments["1"], language)
@@ -293,6 +299,7 @@ def _value(arguments: Arguments, language: str) -> str | None:
 
 
 def _unit(code: str) -> str:
+    """Return the words of a unit: ``e6km2`` reads "million km²"."""
     scaled = _SCALED_UNIT.fullmatch(code)
     if scaled:
         return f"{_SCALES[scaled[1]]} {_unit(scaled[2])}"

@@ -93,6 +93,7 @@ def results(output: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_best_of_all_runs_is_kept(trained, data):
     output, summary, _ = trained
     lines = results(output)
@@ -142,6 +143,7 @@ def test_progress_reports_stage_step_loss_and_speed(trained):
     assert last["loss"] < live[0]["loss"]
 
 
+@pytest.mark.slow
 def test_transformers_loads_the_model_and_gives_the_same_logits(trained, tmp_path):
     output, _, _ = trained
     model = transformers.AutoModelForSequenceClassification.from_pretrained(output).eval()
@@ -161,6 +163,7 @@ def test_transformers_loads_the_model_and_gives_the_same_logits(trained, tmp_pat
     assert [answer["label"] for answer in answers] == ["positive", "negative", "positive"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_finished_runs_are_skipped(
     checkpoint, data, tmp_path, monkeypatch
 ):
@@ -213,6 +216,7 @@ def small_data(data, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     checkpoint, small_data, tmp_path, monkeypatch
 ):
@@ -250,6 +254,7 @@ def test_more_seeds_and_learning_rates_add_the_further_runs_only(
     assert not list((tmp_path / "grown").glob("runs/*/model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file, time",
     [
@@ -300,6 +305,7 @@ def test_the_model_is_that_of_a_recorded_run_wherever_it_is_killed(
     assert not list(output.glob("runs/*/model"))
 
 
+@pytest.mark.slow
 def test_a_finished_search_takes_other_test_files_and_another_licence(
     checkpoint, data, tmp_path, monkeypatch
 ):
@@ -380,6 +386,7 @@ def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
         assert line["label"] == max(("other", "same"), key=lambda name: float(line[name]))
 
 
+@pytest.mark.slow
 def test_regression_learns_a_score(checkpoint, tmp_path):
     rows = [(text, "a", str(4.5 if label == "1" else 0.5)) for text, label in sentences(160, 3)]
     write_table(tmp_path / "data" / "train.tsv", rows, "sentence1\tsentence2\tscore")
@@ -530,6 +537,7 @@ def test_a_table_of_the_users_own_has_predictions_of_its_test_file_but_no_offici
         )
 
 
+@pytest.mark.slow
 def test_a_data_set_of_the_hub_gives_the_weights_of_the_same_files(checkpoint, data, tmp_path):
     folder = tmp_path / "set"
     folder.mkdir()

@@ -90,6 +90,7 @@ def test_ranks_without_a_row_count_nothing(checkpoint):
     assert [[part.share for part in own] for own in parts] == [[1 / 3]] * 3 + [[0]]
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     data = write_data(tmp_path)
     options: dict[str, Any] = {
@@ -125,6 +126,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
         assert float(mine["loss"]) == pytest.approx(float(other["loss"]), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "max_length", "difference"),
     [
@@ -193,6 +195,7 @@ finetune("sst2", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options
 """
 
 
+@pytest.mark.slow
 def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
     data = write_data(tmp_path)
     options: dict[str, Any] = {
@@ -297,6 +300,7 @@ def test_frozen_parameters_stay_as_they_are(checkpoint):
     assert changed == {"classifier.weight", "classifier.bias"}
 
 
+@pytest.mark.slow
 def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
     plain, compiled = classifier(checkpoint), classifier(checkpoint)
     calls = []

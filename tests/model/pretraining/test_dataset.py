@@ -90,6 +90,7 @@ def test_ranks_share_each_batch(instances):
     ]
 
 
+@pytest.mark.slow
 def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
     first = InstanceDataset(instances, batch_size=8, seed=1)
     expected = batches(first, 16)  # an epoch is 10.25 batches
@@ -120,6 +121,7 @@ class StateOfWorker:
             worker.dataset.load_state_dict(self.states[worker_id])
 
 
+@pytest.mark.slow
 def test_each_worker_saves_and_loads_its_own_state(instances):
     def loaded(states: list[dict[str, Any]] | None, num_batches: int) -> list[Any]:
         dataset, worker = InstanceDataset(instances, batch_size=8, seed=2), StateOfWorker(states)

@@ -18,6 +18,8 @@ from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
 from instances_fixture import write_instances
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
 STEPS, ROWS = 6, 8
 SHAPE: dict[str, Any] = {

@@ -44,6 +44,7 @@ def instances(tmp_path_factory) -> str:
     return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
 
 
+@pytest.mark.slow
 def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     config = PretrainConfig(**SHAPE, steps=9)
     found = estimate(config, [instances], str(tmp_path / "run"))
@@ -102,6 +103,7 @@ def test_it_leaves_out_weights_and_biases(instances, tmp_path, monkeypatch):
     assert found and found.steps == 1
 
 
+@pytest.mark.slow
 def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
     args = [
         "pretrain",

@@ -112,6 +112,7 @@ def test_the_same_tokens_in_another_order_give_the_same_logits():
         torch.testing.assert_close(logits(moved.eval(), new_ids)[:, order], logits(model, ids))
 
 
+@pytest.mark.slow
 def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     sizes: dict[str, Any] = {"rows_per_group": 150, "validation_rows": 60}
     first = str(write_instances(tmp_path / "old", vocab_size=20, **sizes))

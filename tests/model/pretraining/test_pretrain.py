@@ -103,6 +103,7 @@ DRAWN: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
 def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, changes):
     config = make_config(**changes)
@@ -128,6 +129,7 @@ def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, change
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
 
 
+@pytest.mark.slow
 def test_models_are_archived_by_step_also_across_a_kill(instances, tmp_path):
     config = make_config(archive_every=4)
     pretrain(config, [instances], tmp_path / "whole")
@@ -171,6 +173,7 @@ def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_path):
     config = make_config(steps=2)
     pretrain(config, [instances], tmp_path / "run")
@@ -182,7 +185,7 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
         pretrain(changed, [instances], tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("[")
     with pytest.raises(
-        UserError, match=r"run/run.json is damaged.* Choose another --output, or .* --overwrite"
+        UserError, match=r"run/run.json is damaged.* Choose another `output`, or .* `overwrite`"
     ):
         pretrain(changed, [instances], tmp_path / "run")
     assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
@@ -193,6 +196,7 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
             pretrain(config, [instances], tmp_path / "full", overwrite=overwrite)
 
 
+@pytest.mark.slow
 def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, monkeypatch):
     def compile_without_code(model: BertForPreTraining, **options: Any) -> None:
         torch.nn.Module.compile(model, backend="eager", fullgraph=True, **options)
@@ -218,6 +222,7 @@ def test_compiling_without_a_compiler_is_refused(instances, tmp_path, monkeypatc
     assert pretrain(make_config(steps=1), [instances], tmp_path / "run")["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_bf16_is_close_to_fp32(instances, tmp_path):
     summaries = {}
     for precision in ("bf16", "fp32"):
@@ -280,6 +285,7 @@ def start_ranks(
     return others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 4])
 def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch, number):
     changes = {"dropout": 0.0, "device": "cpu"}
@@ -304,6 +310,7 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
         assert float(mine["mlm_loss"]) == pytest.approx(float(other["mlm_loss"]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatch):
     changes = {"device": "cpu"}
     outputs = [tmp_path / "one machine", tmp_path / "another"]
@@ -316,6 +323,7 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
     assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
 
 
+@pytest.mark.slow
 def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
@@ -327,6 +335,7 @@ def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypa
     assert "UserError: " in second.communicate(timeout=120)[1].splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5, validation_rows=9))
     seen: list[tuple[int, int]] = []
@@ -387,6 +396,7 @@ def test_a_request_to_stop_saves_and_leaves(instances, tmp_path):
     assert_same_weights(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_path, monkeypatch):
     monkeypatch.setattr(Clock, "seconds", lambda clock: float(clock.num_steps))
     config = make_config(steps=None, hours=20 / 3600)
@@ -402,6 +412,7 @@ def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_pa
     assert live[0]["steps"] == 10 + 12
 
 
+@pytest.mark.slow
 def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tmp_path):
     config = make_config(steps=None, tokens=20_000, evaluate_every=1000, checkpoint_every=1000)
     summary = pretrain(config, [easy_instances], tmp_path)
@@ -414,6 +425,7 @@ def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_
     assert pretrain(make_config(steps=2), [instances], tmp_path)["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_it_learns(easy_instances, tmp_path):
     config = make_config(steps=160, evaluate_every=80, checkpoint_every=100, dropout=0.0)
     live = []
@@ -447,6 +459,7 @@ def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
     assert seen == [list(range(1, step)) for step in range(1, 13)]
 
 
+@pytest.mark.slow
 def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path)
     loaded: Any = transformers.BertForPreTraining.from_pretrained(
@@ -516,6 +529,7 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tmp_path):
     config = make_config(steps=80, objective="ltr", dropout=0.0)
     summary = pretrain(config, [easy_instances], tmp_path)
@@ -524,6 +538,7 @@ def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tm
     assert json.loads((tmp_path / "config.json").read_text())["is_decoder"] is True
 
 
+@pytest.mark.slow
 def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
     config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
@@ -540,6 +555,7 @@ def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch)
     assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]
 
 
+@pytest.mark.slow
 def test_continues_from_the_weights_of_another_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config: dict[str, Any] = {
@@ -604,6 +620,7 @@ def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
     assert (tmp_path / "file").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config = PretrainConfig(
@@ -624,6 +641,7 @@ def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
+@pytest.mark.slow
 def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     pretrain(make_config(), [instances], tmp_path / "first")
     weights = load_file(tmp_path / "first" / "model.safetensors")
@@ -688,6 +706,7 @@ def test_mistakes_in_the_options_are_named(instances, monkeypatch):
         pretrain(PretrainConfig(device="cuda"), [instances], "nowhere")
 
 
+@pytest.mark.slow
 def test_training_loads_no_beam_and_says_nothing(instances, tmp_path):
     code = (
         "import sys\n"

@@ -148,6 +148,7 @@ def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
         new_model(config, open_directories(config, [instances]))
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_machine_or_less():
     assert 1e8 < host_memory() < 1e15
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (123 << 26, -1)); "

@@ -361,6 +361,7 @@ def answers_to(model: Path, lines: list[str], folder: Path) -> list[dict[str, An
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_predictions_name_entities_with_words_and_probabilities(trained, tmp_path):
     first, empty, last = answers_to(
         trained, ["the b c was very", "", "film d was the film"], tmp_path

@@ -838,6 +838,7 @@ def trained(request, tmp_path_factory, checkpoint) -> tuple[str, Path, Path, dic
     return request.param, folder / "data", folder / "run", summary
 
 
+@pytest.mark.slow
 def test_it_learns_and_evaluates_as_in_training(trained):
     version, data, output, summary = trained
     best = summary["best"]["scores"]

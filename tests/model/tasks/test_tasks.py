@@ -661,6 +661,7 @@ def hub_folder(tmp_path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
     splits = find_splits(f"hf:{hub_folder}")
     assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
@@ -694,6 +695,7 @@ def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
     single = single_file(Path(f"hf:{hub_folder}:validation"))
     assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}

@@ -20,9 +20,9 @@ from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.balance import auc_of
 from clozeworks.pipeline.instances.chunks import Corpus
-from clozeworks.pipeline.instances.origins import origins_of, sum_label_counts
+from clozeworks.pipeline.instances.origins import origins_of
 from clozeworks.pipeline.instances.table import build_instances, parquet_options
-from clozeworks.pipeline.schemas import instances_schema
+from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary, vocabulary_files
@@ -41,6 +41,7 @@ VOCABULARY = Vocabulary(
     Normalization(True, True),
 )
 FULL_STOP = VOCABULARY.ids["."]
+SHARD = "train-00000-of-00001.parquet"
 REPEATED_ROWS = "repeated rows (with 4 or more masked spans)"
 
 
@@ -53,8 +54,8 @@ def corpus_of(num_documents: int, seed: int = 0) -> Corpus:
     return Corpus(token_ids, offsets, np.append(0, np.cumsum(sizes)))
 
 
-def mixed(corpus: Corpus) -> Corpus:
-    """Turn every other document into Korean ones of another source."""
+def mixed(corpus: Corpus, documents: Path) -> Corpus:
+    """Turn every other document into Korean ones of another source, and write their shard."""
     is_korean = np.arange(len(corpus.document_offsets) - 1) % 2
     names, hangul = np.array([["enwiki", "en"], ["kowiki", "ko"]])[is_korean], VOCABULARY.ids["한0"]
     of_token = np.repeat(is_korean, corpus.document_lengths()).astype(bool)
@@ -64,39 +65,41 @@ def mixed(corpus: Corpus) -> Corpus:
         corpus.token_ids,
     )
     token_ids[~of_token & (token_ids >= hangul) & (token_ids < hangul + 200)] -= 200
-    columns = {"source": names[:, 0], "language": names[:, 1], "title": names[:, 0]}
-    table = pa.table(
-        {name: pa.array(column.tolist(), pa.string()) for name, column in columns.items()}
-    )
+    rows = [
+        {"doc_id": str(row), "source": source, "language": language, "title": "", "sentences": []}
+        for row, (source, language) in enumerate(names.tolist())
+    ]
+    table = pa.Table.from_pylist(rows, DOCUMENTS)
+    documents.mkdir()
+    pq.write_table(table, documents / SHARD)
     return replace(corpus, token_ids=token_ids.astype(np.int32), origins=origins_of(table))
 
 
 def build(directory: Path, num_documents: int = 250, origins: bool = False, **options) -> dict:
     """Write a shard of two passes, as the stage does, and return its manifest."""
     config = BuildConfig(**{"duplicates": 2, **options})
-    corpus, counts, label_counts = corpus_of(num_documents), Counter(), []
-    corpus = mixed(corpus) if origins else corpus
+    corpus, counts = corpus_of(num_documents), Counter()
+    if origins:
+        corpus = mixed(corpus, directory / "documents")
     schema = instances_schema(len(VOCABULARY))
-    name = "train-00000-of-00001.parquet"
-    with pq.ParquetWriter(directory / name, schema, **parquet_options(schema)) as writer:
+    with pq.ParquetWriter(directory / SHARD, schema, **parquet_options(schema)) as writer:
         for duplicate in range(config.duplicates):
             rngs = [rng_for(config.seed, step, duplicate) for step in ("pairs", "masks")]
             built = build_instances(corpus, VOCABULARY, config, rngs[0], rngs[1], duplicate)
             writer.write_table(built.table, row_group_size=1000)
             counts.update(built.counts)
-            label_counts.append(built.label_counts)
-    shards = [{"name": name, "split": "train", "rows": counts.pop("rows")}]
-    by_origin = sum_label_counts(label_counts)
-    return {
-        "config": asdict(config),
-        "shards": shards,
-        "counts": dict(counts),
-        "label_counts": by_origin,
-    }
+    shards = [{"name": SHARD, "split": "train", "rows": counts.pop("rows")}]
+    return {"config": asdict(config), "shards": shards, "counts": dict(counts)}
 
 
 def audit(directory: Path, manifest: dict) -> Audit:
-    return audit_instances(str(directory), parsed(make_manifest("build", **manifest)), VOCABULARY)
+    documents = directory / "documents"
+    return audit_instances(
+        str(directory),
+        parsed(make_manifest("build", **manifest)),
+        VOCABULARY,
+        str(documents) if documents.exists() else None,
+    )
 
 
 def spoil(directory: Path, manifest: dict, fault) -> None:
@@ -122,6 +125,7 @@ def failed(audited: Audit) -> set[str]:
     return {check.name for check in audited.failed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
 @pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
 def test_what_build_writes_passes(tmp_path, pairing, masking):
@@ -181,11 +185,7 @@ def test_an_origin_that_gives_away_the_label_fails(tmp_path, negatives: str):
     audited = audit(tmp_path, build(tmp_path, origins=True, negatives=negatives))
     origins = {f"AUC of {name} for the label" for name in ("language", "source", "script")}
     assert failed(audited) == (origins if negatives == "any" else set())
-    counted = {
-        f"AUC of {what} length of {segment} for the label"
-        for what in ("document", "title")
-        for segment in "AB"
-    }
+    counted = {f"AUC of document length of {segment} for the label" for segment in "AB"}
     assert origins | counted <= {check.name for check in audited.checks}
 
 
@@ -254,11 +254,24 @@ def test_the_whole_holds_only_if_all_of_it_was_judged(tmp_path, options, verdict
     assert audit(tmp_path, build(tmp_path, origins=True, **options)).verdict == verdict
 
 
-@pytest.mark.parametrize("missing", ["counts", "label_counts"])
-def test_what_the_manifest_does_not_count_is_not_judged(tmp_path, missing):
-    audited = audit(tmp_path, {**build(tmp_path, origins=True), missing: {}})
+def test_what_the_manifest_does_not_count_is_not_judged(tmp_path):
+    audited = audit(tmp_path, {**build(tmp_path, origins=True), "counts": {}})
     assert audited.verdict == "unjudged"
     assert "the manifest does not count it" in str(audited.checks)
+
+
+def test_sources_and_languages_are_not_judged_without_the_documents(tmp_path):
+    checks = {check.name: check for check in audit(tmp_path, build(tmp_path)).checks}
+    for name in ("language", "source"):
+        assert checks[f"AUC of {name} for the label"].verdict == "unjudged"
+    assert checks["AUC of document length of A for the label"].verdict == "ok"
+
+
+def test_a_document_that_does_not_exist_is_a_damaged_shard(tmp_path):
+    manifest = build(tmp_path, origins=True)
+    spoil(tmp_path, manifest, lambda rows: rows[0].update(document_b=250))
+    with pytest.raises(UserError, match="document 250, but the shard of documents has 250"):
+        audit(tmp_path, manifest)
 
 
 def test_labels_of_a_few_rows_are_not_judged(tmp_path):
@@ -294,12 +307,6 @@ def test_google_researchs_pairing_is_measured_and_not_judged(tmp_path):
         check = checks[f"AUC of {name} for the label"]
         assert check.verdict == "unjudged"
         assert (check.value or 0) > 0.7
-
-
-def test_counts_of_other_rows_are_reported(tmp_path):
-    manifest = build(tmp_path, origins=True)
-    manifest["label_counts"]["language"] = {"Latin": [10, 10]}
-    assert failed(audit(tmp_path, manifest)) == {"training rows counted by language"}
 
 
 def test_scripts_of_tokens():
@@ -410,6 +417,7 @@ def drop_rows(rows):
     del rows[-10:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "named"),
     [
@@ -539,6 +547,7 @@ def test_a_capped_number_of_masks_is_named(tmp_path):
     assert "rows with the wrong number of masks" in failed(audit(tmp_path, manifest))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["tokenizer", "max_length", "seed"])
 def test_a_shard_of_another_build_is_named(tmp_path, field):
     manifest = build(tmp_path)
@@ -658,6 +667,7 @@ def test_wilson_interval_is_that_of_the_literature():
     assert wilson_interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     small, spans = tmp_path / "small", tmp_path / "spans"
@@ -690,6 +700,7 @@ def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, 
     assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
 
 
+@pytest.mark.slow
 def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
     tmp_path, capsys, monkeypatch
 ):
@@ -710,6 +721,7 @@ def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
         assert "".join(shown.split()) in "".join(captured.out.split())  # lines are wrapped
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     directory = write_directory(tmp_path, build(tmp_path, 20))
     with pytest.raises(SystemExit) as ended:

@@ -19,10 +19,12 @@ DUMP = str(CORPUS / "enwiki-excerpt.xml.bz2")
 # From WikiExtractor's output of the English Wikipedia.
 ARTICLE = """Anarchism
 
-Anarchism is a political philosophy that advocates stateless societies often defined as self-governed institutions.
+Anarchism is a political philosophy that advocates stateless societies often defined as \
+self-governed institutions.
 
 Etymology and terminology.
-The term "anarchism" is a compound word composed from the word "anarchy" and the suffix "-ism" (; ; ), in turn.
+The term "anarchism" is a compound word composed from the word "anarchy" and the suffix \
+"-ism" (; ; ), in turn.
 """
 
 

@@ -201,6 +201,7 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ids", [20, 100])
 def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
     # Both versions of an id have the same validation hash, and the split needs two documents.
@@ -251,6 +252,7 @@ def test_a_source_edited_in_place_is_another_one(tmp_path):
         ingest([source], str(tmp_path / "out"), CONFIG, ONE)
 
 
+@pytest.mark.slow
 def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
     source = write_texts(
         tmp_path / "texts", {f"{i}": text_of(i) for i in range(30)} | {".hidden": text_of(0)}
@@ -277,6 +279,7 @@ def test_too_few_texts_in_the_languages_to_keep_are_reported(tmp_path):
         ingest([source], str(tmp_path / "out"), config, ONE)
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     one, two = (
@@ -287,6 +290,7 @@ def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     assert one.counts["duplicate_texts"] == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("num_done", [0, 1])
 def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
@@ -313,6 +317,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     assert not (tmp_path / "out" / ".work").exists()
 
 
+@pytest.mark.slow
 def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     """A huge corpus in small: more shards than partitions, several validation shards; each row
     exactly once.
@@ -340,6 +345,7 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
         assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i, 400) for i in range(30)})
     script = "from clozeworks.cli.main import main; main()"

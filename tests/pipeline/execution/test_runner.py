@@ -63,6 +63,7 @@ RUNNERS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @RUNNERS
 def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path, beam_options):
     options = RunOptions(workers=2, beam_options=beam_options)
@@ -91,6 +92,7 @@ def fail_on_four_and_linger(directory: StageDirectory, number: int) -> Done:
     return linger(directory, number)
 
 
+@pytest.mark.slow
 @RUNNERS
 def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[str, ...]):
     with pytest.raises(UserError, match=r"^three is no good$"):
@@ -98,6 +100,7 @@ def test_a_users_mistake_is_reported_once(tmp_path: Path, beam_options: tuple[st
     assert not read_errors(directory_of(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_users_mistake_does_not_wait_for_other_workers(tmp_path: Path):
     begun = time.monotonic()
     with pytest.raises(UserError, match="four is no good"):
@@ -112,12 +115,14 @@ def test_a_message_that_a_killed_run_left_is_not_reported_again(tmp_path: Path):
     assert run(tmp_path, square, RunOptions(workers=1)) == SQUARES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_another_kind_ends_the_run(tmp_path: Path, workers: int):
     with pytest.raises(RunError, match=r"^The run failed: \d is no good\.$"):
         run(tmp_path, fail, RunOptions(workers=workers))
 
 
+@pytest.mark.slow
 @RUNNERS
 def test_a_killed_worker_ends_the_run_with_a_message(tmp_path: Path, beam_options: tuple[str, ...]):
     # In a process of its own: the threads of a broken run of Beam live on until it ends.
@@ -137,6 +142,7 @@ def run_until_a_worker_dies(path: str, *beam_options: str) -> None:
         abandon(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: signal.Signals):
     script = "import sys, test_runner; test_runner.run_until_interrupted(sys.argv[1])"
@@ -153,6 +159,7 @@ def test_workers_do_not_outlive_the_launching_process(tmp_path: Path, number: si
     wait_until(lambda: not any(map(is_running, workers)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "beam_options", [(), ("--direct_num_workers=2",)], ids=["our processes", "Beam"]
 )
@@ -223,6 +230,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

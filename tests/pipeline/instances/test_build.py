@@ -78,6 +78,7 @@ def vocab(documents: str) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_a_vocabulary_reserves_unused_tokens_and_rows_hold_none(
     documents: str, vocab: str, tmp_path: Path
 ):
@@ -149,6 +150,7 @@ def test_words_are_counted_alike_however_few_fit_in_memory(
         assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_counts_in_another_layout_are_not_resumed(
     documents: str, vocab: str, monkeypatch, tmp_path: Path
 ):
@@ -222,6 +224,7 @@ def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
     assert num_calls(16_000) < 6 * num_calls(4_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
 def test_an_empty_validation_shard_makes_an_empty_one(
     held_out: list[list[str]], vocab: str, tmp_path: Path

@@ -12,10 +12,8 @@ from clozeworks.pipeline.instances.chunks import Corpus
 from clozeworks.pipeline.instances.origins import (
     Origins,
     assume_languages,
-    count_labels,
     origins_of,
     partner_groups,
-    sum_label_counts,
 )
 from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, make_pairs
 from clozeworks.pipeline.seeding import rng_for
@@ -38,7 +36,6 @@ def mixed(corpus: Corpus, kinds: np.ndarray) -> Corpus:
     columns = {
         "source": [NAMES[kind][0] for kind in kinds],
         "language": [NAMES[kind][1] for kind in kinds],
-        "title": ["Title"[: kind + 1] for kind in kinds],
     }
     return replace(
         corpus,
@@ -61,6 +58,7 @@ def test_one_source_gives_the_rows_of_a_corpus_that_knows_no_sources():
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["articles", "stubs", "near-one-sentence"])
 def test_each_group_is_exact_and_keeps_to_itself(kind: str):
     corpus = generate(kind, 6000)
@@ -90,6 +88,7 @@ def test_the_language_may_be_asked_for_alone_or_nothing():
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.tuples(LENGTHS, st.integers(0, 2)), max_size=9),
@@ -124,9 +123,7 @@ def test_balanced_holds_on_any_mixture(documents, negatives):
 )
 def test_small_groups_are_widened(sources, languages, lengths, groups):
     names = ["a", "b", "c", "d"]
-    origins = Origins(
-        np.array(sources), np.array(languages), names, names, np.zeros(len(sources), np.int64)
-    )
+    origins = Origins(np.array(sources), np.array(languages), names, names)
     found = partner_groups(origins, np.array(lengths), "same-source", 100)
     assert np.unique(found, return_inverse=True)[1].tolist() == groups
 
@@ -138,7 +135,6 @@ def test_an_unknown_language_is_that_of_most_of_its_source():
         np.array([0, 2, 2, 1, 1]),
         ["a", "b"],
         names,
-        np.zeros(5, np.int64),
     )
     assert assume_languages(origins, np.array([90, 50, 50, 200, 10])).language.tolist() == [
         0,
@@ -156,30 +152,3 @@ def test_an_unknown_language_is_that_of_most_of_its_source():
     ]
     known = replace(origins, language_names=["ko", "fr", "en"])
     assert assume_languages(known, np.ones(5)) is known
-
-
-def test_labels_are_counted_by_origin():
-    corpus = mixed(corpus_of([[100], [50], [100], []]), np.array([0, 0, 2, 1]))
-    origins, lengths = corpus.origins, corpus.document_lengths()
-    assert origins is not None
-    label, a, b = np.array([0, 1, 1, 1], np.uint8), np.array([0, 0, 0, 2]), np.array([0, 1, 2, 1])
-    counts = count_labels(origins, lengths, label, a, b)
-    assert counts["source"] == {
-        "enwiki": [1, 1],
-        "enwiki and kowiki": [0, 1],
-        "kowiki and enwiki": [0, 1],
-    }
-    assert counts["language"] == {"en": [1, 1], "en and ko": [0, 1], "ko and en": [0, 1]}
-    assert counts["document length of A"] == {"90": [1, 3]}
-    assert counts["document length of B"] == {"45": [0, 2], "90": [1, 1]}
-    assert counts["title length of B"] == {"1": [1, 2], "3": [0, 1]}
-    assert sum_label_counts([counts, counts])["language"]["en"] == [2, 2]
-
-
-def test_short_lengths_of_one_name_are_counted_together():
-    corpus = mixed(corpus_of([[2], [3], [4], [5]]), np.zeros(4, np.int64))
-    origins, lengths = corpus.origins, corpus.document_lengths()
-    assert origins is not None and lengths.tolist() == [2, 3, 4, 5]
-    documents = np.arange(4)
-    counts = count_labels(origins, lengths, np.array([0, 1, 0, 1], np.uint8), documents, documents)
-    assert counts["document length of A"] == {"2": [1, 1], "4": [1, 1]}

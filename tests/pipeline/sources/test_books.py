@@ -93,8 +93,8 @@ End of Project Gutenberg's The Bear, by A. Writer
 Updated editions will replace the previous one.
 """
 PROSE = [
-    "There was once a bear who lived in a wood, and who was known to all the people for miles around as the kindest "
-    "of beasts.",
+    "There was once a bear who lived in a wood, and who was known to all the people for miles "
+    "around as the kindest of beasts.",
     '"I am a bear," he said.',
     "He went away.",
 ]
@@ -342,6 +342,7 @@ def test_a_compressed_text_that_expands_beyond_measure() -> None:
     assert counters.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
 
 
+@pytest.mark.slow
 def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"LONGEST_DOCUMENT": 400_000, "BOOK_CHARACTERS": 40_000, "LONGEST_PARAGRAPH": 100_000}
     for name, size in {**sizes, "LONGEST_LINE_BYTES": 1 << 14, "CHUNK_BYTES": 1 << 14}.items():
@@ -357,7 +358,10 @@ def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch
 
 
 def test_advertisements_behind_the_end_are_left_out() -> None:
-    shop = "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid on receipt of price.\n"
+    shop = (
+        "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
+        "Sent postpaid on receipt of price.\n"
+    )
     assert read(BOOK.replace("THE END\n", "THE END\n" + shop))[0].paragraphs == PROSE
     note = "A note of the author follows here, which is no advertisement at all."
     assert read(BOOK.replace("THE END\n", f"THE END\n\n{note}\n"))[0].paragraphs == [*PROSE, note]
@@ -389,7 +393,10 @@ def test_a_publishers_list_without_the_end_before_it_is_left_out(heading: str) -
     )
 
 
-PRAISE = '"It is unique among tales intended for children, alike for pleasant instruction and gentle pathos."'
+PRAISE = (
+    '"It is unique among tales intended for children, '
+    'alike for pleasant instruction and gentle pathos."'
+)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +404,10 @@ PRAISE = '"It is unique among tales intended for children, alike for pleasant in
     ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"],
 )
 def test_a_cast_of_characters_is_left_out(heading: str) -> None:
-    persons = f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    persons = (
+        f"{heading}\n\n  LAURENCE, the friend of the Bear.\n\n"
+        "  ISABINDA, betrothed to Laurence.\n\n\n\nCHAPTER II."
+    )
     assert read(BOOK.replace("CHAPTER II.", persons))[0].paragraphs == PROSE
 
 
@@ -692,6 +702,7 @@ def test_novels_keep_their_words() -> None:
             assert 0.98 < words / len(content.split()) <= 1
 
 
+@pytest.mark.slow
 def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
     size = books.CHUNK_BYTES + books.LONGEST_LINE_BYTES
     for word in ("слово ", "слово", "x слово "):
@@ -726,7 +737,10 @@ def test_books_joined_in_one_file_are_all_read() -> None:
 
 
 def test_every_word_of_a_book_is_kept_or_counted() -> None:
-    shop = "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\nSent postpaid, $2.\n"
+    shop = (
+        "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
+        "Sent postpaid, $2.\n"
+    )
     counters = Counters()
     text = BOOK.replace("THE END\n", shop)
     kept = sum(
@@ -745,6 +759,7 @@ def test_every_word_of_a_book_is_kept_or_counted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
     line = "There was once a bear who lived in a wood, and was known to all the people.\n"
     text = BOOK.replace("He went\naway.\n", line * 30_000) * 2

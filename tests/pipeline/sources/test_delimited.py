@@ -45,14 +45,19 @@ def test_rows_become_documents_in_the_columns_that_the_header_names():
     counters = Counters()
     found = read(f'id,url,title,text\n{wiki}\n3,,B,"{PROSE}"\n,,,"{PROSE}"\n', counters=counters)
     last = len("id,url,title,text\n") + len(wiki) + len(f'\n3,,B,"{PROSE}"\n')
-    assert [(document.source, document.id, document.title, document.language) for document in found] == [
+    assert [
+        (document.source, document.id, document.title, document.language) for document in found
+    ] == [
         ("kowiki", "12", "A", "ko"), ("csv", "part/3", "B", ""), ("csv", f"part#{last}", "", ""),
     ]  # fmt: skip
     assert not counters.bad
 
 
 def test_quoted_fields_hold_delimiters_quotes_and_line_breaks():
-    content = f'title,text\r\n"A, ""B""","{PROSE}\r\n\r\n{SECOND} ""Yes"", he said."\r\nC,{SECOND.replace(",", "")}\r\n'
+    content = (
+        f'title,text\r\n"A, ""B""","{PROSE}\r\n\r\n{SECOND} ""Yes"", he said."\r\n'
+        f"C,{SECOND.replace(',', '')}\r\n"
+    )
     first, second = read(content)
     assert (first.title, first.paragraphs) == ('A, "B"', [PROSE, f'{SECOND} "Yes", he said.'])
     assert (second.title, second.paragraphs) == ("C", ["So are olives which grow in Greece."])
@@ -126,6 +131,7 @@ def test_a_row_without_end_is_cut_off_and_memory_stays_bounded():
     assert counters.examples["oversized_row"] == ["a.csv, byte 1"]
 
 
+@pytest.mark.slow
 def test_a_file_of_bad_rows_takes_linear_time():
     # Seconds if the time is linear in the length; otherwise it takes hours.
     counters = Counters()

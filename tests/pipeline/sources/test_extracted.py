@@ -34,8 +34,8 @@ def test_the_title_above_an_article_is_left_out():
         ("자세한 내용은 영어 위키백과의 문서를 참고하라.", True),
         ("Applications of anthroposophy include:", False),
         (
-            "| align=right | 12 || 13 || and so on, until the row of this table is long enough to be kept."
-            * 2,
+            "| align=right | 12 || 13 || and so on, until the row of this table is long enough "
+            "to be kept." * 2,
             False,
         ),
         ('He said: "I have never seen anything like it in my life."', True),

@@ -18,6 +18,7 @@ VERSION = version("apache-beam")  # without it Beam tries to download another ru
 CORPUS = Path(__file__).resolve().parents[3] / "examples" / "quickstart" / "corpus"
 
 
+@pytest.mark.slow
 def test_the_quickstart_is_read_by_the_transform_as_by_the_iterator():
     counters = Counters()
     documents = [asdict(document) for document in read_documents(str(CORPUS), counters=counters)]

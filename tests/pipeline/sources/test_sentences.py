@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from sentence_patterns import PATTERNS, count_mis_splits
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
-MARKS = "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は\u3000\u00a0\t\n\r\x00\x85\u2028\u00ad\u200b\u200d\ufeff\ud800"
+MARKS = (
+    "abc XYZ 12.,;:!?…\"'“”‘’()[]「」。、？！ 다고 は"
+    "\u3000\u00a0\t\n\r\x00\x85\u2028\u00ad\u200b\u200d\ufeff\ud800"
+)
 LANGUAGES = ["en", "ko", "ja", "zh", "de", "simple", "xx", "", "zh-min-nan", "EN_us"]
 
 
@@ -45,6 +48,7 @@ def test_no_character_is_lost_and_every_sentence_is_normalised(
         sentence.encode("utf-8")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_normalise_agrees_with_the_unicode_classes_on_any_text(text: str) -> None:
     line = normalise(text)
@@ -190,7 +194,8 @@ def test_sentences_that_end_like_abbreviations(language: str, sentences: list[st
         (
             "en",
             [
-                'The song "What Is Love? Baby, Do Not Hurt Me Any More, Because I Love You So" was a hit.'
+                'The song "What Is Love? Baby, Do Not Hurt Me Any More, Because I Love You So" '
+                "was a hit."
             ],
         ),
         (

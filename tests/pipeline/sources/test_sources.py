@@ -24,9 +24,12 @@ AUTO = IngestConfig()
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 TEXT = f"{PROSE} {PROSE}\n".encode()
 LINE = json.dumps({"text": PROSE}).encode() + b"\n"
-DOC = f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{PROSE}\n\n</doc>\n'.encode()
+DOC = (
+    f'<doc id="1" url="https://en.wikipedia.org/wiki?curid=1" title="A">\nA\n\n{PROSE}\n\n</doc>\n'
+).encode()
 DUMP = (
-    b'<mediawiki xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo><page><title>A</title><ns>0</ns><id>5</id>'
+    b'<mediawiki xml:lang="en"><siteinfo><dbname>enwiki</dbname></siteinfo>'
+    b"<page><title>A</title><ns>0</ns><id>5</id>"
     b"<revision><text>" + PROSE.encode() + b"</text></revision></page></mediawiki>"
 )
 

@@ -223,6 +223,7 @@ def test_a_row_that_is_too_long_is_left_out(
     assert counters.examples["oversized_row"] == ["data/part.parquet, row 1"]
 
 
+@pytest.mark.slow
 def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
     text = "It goes on and on. " * 50_000
     path = written(tmp_path, {"text": [f"{row} {text}" for row in range(60)], "label": range(60)})
@@ -236,7 +237,7 @@ def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
 def test_batches_of_long_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
     batch = pa.RecordBatch.from_pydict({"text": [str(row) * 40 for row in range(100)]})
-    parts = list(tables._cut(batch))
+    parts = list(tables.cut_batch(batch))
     assert [row for part in parts for row in part.to_pylist()] == batch.to_pylist()
     assert len(parts) > 5 and max(part.nbytes for part in parts) < 1300
 

@@ -24,7 +24,8 @@ def read(path: Path, counters: Counters, range_bytes: int = 1 << 24) -> list[Raw
 def article(
     number: int, title: str = "Almond", url: str = "https://en.wikipedia.org/wiki?curid=1"
 ) -> str:
-    return f'<doc id="{number}" url="{url}" title="{title}">\n{title}\n\n{PROSE}\nHistory.\n{PROSE}\n\n</doc>\n'
+    header = f'<doc id="{number}" url="{url}" title="{title}">'
+    return f"{header}\n{title}\n\n{PROSE}\nHistory.\n{PROSE}\n\n</doc>\n"
 
 
 def written(folder: Path, content: str | bytes) -> Path:

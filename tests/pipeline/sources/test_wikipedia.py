@@ -39,9 +39,10 @@ def page(
 ) -> str:
     namespace = "" if ns is None else f"<ns>{ns}</ns>"
     return (
-        f"  <page>\n    <title>{escape(title or f'Page {number}')}</title>{namespace}<id>{number}</id>{extra}\n"
-        f"    <revision><id>7</id><text xml:space='preserve'>{escape(text or f'Text {number} is prose.')}</text>"
-        "</revision>\n  </page>\n"
+        f"  <page>\n    <title>{escape(title or f'Page {number}')}</title>"
+        f"{namespace}<id>{number}</id>{extra}\n"
+        "    <revision><id>7</id><text xml:space='preserve'>"
+        f"{escape(text or f'Text {number} is prose.')}</text></revision>\n  </page>\n"
     )
 
 
@@ -229,8 +230,9 @@ def test_disambiguation_pages(title: str, text: str, expected: bool) -> None:
 
 def test_old_schema_takes_namespace_and_database_from_the_head() -> None:
     head = (
-        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" xml:lang="zh-min-nan"><siteinfo>'
-        '<namespaces><namespace key="0" /><namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
+        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" version="0.3" '
+        'xml:lang="zh-min-nan"><siteinfo><namespaces><namespace key="0" />'
+        '<namespace key="1">Thó-lūn &amp; x</namespace></namespaces></siteinfo>'
     )
     pages = (
         page(1, ns=None)
@@ -340,6 +342,7 @@ def test_a_page_of_one_long_line_is_read() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
 def test_what_expands_beyond_reason_takes_little_memory(
     compression: str, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +389,7 @@ def test_a_file_that_is_not_a_dump_has_no_documents(content: bytes, suffix: str)
     assert not documents and counters.bad["no_dump"] == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4)
@@ -438,7 +442,8 @@ def test_damaged_dumps_on_the_command_line(
     assert "1 x corrupt bz2 stream, 1 x cut off page, 1 x invalid utf8" in warnings[0]
     assert "xwiki-1.xml.bz2: stream at byte" in warnings[0]
     assert warnings[1].startswith(
-        "Warning: 1 single-stream .bz2 file can be read by only one worker each; use multistream dumps"
+        "Warning: 1 single-stream .bz2 file can be read by only one worker each; "
+        "use multistream dumps"
     )
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["examples"]["cut_off_page"] == ["dumps/xwiki-4.xml: page 2 from byte 0 on"]

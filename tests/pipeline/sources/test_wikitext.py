@@ -165,27 +165,33 @@ def test_numbers_and_dates_follow_the_language() -> None:
 @pytest.mark.parametrize(
     ("language", "markup", "text"),
     [
-        ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.", "Il dit « Bonjour » et part."),
+        ("fr", "Il dit {{citation|Bonjour}} et {{refnec|part|date=mai 2010}}.",
+         "Il dit « Bonjour » et part."),
         ("fr", "Au {{XIXe siècle}}, {{Louis|x}} pesa {{unité|5400|km|2|s|-1}}.",
          f"Au XIXe siècle, {GAP} pesa 5 400 km² s⁻¹."),
-        ("fr", "Au {{XIXe s.}} et au {{IVe millénaire av. J.-C.}}", "Au XIXe s. et au IVe millénaire av. J.-C."),
+        ("fr", "Au {{XIXe s.}} et au {{IVe millénaire av. J.-C.}}",
+         "Au XIXe s. et au IVe millénaire av. J.-C."),
         ("bn", "শহরটি {{রূপান্তর|৫|km|mi}} দূরে অবস্থিত।", "শহরটি ৫ km দূরে অবস্থিত।"),
         ("uk", "Народився {{ДН|23|8|1945}} у Києві, помер {{ДС|4|2|1990|23|8|1945}}.",
          "Народився 23 серпня 1945 у Києві, помер 4 лютого 1990."),
         ("uk", "Це {{джерело?|перше}} місто.", "Це перше місто."),
         ("uk", "Див. також [[:Категорія:Міста України]].", f"Див. також {GAP}."),
-        ("uk", "Усі [[:Категорія:Міста|міста]] України мають герб.", "Усі міста України мають герб."),
+        ("uk", "Усі [[:Категорія:Міста|міста]] України мають герб.",
+         "Усі міста України мають герб."),
         ("fr", "Aux {{sp|XVIII|e|ou|XIX|e}}.", "Aux XVIIIe ou XIXe siècles."),
         ("fr", "Les {{s2|XVIII|e|XIX|e}} et {{-s|II|e}} et François {{Ier}}.",
          "Les XVIIIe et XIXe siècles et IIe siècle av. J.-C. et François Ier."),
         ("fr", "Le {{1er}} est {{M.|Dupont}}, {{nombre|12345|habitants}} ({{en}} x).",
          "Le 1er est M. Dupont, 12 345 habitants (x)."),
-        ("fr", "{{Quand|De nombreux [[hôte]]s}} du {{Lien|fr=Groupe}} (parus en {{date||janvier|2005|en art}}).",
+        ("fr", "{{Quand|De nombreux [[hôte]]s}} du {{Lien|fr=Groupe}} "
+         "(parus en {{date||janvier|2005|en art}}).",
          "De nombreux hôtes du Groupe (parus en janvier 2005)."),
         ("de", "Die {{enS|United States}} in {{Höhe|540|DE-NN}}.", "Die United States in 540 m."),
         ("de", "Der {{Datum|1|2|1900}}, {{birth date|1900|2|1}}.", f"Der {GAP}, 1. Februar 1900."),
-        ("es", "En el {{siglo|V|a}} nació el {{fecha|3|5|1900}}.", "En el siglo V a. C. nació el 3 de mayo de 1900."),
-        ("it", "È {{senza fonte|il primo|date=x}} ({{en}} a) di {{M|12345|u=km}}.", "È il primo (a) di 12.345 km."),
+        ("es", "En el {{siglo|V|a}} nació el {{fecha|3|5|1900}}.",
+         "En el siglo V a. C. nació el 3 de mayo de 1900."),
+        ("it", "È {{senza fonte|il primo|date=x}} ({{en}} a) di {{M|12345|u=km}}.",
+         "È il primo (a) di 12.345 km."),
         ("pt", "Do {{séc|XIX}} e {{formatnum:12345.5}}.", "Do século XIX e 12.345,5."),
         ("nl", "De {{Lang|fr|ville}} {{bron?|2010|11|20}} is.", "De ville is."),
         ("pl", "To {{ang.|x}} {{w języku|en|town}} {{odn|A|2010}}.", f"To {GAP} town."),
@@ -253,10 +259,8 @@ def test_marks_where_words_are_missing() -> None:
     assert clean("人口は{{自治体人口|x}}人である。", "ja") == f"人口は{GAP}人である。"
     assert clean("{{Infobox}} The town") == "The town"
     assert clean(
-        "In most of the accents that are spoken in the country today, the sound {{IPA|p}} is voiceless."
-    ) == (
-        f"In most of the accents that are spoken in the country today, the sound {GAP} is voiceless."
-    )
+        "In most of the accents that are spoken in the country, the sound {{IPA|p}} is voiceless."
+    ) == (f"In most of the accents that are spoken in the country, the sound {GAP} is voiceless.")
     assert GAP not in clean("A character \ufffc in the source & an entity &#xFFFC;.")
 
 
@@ -358,6 +362,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)),
@@ -441,6 +446,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_markup_ends(piece: str) -> None:
     # A second if the time is linear in the length; a quadratic rule would take many minutes.

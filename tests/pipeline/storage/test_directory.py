@@ -1,12 +1,31 @@
-"""What an output directory promises: complete files, one writer, and nothing of others deleted."""
+"""Promises of an output directory: complete files, one writer, and nothing of others deleted."""
 
+import errno
+import fcntl
 import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.storage.directory import OutputDirectory, claimed, locked, write_file
+from clozeworks.pipeline.storage.directory import (
+    OutputDirectory,
+    canonical_json,
+    changed_fields,
+    claimed,
+    digest_of,
+    locked,
+    refuse_foreign,
+    write_file,
+)
+from object_stores import object_store
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path):
@@ -80,3 +99,214 @@ def test_an_error_names_the_file_that_the_user_asked_for(tmp_path: Path):
     page = str(tmp_path / "book" / "page.html")
     with pytest.raises(UserError, match=r"^Cannot write to \S*book/page\.html: "), write_file(page):
         pass
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with object_store("s3") as bucket:
+        yield bucket
+
+
+def write_a_file(path: Path) -> None:
+    OutputDirectory(str(path)).write_bytes("shard", b"whole")
+
+
+def write_a_page(path: Path) -> None:
+    with write_file(str(path / "page.html")) as file:
+        file.write(b"whole")
+
+
+def write_a_folder(path: Path) -> None:
+    with OutputDirectory(str(path)).write_folder("best") as folder:
+        (folder / "weights").write_text("whole")
+
+
+WRITERS = [write_a_file, write_a_page, write_a_folder]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM]
+)
+def test_a_full_disk_and_a_missing_permission_are_one_line(
+    write: Callable[[Path], None], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UserError) as raised:
+        write(tmp_path)
+    message = str(raised.value)
+    assert message.startswith(f"Cannot write to {tmp_path}")
+    assert message.endswith(f": {os.strerror(number)}. Fix this and rerun; it resumes.")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_fault_of_the_machine_is_not_the_users_mistake(
+    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        write(tmp_path)
+
+
+def test_a_folder_stays_as_it_was_if_its_successor_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_a_folder(tmp_path)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UserError, match="No space left"):
+        write_a_folder(tmp_path)
+    assert (tmp_path / "best" / "weights").read_text() == "whole"
+    assert not list((tmp_path / ".work" / "tmp").iterdir())
+
+
+def test_a_file_in_the_place_of_a_directory_is_refused(tmp_path: Path):
+    (tmp_path / "notes").write_text("mine")
+    with (
+        pytest.raises(UserError, match="notes is a file, but `output` must be a directory"),
+        locked(str(tmp_path / "notes")),
+    ):
+        pass
+    with (
+        pytest.raises(UserError, match=r"Cannot write to .*Not a directory"),
+        locked(str(tmp_path / "notes" / "out")),
+    ):
+        pass
+
+
+HOLD = """
+import sys
+from clozeworks.pipeline.storage.directory import locked
+with locked(sys.argv[1]):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+        message = f"Another process is writing {tmp_path}; wait until it ends."
+        with pytest.raises(UserError, match=re.escape(message)), locked(str(tmp_path)):
+            pass
+        message = "Another process is writing page.html; wait until it ends."
+        with pytest.raises(UserError, match=message), locked(str(tmp_path), "page.html"):
+            pass
+        holder.kill()
+    with locked(str(tmp_path)):
+        pass
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(str(tmp_path)):
+        write_a_file(tmp_path)
+    assert (tmp_path / "shard").read_bytes() == b"whole"
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Callable[..., AbstractContextManager[OutputDirectory]]:
+    """Claim the folder ``out`` for an identity."""
+    own_files = ("weights",)
+    return partial(claimed, str(tmp_path / "out"), identity_file="run.json", own_files=own_files)
+
+
+def test_the_same_identity_goes_on_without_what_a_kill_left(claim: Any, tmp_path: Path):
+    with claim({"seed": 0}) as directory:
+        directory.write_bytes("weights", b"0")
+        directory.write_bytes(".work/half", b"half")
+    with claim({"seed": 0}):
+        assert (tmp_path / "out" / "weights").read_bytes() == b"0"
+        assert not (tmp_path / "out" / ".work").exists()
+
+
+def test_another_identity_is_refused_by_its_fields(claim: Any):
+    with claim({"seed": 0, "steps": 5}):
+        pass
+    with (
+        pytest.raises(UserError) as raised,
+        claim({"seed": 1, "rate": 2}, advice=", or go on with `checkpoint`"),
+    ):
+        pass
+    assert str(raised.value).endswith(
+        "out was written with other settings (seed was 0, now 1; steps was 5, now None; "
+        "rate was None, now 2). Choose another `output`, or start over with `overwrite`, "
+        "or go on with `checkpoint`."
+    )
+
+
+def test_another_identity_takes_over_if_nothing_is_lost(claim: Any, tmp_path: Path):
+    with claim({"seed": 0}) as directory:
+        directory.write_bytes("weights", b"0")
+    with claim({"seed": 1}, has_work=lambda: False):
+        assert not (tmp_path / "out" / "weights").exists()
+    with pytest.raises(UserError, match="seed was 1, now 0"), claim({"seed": 0}):
+        pass
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_directory_of_others_is_refused(claim: Any, tmp_path: Path, overwrite: bool):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".DS_Store").touch()  # hidden files are nobody's work
+    with claim({"seed": 0}):
+        pass
+    (tmp_path / "out" / "run.json").rename(tmp_path / "out" / "thesis.tex")
+    with (
+        pytest.raises(UserError, match=r"already contains other files \(thesis\.tex, …\)"),
+        claim({"seed": 0}, overwrite=overwrite),
+    ):
+        pass
+    assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+def test_a_damaged_identity_is_refused_until_it_is_overwritten(claim: Any, tmp_path: Path):
+    with claim({"seed": 0}):
+        pass
+    (tmp_path / "out" / "run.json").write_text('{"seed":')
+    with (
+        pytest.raises(UserError, match=r"run\.json .*or start over with `overwrite`"),
+        claim({"seed": 0}),
+    ):
+        pass
+    with claim({"seed": 1}, overwrite=True):
+        pass
+    with claim({"seed": 1}):
+        pass
+
+
+def test_foreign_files_in_a_bucket_are_refused(s3: str):
+    refuse_foreign(f"{s3}/empty")
+    OutputDirectory(f"{s3}/out").write_bytes("train-0.parquet", b"0")
+    refuse_foreign(f"{s3}/out", but=re.compile(r"train-\d\.parquet"))
+    with pytest.raises(UserError, match=r"out already contains other files \(train-0\.parquet, …"):
+        refuse_foreign(f"{s3}/out")
+
+
+def test_a_bucket_is_written_to_without_a_lock(s3: str):
+    with locked(f"{s3}/run"), locked(f"{s3}/run"), write_file(f"{s3}/run/page.html") as file:
+        file.write(b"page")
+    assert storage.find_files(s3).keys() >= {f"{s3}/run/page.html"}
+    assert storage.read_bytes(f"{s3}/run/page.html") == b"page"
+
+
+def test_a_digest_depends_on_the_value_alone():
+    assert digest_of({"a": 1, "b": "é"}) == digest_of({"b": "é", "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": 2})
+    assert digest_of(canonical_json([1, 2])) == digest_of([1, 2])
+    assert changed_fields({"a": 1}, {"a": 1}) == []

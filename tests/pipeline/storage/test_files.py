@@ -7,7 +7,9 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.storage import files
+from clozeworks.pipeline.storage import files, remote
 from object_stores import object_store
 
 
@@ -44,6 +46,7 @@ def write(path: str, content: bytes) -> None:
         file.write(content)
 
 
+@pytest.mark.slow
 def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     for name in ("b.txt", "a.txt", "sub/c.txt", "sub/.hidden/d.txt", ".e.txt"):
         write(f"{folder}/{name}", name.encode())
@@ -107,8 +110,9 @@ def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
     assert storage.read_bytes(f"{folder}/a") == b"whole"
 
 
+@pytest.mark.slow
 def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "UPLOAD_BYTES", 11 << 20)
+    monkeypatch.setattr(remote, "UPLOAD_BYTES", 11 << 20)
     content = os.urandom(1 << 20) * 25
     write(f"{folder}/long", content)
     assert storage.read_bytes(f"{folder}/long") == content
@@ -131,18 +135,15 @@ class CountedFile:
         pass
 
 
-def read_remotely(file: Any) -> io.BufferedReader:
-    return io.BufferedReader(files._RemoteReader(file, "s3://b/file"), files.MIN_FETCH_BYTES)
-
-
 def test_scattered_reads_fetch_little_and_sequential_ones_ever_more():
+    read_by_ranges: Any = partial(remote.read_by_ranges, path="s3://bucket/file")
     scattered, sequential = CountedFile(1 << 30), CountedFile(256 << 20)
-    with read_remotely(scattered) as file:
+    with read_by_ranges(scattered) as file:
         for offset in range(0, 1 << 30, 1 << 27):
             file.seek(offset)
             assert len(file.read(80_000)) == 80_000
-    assert sum(scattered.fetched) <= 8 * (80_000 + files.MIN_FETCH_BYTES)
-    with read_remotely(sequential) as file:
+    assert sum(scattered.fetched) <= 8 * (80_000 + remote.MIN_FETCH_BYTES)
+    with read_by_ranges(sequential) as file:
         while file.read(10_000):
             pass
     assert sum(sequential.fetched) == 256 << 20
@@ -156,6 +157,7 @@ def message(path: str, kind: type[Exception] = UserError) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
     assert message("s4://bucket/x").startswith(
         "s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…"
@@ -171,7 +173,7 @@ def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
         "s3://bucket/x: the store cannot be reached. Check the network, and AWS"
     )
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    monkeypatch.setattr(files, "GCS_RETRY_TIME", files.timedelta(seconds=0.1))
+    monkeypatch.setattr(remote, "GCS_RETRY_TIME", timedelta(seconds=0.1))
     assert message("gs://bucket/x", RunError).startswith(
         "gs://bucket/x: the store cannot be reached."
     )
@@ -232,6 +234,7 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
     with pytest.raises(
         UserError, match=r"^s3://bucket/key: access is denied\. Check your credentials"
@@ -243,10 +246,11 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
     ), failing_store
 
 
+@pytest.mark.slow
 def test_an_upload_that_is_interrupted_is_completed(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "UPLOAD_BYTES", 6 << 20)
+    monkeypatch.setattr(remote, "UPLOAD_BYTES", 6 << 20)
     content, reads = os.urandom(20 << 20), []
 
     class Interrupting(io.BytesIO):
@@ -258,7 +262,7 @@ def test_an_upload_that_is_interrupted_is_completed(
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
-        files._upload(Interrupting(content), f"{s3}/long")
+        remote.upload_open(Interrupting(content), f"{s3}/long")
     signal.signal(signal.SIGINT, before)
     assert storage.read_bytes(f"{s3}/long") == content
 
@@ -279,6 +283,7 @@ def test_a_folder_that_another_process_removes_too_is_removed(
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
     for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -287,3 +292,190 @@ def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
         Path(path).relative_to(tmp_path).as_posix() for path in storage.find_files(str(tmp_path))
     ]
     assert found == ["a.txt", "b.txt", "sub/c.txt"]
+
+
+def test_a_kill_while_writing_leaves_nothing(tmp_path: Path):
+    path = tmp_path / "a"
+    with (
+        pytest.raises(KeyboardInterrupt),
+        storage.write_atomically(str(path), str(tmp_path / "tmp")) as file,
+    ):
+        file.write(b"half")
+        raise KeyboardInterrupt
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_in_the_place_of_a_file_is_not_written_over(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write(str(tmp_path / "a"), b"whole")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_removing_a_path_below_a_file_does_nothing(tmp_path: Path):
+    (tmp_path / "file").write_text("mine")
+    storage.remove(str(tmp_path / "file" / "below"))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_paths_that_are_left_out_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "corpus"
+    for name in ("a.txt", ".hidden", ".git/config", "sub/b.txt", "sub/.c", "locked/d.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text")
+    os.mkfifo(folder / "pipe")
+    (folder / "gone").symlink_to(tmp_path / "nothing")
+    (folder / "linked").symlink_to(folder / "sub")
+    (folder / "linked.txt").symlink_to(folder / "a.txt")
+    scandir = os.scandir
+
+    def deny(path: Any) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", deny)
+    sizes, left_out = storage.list_files(str(folder))
+    assert sizes == {f"{folder}/{name}": 4 for name in ("a.txt", "linked.txt", "sub/b.txt")}
+    assert {Path(path).relative_to(folder).as_posix(): why for path, why in left_out.items()} == {
+        ".git": "hidden_files",
+        ".hidden": "hidden_files",
+        "gone": "broken_link",
+        "linked": "linked_folders",
+        "locked": "unreadable_folder",
+        "pipe": "special_files",
+        "sub/.c": "hidden_files",
+    }
+    assert storage.list_files(f"{folder}/pipe") == ({}, {f"{folder}/pipe": "special_files"})
+    assert storage.list_files(f"{folder}/nothing*") == ({}, {})
+
+
+def test_hidden_files_of_a_bucket_have_a_reason(s3: str):
+    folder = f"{s3}/{uuid.uuid4().hex}"
+    for name in ("a.txt", ".b.txt", ".git/config", "sub/c.txt"):
+        write(f"{folder}/{name}", b"text")
+    hidden = [f"{folder}/.b.txt", f"{folder}/.git/config"]
+    assert storage.list_files(folder) == (
+        {f"{folder}/a.txt": 4, f"{folder}/sub/c.txt": 4},
+        dict.fromkeys(hidden, "hidden_files"),
+    )
+    assert storage.list_files(f"{folder}/s*") == ({f"{folder}/sub/c.txt": 4}, {})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "root"),
+    [
+        ("a/b/c.txt", "a/b/c.txt"),
+        ("a/*/c", "a"),
+        ("s3://bucket/a/x[12]/c", "s3://bucket/a"),
+        ("a?", ""),
+    ],
+)
+def test_the_root_of_a_glob(pattern: str, root: str):
+    assert storage.glob_root(pattern) == root
+    assert storage.has_wildcard(pattern) == (pattern != root)
+
+
+def test_paths_are_joined_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert storage.join("s3://bucket/", "a", "b") == "s3://bucket/a/b"
+    assert storage.absolute("s3://bucket/a") == "s3://bucket/a"
+    assert storage.absolute("a") == str(tmp_path / "a")
+
+
+def test_a_file_is_uploaded_and_downloaded_once(s3: str, tmp_path: Path):
+    (tmp_path / "local").write_bytes(b"first")
+    storage.upload(str(tmp_path / "local"), f"{s3}/copied")
+    copy = tmp_path / "cache" / "copy"
+    storage.download(f"{s3}/copied", str(copy))
+    assert copy.read_bytes() == b"first"
+    status = copy.stat()
+    copy.write_bytes(b"FIRST")  # same size, and the same time: taken for the copy
+    os.utime(copy, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    storage.download(f"{s3}/copied", str(copy))
+    assert copy.read_bytes() == b"FIRST"
+    os.utime(copy)  # another time
+    storage.download(f"{s3}/copied", str(copy))
+    assert copy.read_bytes() == b"first"
+    with pytest.raises(FileNotFoundError):
+        storage.download(f"{s3}/nothing", str(tmp_path / "nothing"))
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_the_emulator_of_google_needs_no_protocol(monkeypatch: pytest.MonkeyPatch):
+    with object_store("gs") as bucket:
+        write(f"{bucket}/a", b"text")
+        address = os.environ["STORAGE_EMULATOR_HOST"]
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"{address.removeprefix('http://')}/")
+        assert storage.read_bytes(f"{bucket}/a") == b"text"
+
+
+def test_the_endpoint_of_s3_takes_precedence(s3: str, monkeypatch: pytest.MonkeyPatch):
+    write(f"{s3}/addressed", b"text")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", os.environ["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert storage.read_bytes(f"{s3}/addressed") == b"text"
+
+
+@pytest.fixture
+def refusing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Serve an S3 that answers all requests with the status that the list holds."""
+    status = [403]
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def refuse(self) -> None:
+            self.send_response(status[0])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = refuse
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_address[1]}")
+        yield status
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        storage.read_bytes,
+        storage.exists,
+        storage.is_missing,
+        storage.file_sizes,
+        storage.find_files,
+        storage.remove,
+        lambda path: storage.download(path, "local"),
+        lambda path: write(path, b"text"),
+    ],
+    ids=["read", "exists", "is_missing", "sizes", "find", "remove", "download", "write"],
+)
+def test_a_refusal_is_the_users_mistake_and_a_fault_of_the_store_is_not(
+    use: Callable[[str], object], refusing_store: list[int]
+):
+    with pytest.raises(UserError, match=r"^s3://bucket/key: access is denied\. Check your cred"):
+        use("s3://bucket/key")
+    refusing_store[0] = 400
+    with pytest.raises(RunError, match=r"^s3://bucket/key: [^\n]*400[^\n]*\.$"):
+        use("s3://bucket/key")
+
+
+def test_a_store_that_fails_while_it_is_read_is_one_line():
+    class Failing(CountedFile):
+        def read_at(self, num_bytes: int, offset: int) -> bytes:
+            raise OSError("AWS Error NETWORK_CONNECTION during GetObject:\ncurlCode: 7")
+
+    failing: Any = Failing(100)
+    message = r"^s3://bucket/key: the store cannot be reached\. [^\n]+\.$"
+    with remote.read_by_ranges(failing, "s3://bucket/key") as file:
+        with pytest.raises(RunError, match=message):
+            file.read(10)
+        with pytest.raises(RunError, match=message):
+            file.read()

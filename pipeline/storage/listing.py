@@ -1,0 +1,131 @@
+"""Find the files that a path or a glob names, and say which ones are left out and why."""
+
+import glob as local_glob
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from .files import is_remote
+from .remote import list_remote, stat_remote
+
+HIDDEN = "hidden_files"
+FOLDER = "folders"
+
+# A glob's wildcards as regular expressions; "**/" also matches nothing, as in `glob.glob`.
+_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def find_files(pattern: str) -> dict[str, int]:
+    """Return the size in bytes of each file that `pattern` (a file, a folder, or a glob of either)
+    names, sorted by path, without hidden ones.
+    """
+    sizes, _ = list_files(pattern)
+    return sizes
+
+
+def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return what `find_files` does, and the reason for each path that it leaves out.
+
+    The reasons are ``hidden_files`` and ``linked_folders`` (one for all below them),
+    ``special_files`` (pipes and devices), ``broken_link`` and ``unreadable_folder``.
+    """
+    if is_remote(pattern):
+        return _list_remote_files(pattern)
+    names = [pattern]
+    if not os.path.exists(pattern):  # a file's own name may contain the characters of a glob
+        names = local_glob.glob(pattern, recursive=True)
+    sizes = {}
+    left_out = {}
+    for path, reason in sorted(below for name in names for below in _paths_below(name)):
+        if reason:
+            left_out[path] = reason
+        else:
+            sizes[path] = os.path.getsize(path)
+    return sizes, left_out
+
+
+def _list_remote_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
+    root = glob_root(pattern)
+    if root == pattern:
+        kind, num_bytes = stat_remote(pattern)
+        if kind == "File":
+            return {pattern: num_bytes}, {}
+    matches = _glob_expression(pattern).fullmatch
+    sizes = {}
+    left_out = {}
+    for path, num_bytes in list_remote(root, recursive=True).items():
+        if not matches(path):
+            continue
+        if _is_hidden(path.removeprefix(root)):
+            left_out[path] = HIDDEN
+        else:
+            sizes[path] = num_bytes
+    return sizes, left_out
+
+
+def _paths_below(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths at or below a path, each with the reason to leave it out, "" for a file to
+    read.
+    """
+    if not os.path.isdir(path):
+        yield path, _kind(path)
+        return
+    errors: list[OSError] = []
+    for folder, folders, names in os.walk(Path(path), onerror=errors.append):
+        for name in (*folders, *names):
+            below = os.path.join(folder, name)
+            kind = HIDDEN if name.startswith(".") else _kind(below)
+            if kind != FOLDER:
+                yield below, kind
+        # os.walk goes down only into what is left in this list.
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    for error in errors:
+        yield error.filename, "unreadable_folder"
+
+
+def _kind(path: str) -> str:
+    """Return the kind of a path, "" for a file."""
+    if os.path.isdir(path):
+        return "linked_folders" if os.path.islink(path) else FOLDER
+    if os.path.isfile(path):
+        return ""
+    return "special_files" if os.path.exists(path) else "broken_link"
+
+
+def _glob_expression(pattern: str) -> re.Pattern[str]:
+    r"""Translate a glob, as `glob.glob` reads it, to an expression for its matches and all below
+    them.
+
+    For instance ``a/*.[!x]z`` becomes ``a/[^/]*\.[^x]z(/.*)?``.
+    """
+    expression = ""
+    for word in re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])", pattern.rstrip("/")):
+        if word in _WILDCARDS:
+            expression += _WILDCARDS[word]
+        elif re.match(r"\[.+\]$", word):
+            expression += re.sub(r"^\[!", "[^", word)
+        else:
+            expression += re.escape(word)
+    return re.compile(f"{expression}(/.*)?", re.S)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith(".") for name in path.split("/"))
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Tell whether a path is a glob."""
+    return local_glob.has_magic(pattern)
+
+
+def glob_root(pattern: str) -> str:
+    """Return the folder of a glob above its first wildcard; any other path as it is."""
+    if not has_wildcard(pattern):
+        return pattern
+    root = []
+    for name in pattern.split("/"):
+        if has_wildcard(name):
+            break
+        root.append(name)
+    return "/".join(root)

@@ -1,0 +1,295 @@
+"""Files in object stores (``s3://``, ``gs://``), by `pyarrow.fs`, which is imported only here.
+
+Credentials come from the environment, as usual for each store. ``AWS_ENDPOINT_URL`` (or
+``AWS_ENDPOINT_URL_S3``) and ``STORAGE_EMULATOR_HOST`` select another server, such as MinIO.
+"""
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from ..errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+    from pyarrow.fs import FileSystem
+
+SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
+ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("STORAGE_EMULATOR_HOST",),
+}
+MIN_FETCH_BYTES = 64 << 10
+MAX_READ_AHEAD_BYTES = 8 << 20
+UPLOAD_BYTES = 64 << 20
+"""Part of a file that is uploaded at a time; bounds the memory."""
+GCS_RETRY_TIME = timedelta(seconds=30)
+
+_NO_BUCKET = "the bucket does not exist. Create it, or check its name"
+_DENIED = (
+    "access is denied. Check your credentials: AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, for s3://; GOOGLE_APPLICATION_CREDENTIALS, or "
+    "`gcloud auth application-default login`, for gs://"
+)
+_UNREACHABLE = (
+    "the store cannot be reached. Check the network, and AWS_ENDPOINT_URL or "
+    "STORAGE_EMULATOR_HOST if set"
+)
+# How the stores' messages name a user's mistake, and what to do about it.
+_MISTAKES = {
+    "credential|access token|ACCESS_|SIGNATURE|UNAUTHENTICATED|PERMISSION_DENIED"
+    "|status (code: )?40[13]": _DENIED,
+    "NO_SUCH_BUCKET": _NO_BUCKET,
+}
+
+
+@contextmanager
+def _errors_in_a_line(path: str) -> Iterator[None]:
+    """Turn an error of an object store into a `UserError` if it is the user's mistake, else into a
+    `RunError`, after which a runner tries again; a missing file stays a `FileNotFoundError`.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # Arrow's own errors are ValueErrors
+        message = " ".join(str(error).split())
+        for pattern, advice in _MISTAKES.items():
+            if re.search(pattern, message):
+                raise UserError(f"{path}: {advice}.") from None
+        if re.search("NETWORK_CONNECTION|UNAVAILABLE", message):
+            message = _UNREACHABLE
+        raise RunError(f"{path}: {message.rstrip('.')}.") from None
+
+
+def _connect(path: str) -> tuple["FileSystem", str]:
+    """Return the filesystem of a remote path, and the filesystem's name for the path."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme not in SCHEMES or not bucket:
+        raise UserError(
+            f"{path} cannot be opened: "
+            "use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://."
+        )
+    endpoint = None
+    for variable in ENDPOINT_VARIABLES.get(scheme, ()):
+        endpoint = endpoint or os.environ.get(variable) or None
+    with _errors_in_a_line(path):
+        filesystem, root = _client(scheme, bucket, endpoint, os.getpid())
+    return filesystem, f"{root}/{key}".rstrip("/")
+
+
+@cache
+def _client(
+    scheme: str, bucket: str, endpoint: str | None, _process_id: int
+) -> tuple["FileSystem", str]:
+    """Return a client and its name of `bucket`; one for each process, as they do not survive a
+    fork.
+    """
+    from pyarrow import fs
+
+    if scheme == "s3":
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if not region:
+            # Servers other than Amazon's take any region, and cannot be asked for a bucket's.
+            region = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
+        # With allow_delayed_open a small file takes one request instead of three.
+        options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
+        return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
+    if scheme == "gs":
+        options = {"retry_time_limit": GCS_RETRY_TIME}
+        if endpoint:  # an emulator
+            protocol, _, host = endpoint.rpartition("://")
+            options["anonymous"] = True
+            options["scheme"] = protocol or "http"
+            options["endpoint_override"] = host.rstrip("/")
+        return fs.GcsFileSystem(**options), bucket
+    filesystem, root = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
+    return filesystem, root.rstrip("/")
+
+
+def open_remote(path: str) -> BinaryIO:
+    """Open a remote file for reading bytes; seekable, never decompressed."""
+    filesystem, name = _connect(path)
+    with _errors_in_a_line(path):
+        return read_by_ranges(filesystem.open_input_file(name), path)
+
+
+def read_by_ranges(file: "NativeFile", path: str) -> BinaryIO:
+    """Return a file object that fetches ranges of a remote file; errors name its `path`.
+
+    Scattered reads fetch little more than what is read, and sequential ones up to
+    `MAX_READ_AHEAD_BYTES` at a time.
+    """
+    reader = _RemoteReader(file, path)
+    return cast(BinaryIO, io.BufferedReader(reader, MIN_FETCH_BYTES))
+
+
+class _RemoteReader(io.RawIOBase):
+    """Reads a remote file by ranges: exactly what is asked for after a seek, ever more while
+    reading on.
+
+    The last range fetched is kept::
+
+        file    |      ========fetched========           |
+                       ^ start         ^ position        ^ size
+    """
+
+    def __init__(self, file: "NativeFile", path: str) -> None:
+        self._file = file
+        self._path = path
+        self._size = file.size()
+        self._position = 0
+        self._start = 0
+        self._fetched = b""
+        self._read_ahead = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
+        self._position = bases[whence] + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        offset = self._position - self._start
+        if not 0 <= offset < len(self._fetched):
+            reads_on = offset == len(self._fetched) > 0
+            if reads_on:
+                self._read_ahead = max(2 * self._read_ahead, len(buffer))
+                self._read_ahead = min(self._read_ahead, MAX_READ_AHEAD_BYTES)
+            else:
+                self._read_ahead = 0
+            self._fetched = self._fetch(max(len(buffer), self._read_ahead))
+            self._start = self._position
+            offset = 0
+        num_bytes = min(len(buffer), len(self._fetched) - offset)
+        buffer[:num_bytes] = memoryview(self._fetched)[offset : offset + num_bytes]
+        self._position += num_bytes
+        return num_bytes
+
+    def readall(self) -> bytes:
+        content = self._fetch(self._size)
+        self._position += len(content)
+        return content
+
+    def _fetch(self, num_bytes: int) -> bytes:
+        num_bytes = min(num_bytes, self._size - self._position)
+        if num_bytes <= 0:
+            return b""
+        with _errors_in_a_line(self._path):
+            return self._file.read_at(num_bytes, self._position)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def stat_remote(path: str) -> tuple[str, int]:
+    """Return the kind of a path (File, Directory or NotFound), and a file's size in bytes."""
+    filesystem, name = _connect(path)
+    with _errors_in_a_line(path):
+        info = filesystem.get_file_info(name)
+    return info.type.name, info.size or 0
+
+
+def list_remote(directory: str, recursive: bool) -> dict[str, int]:
+    """Return the size in bytes of each file in a remote directory by its path, sorted.
+
+    Takes one request for each thousand files.
+    """
+    from pyarrow.fs import FileSelector
+
+    filesystem, root = _connect(directory)
+    selector = FileSelector(root, allow_not_found=True, recursive=recursive)
+    with _errors_in_a_line(directory):
+        infos = filesystem.get_file_info(selector)
+    sizes = {}
+    for info in infos:
+        if info.is_file:
+            path = f"{directory.rstrip('/')}/{info.path.removeprefix(f'{root}/')}"
+            sizes[path] = info.size
+    return dict(sorted(sizes.items()))
+
+
+def remove_remote(path: str) -> None:
+    """Delete a remote file, or a folder with all below it; do nothing if there is none."""
+    filesystem, name = _connect(path)
+    kind, _ = stat_remote(path)
+    # A folder of Google's is deleted before its marker, a file of its own that may not exist, is
+    # found missing.
+    with _errors_in_a_line(path), suppress(FileNotFoundError):
+        if kind == "Directory":
+            filesystem.delete_dir(name)
+        elif kind == "File":
+            filesystem.delete_file(name)
+
+
+def download(path: str, local: str) -> None:
+    """Copy a remote file to a local path, unless a copy of the same size and time is there."""
+    from pyarrow import fs
+
+    filesystem, name = _connect(path)
+    with _errors_in_a_line(path):
+        info = filesystem.get_file_info(name)
+        if not info.is_file:
+            raise FileNotFoundError(path)
+        modified_ns = info.mtime_ns or 0
+        if _is_copy(local, info.size, modified_ns):
+            return
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        fs.copy_files(
+            name, local, filesystem, fs.LocalFileSystem(), chunk_size=MAX_READ_AHEAD_BYTES
+        )
+    os.utime(local, ns=(modified_ns, modified_ns))
+
+
+def _is_copy(local: str, num_bytes: int, modified_ns: int) -> bool:
+    if not os.path.isfile(local):
+        return False
+    status = os.stat(local)
+    return (status.st_size, status.st_mtime_ns) == (num_bytes, modified_ns)
+
+
+def upload(local: str, path: str) -> None:
+    """Copy a local file to a remote path, where it appears when it is complete."""
+    with open(local, "rb") as file:
+        upload_open(file, path)
+
+
+def upload_open(file: BinaryIO, path: str) -> None:
+    """Copy the rest of an open file to a remote path, where it appears when it is complete."""
+    # pyarrow cannot abort an upload: closing or dropping the stream publishes what was written so
+    # far. So an upload begins when the content is complete, and runs in a thread, which Ctrl-C does
+    # not interrupt.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_upload_here, file, path).result()
+
+
+def _upload_here(file: BinaryIO, path: str) -> None:
+    filesystem, name = _connect(path)
+    try:
+        with _errors_in_a_line(path):
+            # By default pyarrow would compress by the suffix of the name.
+            stream = filesystem.open_output_stream(name, compression=None)
+            try:
+                while content := file.read(UPLOAD_BYTES):
+                    stream.write(content)
+                    stream.flush()  # waits for the upload, so that memory is bounded
+            finally:
+                stream.close()  # after a failed upload it fails too, and publishes nothing
+    except FileNotFoundError:
+        raise UserError(f"{path}: {_NO_BUCKET}.") from None
