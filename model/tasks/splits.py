@@ -133,7 +133,7 @@ class _Match(NamedTuple):
     """The split that a file's name means."""
 
     rank: int
-    """0 if the name is the word, 1 if it contains the word, 2 if one of its words begins with it."""
+    """0 if the name is the word, 1 if it contains it, 2 if one of its words begins with it."""
     split: str
 
 
