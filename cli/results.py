@@ -96,7 +96,7 @@ def _print_table(lines: "list[ResultLine]") -> None:
         for line in lines
         if line.degenerate_runs is not None
     }
-    shown_directory = ""
+    shown_directory = ""  # of the row above
     for line in lines:
         if DETAIL.match(line.metric):
             continue

@@ -86,6 +86,7 @@ def compare(
     Runs that are there already are kept, so starts and seeds can be added later.
     """
     models = dict(_parse_start(start) for start in starts)
+    # Random weights of the first start's shape; its vocabulary is the same.
     models[RANDOM] = next(iter(models.values()))
     scores: dict[tuple[str, str], Score] = {}
     for task, folder in _tasks_in(data).items():

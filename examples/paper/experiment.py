@@ -86,6 +86,7 @@ class Experiment:
         documents = self.corpus / "documents"
         vocab = self.corpus / "vocab"
         instances = self.corpus / "instances"
+        # The same calls whoever asks: where the corpus is finished they return at once.
         scale, options = self.scale, RunOptions()
         announce(f"text to instances in {self.corpus}")
         ingest(list(self.texts), str(documents), IngestConfig(), options)
@@ -176,6 +177,7 @@ class Experiment:
             "seeds": self.scale.seeds,
             "precision": self.scale.precision,
         }
+        # None of the task's own options, such as `max_length`: the `Task` object has them.
         return FinetuneConfig(**{**settings, **changes})
 
     def _finetune(

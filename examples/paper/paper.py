@@ -154,6 +154,7 @@ def table5(made: Experiment) -> None:
             made.finetune_on_tasks(row, seed, encoder)
             made.finetune_on_squad(row, seed, encoder)
             if row == "left-to-right":
+                # The same encoder again: the BiLSTM lets each token see what follows it.
                 lstm_size = made.scale.lstm_size
                 made.finetune_on_tasks(f"{row}-bilstm", seed, encoder, lstm_size)
                 made.finetune_on_squad(f"{row}-bilstm", seed, encoder, lstm_size)
@@ -219,6 +220,8 @@ def table8(made: Experiment) -> None:
 @experiment(papers_tasks=("mnli",), steps=8000)
 def figure5(made: Experiment) -> None:
     """Accuracy by steps of pre-training, masked LM against left to right (Figure 5)."""
+    # One run per curve: its models are archived on the way, so all points share a learning-rate
+    # schedule, as in the paper.
     every = made.scale.steps // made.scale.points
     objectives = {"masked-lm": "mlm", "left-to-right": "ltr"}
     for row, objective in objectives.items():

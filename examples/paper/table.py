@@ -95,6 +95,7 @@ def markdown(table: PaperTable, cells: Sequence[Cell]) -> str:
 
     head = [""]
     alignment = ["---"]
+    # A column of the paper's is two here: ours and, right of it, the paper's.
     for name, column in columns.items():
         head.append(column.label)
         alignment.append("---:")

@@ -430,7 +430,7 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
         attention_probs_dropout_prob=config.dropout,
     )
     head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
         # For modules of a head that `initialise` does not know and leaves as PyTorch makes them.
         torch.manual_seed(head_seed)
         model = task.model(shape)

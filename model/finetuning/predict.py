@@ -261,6 +261,7 @@ def _open_output(output: str) -> Iterator[TextIO]:
     if output == "-":
         yield sys.stdout
         return
+    # Written beside it and moved into place at the end: bad input leaves no half file.
     with write_file(output) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
