@@ -14,7 +14,7 @@ from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
-from .storage.stage import finished_manifest
+from .storage.stage import clear_stage, finished_manifest, refuse_other_files
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -61,6 +61,7 @@ def make_corpus(
     with ExitStack() as locks:
         for stage in stages:
             locks.enter_context(locked(stage.output))
+            refuse_other_files(stage.output)
         manifests: list[Any] = []
         unfinished = list(stages)
         while unfinished:
@@ -69,6 +70,10 @@ def make_corpus(
             plan = first.plan()
             manifest = finished_manifest(first.output, plan.head, options.overwrite)
             if manifest is None:
+                if options.overwrite:
+                    # Not by the pipeline: a runner that lost a worker may open a stage again.
+                    for stage in unfinished:
+                        clear_stage(stage.output)
                 # It begins here, so that most mistakes are found before the pipeline starts.
                 open_stage(first, plan, options.overwrite)
                 _run(unfinished, output, options, progress)
@@ -88,9 +93,7 @@ def _run(
     """Run stages as one pipeline; the first one has been opened."""
     from .execution.beam import RunStage, run_pipeline
 
-    first, *others = stages
-    transforms = [RunStage(first)]
-    transforms += [RunStage(stage, options.overwrite) for stage in others]
+    transforms = [RunStage(stage) for stage in stages]
     read_progress = partial(progress_of, stages)
     with progress_shown(read_progress, progress, output), errors_of_workers(stages):
         run_pipeline(transforms, options)

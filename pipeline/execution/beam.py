@@ -62,21 +62,20 @@ class RunStage(beam.PTransform):
     for it. A `UserError` of any step fails the job with its message. When the stage has finished,
     what its manifest counts is counted as metrics, in resumed runs too.
 
-    The directory is resumed, or left as it is if it is finished; with `overwrite` it starts over.
-    It is not locked: nothing else may write it meanwhile.
+    The directory is resumed, or left as it is if it is finished. It is not locked: nothing else may
+    write it meanwhile.
     """
 
-    def __init__(self, stage: Stage[Any, Any], overwrite: bool = False) -> None:
+    def __init__(self, stage: Stage[Any, Any]) -> None:
         super().__init__(stage.name.capitalize())
         self.stage = stage.absolute()
-        self.overwrite = overwrite
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
         before = input_or_inputs
         if not isinstance(before, PCollection):
             before = before | "Start" >> beam.Create(range(DASK_PARTITIONS))
-        done = before | "Open" >> _Once(partial(_open, self.stage, self.overwrite))
+        done = before | "Open" >> _Once(partial(_open, self.stage))
         for phase in self.stage.phases():
             done = done | RunPhase(self.stage, phase)
         return done | "Finish" >> _Once(partial(_finish, self.stage))
@@ -126,8 +125,9 @@ def _call(_: Any, function: Callable[[], Any]) -> Any:
     return function()
 
 
-def _open(stage: Stage[Any, Any], overwrite: bool) -> str:
-    open_stage(stage, stage.plan(), overwrite)
+def _open(stage: Stage[Any, Any]) -> str:
+    # Never with `overwrite`: a runner may open a stage again after losing a worker's results.
+    open_stage(stage, stage.plan(), overwrite=False)
     return stage.output
 
 
