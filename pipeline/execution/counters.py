@@ -144,9 +144,10 @@ def sum_counters(records: Iterable[CounterRecord], max_bad: float, seen: str) ->
     if num_bad > max_bad * num_all:
         reason = next(reason for reason in total.examples if total.bad[reason])
         raise UserError(
-            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), more than --max-bad {max_bad} allows; "
+            f"{num_bad} of {num_all} inputs are bad ({name_counts(total.bad)}), "
+            f"more than `max_bad` {max_bad} allows; "
             f"the first: {reason.replace('_', ' ')} at {total.examples[reason][0]}. "
-            "Fix the input, or raise --max-bad to continue."
+            "Fix the input, or raise `max_bad` to continue."
         )
     return total
 

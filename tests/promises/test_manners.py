@@ -120,7 +120,7 @@ BEAM_LIBRARIES = (
     "apache_beam.runners.worker.operations",
 )
 BEAM_DRAWS = ("random",)
-"""Beam names bundles and workers by numbers of the global generator."""
+"""Beam draws from the global generator, for example to sample bundles."""
 TRAINING_LIBRARIES = (
     "torch._dynamo",
     "matplotlib.figure",

@@ -27,7 +27,7 @@ def test_too_much_bad_input_fails_the_stage():
         "examples": {"torn": ["dump: page 3"]},
     }
     assert sum_counters([record], 0.2, "read").bad["torn"] == 2
-    with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise --max-bad"):
+    with pytest.raises(UserError, match=r"2 x torn.*torn at dump: page 3.*raise `max_bad`"):
         sum_counters([record], 0.1, "read")
 
 
