@@ -1,4 +1,4 @@
-"""All data stages as one pipeline: the bytes of the three commands, resumed and refused as they are."""
+"""All data stages as one pipeline: the bytes of the three commands, resumed and refused alike."""
 
 import hashlib
 import os
@@ -146,7 +146,7 @@ def typed_command(texts: str, config: str, output: Path) -> list[str]:
 def start_until(
     typed: list[str], reached: Callable[[], bool], delay_s: float = 0
 ) -> "subprocess.Popen[str]":
-    """Start a command, and return it some time after `reached` first holds, or when it has ended."""
+    """Start a command; return it `delay_s` after `reached` first holds, or once it has ended."""
     process = subprocess.Popen(
         typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -186,14 +186,20 @@ def test_an_interrupted_corpus_says_rerun(
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 130
-    assert errors == "Error: Interrupted; rerun the same command to resume.\n"
+    assert errors.strip() == "Error: Interrupted; rerun the same command to resume."
     make(texts, output)
     assert digests(output) == digests(stages)
 
 
 def test_warnings_and_what_was_made_are_shown(
-    texts: str, config: str, stages: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    texts: str,
+    config: str,
+    stages: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setenv("COLUMNS", "400")  # so that the table cuts no path
     assert run(texts, f"--output={tmp_path}", f"--config={config}", "--workers=1") == 0
     shown = capfd.readouterr()
     assert "Warning: removed 1 exact duplicate; for example text:" in shown.err
