@@ -4,10 +4,14 @@ BIN := .venv/bin
 DEMO ?= demo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint torture format docs bench clean
+.PHONY: demo quick test lint torture format docs bench clean
 
 demo: .venv/installed
 	$(BIN)/clozeworks run examples/quickstart/recipe.toml --output $(DEMO)
+
+# The tests that take less than half a second each, on all cores: for every save. `make test` runs them all.
+quick: .venv/test
+	$(BIN)/pytest -m 'not slow' --numprocesses auto --maxprocesses 8
 
 test: .venv/test
 	$(BIN)/pytest

@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         *(["transformers"] if importlib.util.find_spec("transformers") else []),
     ]
     print_setting(options, trainers)
-    devices.pin_attention()
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as training does
     for dropout, size, trainer in itertools.product(
         options.dropouts.split(","), options.models.split(","), trainers
     ):

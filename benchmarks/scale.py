@@ -29,14 +29,15 @@ import msgspec
 import numpy as np
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig, RunOptions
-from clozeworks.pipeline.documents import layout, scatter
-from clozeworks.pipeline.documents.duplicates import DOCUMENTS_PER_UNIT, Deduplicated
-from clozeworks.pipeline.documents.gather import plan_shards
+from clozeworks.pipeline.documents import gather, layout, scatter
+from clozeworks.pipeline.documents.deduplicate import DOCUMENTS_PER_UNIT, Deduplicated
 from clozeworks.pipeline.documents.layout import choose_layout, plan_keys
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.documents.scatter import Ranges, Scattered
-from clozeworks.pipeline.execution import partitions
+from clozeworks.pipeline.documents.scatter import Scattered
+from clozeworks.pipeline.documents.shard_plan import plan_shards
+from clozeworks.pipeline.execution import tables
 from clozeworks.pipeline.execution.estimates import PART_TEXT_BYTES
+from clozeworks.pipeline.execution.units import Unit
 from clozeworks.pipeline.sources.formats import choose_range_bytes
 from clozeworks.pipeline.sources.records import InputRange
 from rich.console import Console
@@ -108,10 +109,10 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
         mock.patch.object(layout, "MAX_KEY_PARTITIONS", 32),
         mock.patch.object(layout, "HUGE_PARTITIONS", 16),
         mock.patch.object(layout, "HUGE_INPUT_BYTES", 16 << 20),
-        mock.patch.object(partitions, "PART_BYTES", partitions.PART_BYTES // SMALLER),
+        mock.patch.object(tables, "CHUNK_BYTES", tables.CHUNK_BYTES // SMALLER),
         mock.patch.object(scatter, "PART_TEXT_BYTES", scatter.PART_TEXT_BYTES // SMALLER),
         mock.patch.object(storage, "open_input", open_input),
-        mock.patch("clozeworks.pipeline.documents.pipeline.plan_shards", plan_and_weigh),
+        mock.patch.object(gather, "plan_shards", plan_and_weigh),
     ):
         manifest = ingest(
             [str(source)], str(output), IngestConfig(validation_share=0.02), RunOptions(workers=1)
@@ -163,10 +164,8 @@ def compute(num_bytes: int) -> list[str]:
         bucket_documents=np.full(chosen.num_buckets + 1, 9, np.uint32).tobytes(),
         documents=documents // num_units,
     )
-    unit = Ranges(
-        name="range-00000",
-        ranges=[InputRange(path="gs://a-bucket/dump.xml.bz2", name="dump", format="wikipedia")],
-    )
+    ranges = [InputRange(path="gs://a-bucket/dump.xml.bz2", name="dump", format="wikipedia")]
+    unit = Unit("range-00000", cost=num_bytes // num_units, payload=ranges)
     encoded = msgspec.json.encode(record)
     begun = time.monotonic()
     scattered = [msgspec.json.decode(encoded, type=Scattered) for _ in range(num_units)]

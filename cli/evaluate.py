@@ -49,8 +49,8 @@ def evaluate(
         measured = evaluate_task(model, data, device, metric)
     elif storage.exists(data):
         raise UserError(
-            f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): fine-tune it with "
-            "`clozeworks finetune`, or give a directory of instances."
+            f"{data} is a file, but {model} is not a fine-tuned model (it has no task.json): "
+            "fine-tune it with `clozeworks finetune`, or give a directory of instances."
         )
     else:
         from ..model.pretraining.evaluate import evaluate as evaluate_pretrained
@@ -61,8 +61,5 @@ def evaluate(
     if as_json:
         click.echo(json.dumps(measured, indent=2))
         return None
-    return CommandSummary(
-        "evaluate",
-        model,
-        [(name.replace("_", " "), figure(value)) for name, value in measured.items()],
-    )
+    rows = [(name.replace("_", " "), figure(value)) for name, value in measured.items()]
+    return CommandSummary("evaluate", model, rows)

@@ -18,7 +18,8 @@ from .summary import CommandSummary, megabytes
 )
 @click.option(
     "--license",
-    help="Licence for the card, instead of the one that it names: an identifier of the Hugging Face Hub.",
+    help="Licence for the card, instead of the one that it names: an identifier of the Hugging "
+    "Face Hub.",
 )
 def export(directory: str, output: str, license: str | None) -> CommandSummary:
     """Copy the model in DIR, its tokenizer and its card, without checkpoints and logs, for the

@@ -38,6 +38,7 @@ def fields_as_flags(message: str, commands: Iterable[click.Command]) -> str:
 
 def as_typed(message: str) -> str:
     """Return a library's message with its fields as flags of the command that is running."""
+    # Outside of a command, as in a test of a function that prints, nothing is known of flags.
     ctx = click.get_current_context(silent=True)
     return fields_as_flags(message, commands_of(ctx)) if ctx else message
 
@@ -61,14 +62,14 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
 
 def _describe_usage_error(error: click.ClickException) -> str:
     message = error.format_message()
-    # Errors in the use of one command know its context.
+    # Errors in the use of one command know its context; others have none.
     if ctx := getattr(error, "ctx", None):
         message += f" See `{ctx.command_path} --help`."
     return message
 
 
 def _describe_missing_module(error: ModuleNotFoundError) -> str:
-    """Name the extra that installs the module; return an empty string if none does: that is a bug."""
+    """Name the extra that installs the module; return an empty string for a bug: none does."""
     package = str(error.name).split(".")[0]
     for extra, packages in EXTRAS.items():
         if package in packages:
@@ -95,8 +96,8 @@ def _describe_run_failure(error: Exception) -> str:
         )
     if "can't start new thread" in reason:
         return (
-            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, then "
-            "rerun the same command."
+            "The system's limit on threads or memory has been reached (`ulimit -a`). Raise it, "
+            "then rerun the same command."
         )
     return ""
 

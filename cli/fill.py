@@ -26,12 +26,11 @@ def fill(run: str, text: str, top: int, as_json: bool) -> CommandSummary | None:
 
     masks = run_fill(run, text, top)
     if as_json:
-        click.echo(
-            json.dumps([[guess._asdict() for guess in guesses] for guesses in masks], indent=2)
-        )
+        guesses_by_mask = [[guess._asdict() for guess in guesses] for guesses in masks]
+        click.echo(json.dumps(guesses_by_mask, indent=2))
         return None
-    rows = [
-        (text, ", ".join(f"{token} {probability:.1%}" for token, probability in guesses))
-        for guesses in masks
-    ]
+    rows = []
+    for guesses in masks:
+        shown = [f"{guess.token} {guess.probability:.1%}" for guess in guesses]
+        rows.append((text, ", ".join(shown)))
     return CommandSummary("fill", run, rows)

@@ -7,10 +7,11 @@ import click
 
 from ..model.finetuning.config import FinetuneConfig
 from .options import GroupedCommand, config_options, make_config
+from .signals import StopOnSignal
 from .summary import CommandSummary, figure
 from .training_progress import report_upload, training_progress
 
-# SQuAD 2.0 has many figures; summary.json has these.
+# SQuAD 2.0 has many metrics; summary.json has all.
 DETAIL = re.compile(r"best_|.*total|(HasAns|NoAns)_exact|.*_at_tau_0")
 
 
@@ -50,38 +51,48 @@ def finetune(
     config = make_config(FinetuneConfig, values)
     report_upload(output)
     with training_progress() as report:
-        summary = run_finetune(task, data, checkpoint, output, config, report, overwrite=overwrite)
+        summary = run_finetune(
+            task,
+            data,
+            checkpoint,
+            output,
+            config,
+            report,
+            overwrite=overwrite,
+            stop=StopOnSignal(),
+        )
     if summary["status"] == "interrupted":
         raise click.Abort
     return CommandSummary("finetune", output, _rows(summary))
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    best, metric = summary["best"], summary["metric"]
-    median, lowest, highest = (figure(summary[name]) for name in ("median", "lowest", "highest"))
-    held_out = ", held out from the training data" if summary["held_out"] else ""
-    return [
+    best = summary["best"]
+    examples = f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev"
+    if summary["held_out"]:
+        examples += ", held out from the training data"
+    degenerate = f"{summary['degenerate_runs']:,} degenerate: no better than a constant answer"
+    lowest, highest = figure(summary["lowest"]), figure(summary["highest"])
+    rows = [
         ("task", summary["task"]),
+        ("examples", examples),
+        ("runs", f"{summary['runs']:,} ({degenerate})"),
         (
-            "examples",
-            f"{summary['train_examples']:,} train, {summary['dev_examples']:,} dev{held_out}",
+            f"dev {_words(summary['metric'])}",
+            f"median {figure(summary['median'])}, {lowest} to {highest}",
         ),
-        (
-            "runs",
-            f"{summary['runs']:,} ({summary['degenerate_runs']:,} degenerate: no better than a constant answer)",
-        ),
-        (f"dev {_words(metric)}", f"median {median}, {lowest} to {highest}"),
         ("best run", f"learning rate {best['learning_rate']:g}, seed {best['seed']}"),
-        *(
-            (_words(name), f"{figure(score)}{_baseline(summary, name)}")
-            for name, score in best["scores"].items()
-            if not DETAIL.match(name)
-        ),
-        *((f"{name}, tuned on dev", figure(value)) for name, value in best["tuned"].items()),
     ]
+    for name, score in best["scores"].items():
+        if not DETAIL.match(name):
+            rows.append((_words(name), figure(score) + _baselines(summary, name)))
+    for name, value in best["tuned"].items():
+        rows.append((f"{name}, tuned on dev", figure(value)))
+    return rows
 
 
-def _baseline(summary: dict[str, Any], name: str) -> str:
+def _baselines(summary: dict[str, Any], name: str) -> str:
+    """Return what simpler answers reach by this metric, in parentheses; empty if unknown."""
     baselines = {"a constant answer": summary["baseline"], "TF-IDF": summary["word_baseline"]}
     shown = [
         f"{figure(scores[name])} for {answer}"

@@ -72,7 +72,7 @@ def ingest(
 
 
 def print_explanation(explanation: "Explanation") -> None:
-    """Print a document's sentences, what was left out of it and why, and the words of each reason."""
+    """Print a document's sentences, and what was left out of it: why, and how many words."""
     title = f" ({explanation.title})" if explanation.title else ""
     click.echo(f"{explanation.doc_id}{title}\n\nkept:")
     for sentence in explanation.sentences or ["nothing"]:

@@ -25,7 +25,7 @@ from .pretrain import pretrain
 from .results import results
 from .run import run
 from .show import show
-from .summary import CommandSummary, is_first_rank, print_summaries
+from .summary import CommandSummary, NoticeHandler, is_first_rank, print_summaries
 from .vocab import vocab
 
 COMMANDS = (
@@ -72,6 +72,7 @@ class CommandsInOrder(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the options for Beam, after ``--``, away from the command's own arguments."""
+        # click itself would take what follows `--` for arguments of the command: more sources.
         if args and args[0] in DATA_STAGES and "--" in args:
             separator = args.index("--")
             ctx.obj = tuple(args[separator + 1 :])
@@ -112,6 +113,7 @@ def main(args: Sequence[str] | None = None) -> None:
     _open_closed_streams()
     # Without a root handler, the first warning from a library would set up logging to the terminal.
     logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger("clozeworks").handlers = [NoticeHandler()]
     try:
         # With `standalone_mode` off, click returns the code that a command passed to `ctx.exit`.
         exit_code = commands.main(args=args, prog_name="clozeworks", standalone_mode=False)

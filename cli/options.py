@@ -76,7 +76,7 @@ def config_options(*configs: type) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         options = [option for config in configs for option in _options_of(config)]
-        # A decorator puts its option before those that were added already.
+        # Backwards, because a decorator puts its option before those that were added already.
         for option in reversed(options):
             command = option(command)
         # For recipes, which check all options before they run anything.
@@ -110,12 +110,12 @@ def _options_of(config: type) -> list[Callable[[Command], Command]]:
 def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command], Command]:
     """Return the decorator that adds the option of a field."""
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
+    # By the annotation: `tuple[str, ...]` is `--weight a=2 --weight b=3`, a tuple otherwise is
+    # `--mask-split 80,10,10`, a bool is `--cased`, a Literal `--pairing [balanced|bert]`.
     settings: dict[str, Any]
     if annotation == tuple[str, ...]:
         # May be repeated. Names with commas between them are `tuple[str, ...] | None`.
         settings = {"multiple": True}
-    elif annotation == tuple[str, str] | None:
-        settings = {"type": (str, click.Path()), "metavar": "TASK DATA"}
     elif _value_type(annotation) is bool:
         settings = {"is_flag": True}
     else:
@@ -134,7 +134,7 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[Command
 
 def _value_type(annotation: Any) -> Any:
     """Return the type of a field's value if it is given: ``int`` for ``int | None``."""
-    # A Union is what `Literal[...] | None` gives.
+    # `int | None` is a UnionType, but `Literal[...] | None` a Union.
     if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
         return annotation
     return next(kind for kind in typing.get_args(annotation) if kind is not type(None))
@@ -202,6 +202,7 @@ def _read_defaults(ctx: click.Context, param: click.Parameter, path: str | None)
         name = _with_dashes(unknown_names[0])
         hint = did_you_mean(name, map(_with_dashes, sorted(option_names)))
         raise UserError(f"--config {path}: {command_name} has no option {name!r}{hint}.")
+    # click looks values up here after the command line and before the option's own default.
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 

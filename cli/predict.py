@@ -19,15 +19,14 @@ from .summary import CommandSummary
 @click.option(
     "--official",
     is_flag=True,
-    help="Write files in the form that the task's server or script takes (for GLUE, CoLA.tsv and so on) to the folder "
-    "--output.",
+    help="Write files in the form that the task's server or script takes (for GLUE, CoLA.tsv and "
+    "so on) to the folder --output.",
 )
 @device_option
 def predict(
     model: str, data: str, output: str, official: bool, device: str
 ) -> CommandSummary | None:
-    """Predict with the fine-tuned model in DIR: the answer and its probabilities for each example
-    in DATA.
+    """Predict with the fine-tuned model in DIR: an answer and probabilities per example in DATA.
 
     DATA is a file in the format that the model was trained on (labels are not needed), or plain
     text with one example per line (.txt, or - for standard input) and a tab between the texts of a
@@ -36,8 +35,6 @@ def predict(
     from ..model.finetuning.predict import predict as run_predict
 
     num_predicted = run_predict(model, data, output, device, official=official)
-    return (
-        CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])
-        if output != "-"
-        else None
-    )
+    if output == "-":
+        return None  # a summary would follow the predictions
+    return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

@@ -6,7 +6,15 @@ import click
 
 from ..model.config import PretrainConfig
 from .options import GroupedCommand, config_options, make_config
-from .summary import CommandSummary, duration, megabytes, print_summaries, warn
+from .signals import StopOnSignal
+from .summary import (
+    ALREADY_FINISHED,
+    CommandSummary,
+    duration,
+    megabytes,
+    print_summaries,
+    warn,
+)
 from .training_progress import report_upload, training_progress
 
 if TYPE_CHECKING:
@@ -14,6 +22,15 @@ if TYPE_CHECKING:
 
 LEARNED_NSP = 0.55
 """Below this accuracy a newcomer needs to know that chance is 0.5."""
+AT_CHANCE = (
+    "NSP is at chance (0.5), as usual in a short run: "
+    "it takes far more text to learn than masked words"
+)
+MEASURED = {
+    "mlm_loss": "masked-LM loss, held out",
+    "mlm_accuracy": "masked-LM accuracy, held out",
+    "nsp_accuracy": "NSP accuracy, held out",
+}
 
 
 @click.command(cls=GroupedCommand)
@@ -29,11 +46,6 @@ LEARNED_NSP = 0.55
     "--overwrite", is_flag=True, help="Delete the output directory's contents and start over."
 )
 @click.option(
-    "--resume",
-    is_flag=True,
-    help="Fail unless there is a run to resume (an unfinished run is resumed anyway).",
-)
-@click.option(
     "--dry-run",
     is_flag=True,
     help="Only estimate steps, epochs, memory, disk and time, from a few timed updates.",
@@ -45,7 +57,6 @@ def pretrain(
     instances: tuple[str, ...],
     output: str,
     overwrite: bool,
-    resume: bool,
     dry_run: bool,
     **values: Any,
 ) -> CommandSummary:
@@ -63,15 +74,14 @@ def pretrain(
     report_upload(output)
     with training_progress() as report:
         summary = run_pretrain(
-            config, list(instances), output, report, overwrite=overwrite, resume=resume
+            config, list(instances), output, report, overwrite=overwrite, stop=StopOnSignal()
         )
     if summary["status"] == "interrupted":
-        raise click.Abort
+        raise click.Abort  # `main` says how to resume, and exits with 130
     rows = _rows(summary)
     if not can_draw():
-        rows.append(
-            ("loss curve", "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'")
-        )
+        missing = "not drawn: matplotlib is missing, run pip install 'clozeworks[train]'"
+        rows.append(("loss curve", missing))
     result = CommandSummary("pretrain", output, rows)
     # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
     # falls by chance.
@@ -87,52 +97,41 @@ def pretrain(
 def _dry_run(
     config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool
 ) -> CommandSummary:
-    from ..model.pretraining.estimate import estimate
+    from ..model.pretraining.estimate import estimate_pretraining
 
-    found = estimate(config, list(instances), output, overwrite=overwrite)
+    estimate = estimate_pretraining(config, list(instances), output, overwrite=overwrite)
     title = "pretrain --dry-run"
-    if found is None:
-        return CommandSummary(title, output, [("state", "already finished, nothing to do")])
-    return CommandSummary(title, output, _estimated(found, config, instances))
+    if estimate is None:
+        return CommandSummary(title, output, [("state", ALREADY_FINISHED)])
+    return CommandSummary(title, output, _estimate_rows(estimate, config, instances))
 
 
-def _estimated(
-    found: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]
+def _estimate_rows(
+    estimate: "PretrainEstimate", config: PretrainConfig, instances: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    epochs = zip(found.epochs, instances, strict=True)
+    epochs = zip(estimate.epochs, instances, strict=True)
     return [
-        ("state", "unfinished, would resume" if found.resumes else "new"),
-        ("parameters", f"{found.parameters:,}"),
-        ("steps", f"{found.steps:,}, {config.batch_size:,} rows each"),
+        ("state", "unfinished, would resume" if estimate.resumes else "new"),
+        ("parameters", f"{estimate.parameters:,}"),
+        ("steps", f"{estimate.steps:,}, {config.batch_size:,} rows each"),
         ("epochs", ", then ".join(f"{number:.3g} of {path}" for number, path in epochs)),
-        ("tokens", f"{found.tokens:,}"),
-        ("memory", f"{megabytes(found.device_bytes)} ({found.device})"),
-        ("to write", megabytes(found.output_bytes)),
-        ("speed", f"{found.tokens_per_second:,.0f} tokens/s, timed on {found.device}"),
-        ("time", f"about {duration(found.seconds)} from the start"),
+        ("tokens", f"{estimate.tokens:,}"),
+        ("memory", f"{megabytes(estimate.device_bytes)} ({estimate.device})"),
+        ("to write", megabytes(estimate.output_bytes)),
+        ("speed", f"{estimate.tokens_per_second:,.0f} tokens/s, timed on {estimate.device}"),
+        ("time", f"about {duration(estimate.seconds)} from the start"),
     ]
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    names = {
-        "mlm_loss": "masked-LM loss, held out",
-        "mlm_accuracy": "masked-LM accuracy, held out",
-        "nsp_accuracy": "NSP accuracy, held out",
-    }
-    before, after = summary["initial"], summary["final"]
-    measured = [
-        (text, f"{before[name]:.3f} before, {after[name]:.3f} after")
-        for name, text in names.items()
-        if name in after
-    ]
+    before = summary["initial"]
+    after = summary["final"]
+    rows = [("status", summary["status"])]
+    for name in ("parameters", "step", "rows", "tokens"):
+        rows.append((name, f"{summary[name]:,}"))
+    for name, text in MEASURED.items():
+        if name in after:
+            rows.append((text, f"{before[name]:.3f} before, {after[name]:.3f} after"))
     if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
-        chance = "NSP is at chance (0.5), as usual in a short run: it takes far more text to learn than masked words"
-        measured.append(("", chance))
-    probe = summary.get("probe", {"constant": {}})
-    for name, constant in probe["constant"].items():
-        found = f"{probe['initial'][name]:.3f} before, {probe['final'][name]:.3f} after"
-        measured.append(
-            (f"probe, {name.replace('_', ' ')}", f"{found} ({constant:.3f} for a constant answer)")
-        )
-    sizes = [(name, f"{summary[name]:,}") for name in ("parameters", "step", "rows", "tokens")]
-    return [("status", summary["status"]), *sizes, *measured]
+        rows.append(("", AT_CHANCE))
+    return rows

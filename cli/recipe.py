@@ -43,6 +43,7 @@ def read_recipe(path: str, output: str, settings: tuple[str, ...] = ()) -> list[
     recipe = read_toml(path, RecipeFile)
     replaced = dict(_parse_setting(setting, recipe.variables) for setting in settings)
     variables = {"recipe": str(Path(path).parent), "output": output}
+    # In the recipe's order, so that a variable may name those above it.
     for name, value in {**recipe.variables, **replaced}.items():
         variables[name] = _fill(value, variables, f"{path}: variable {name}")
 
@@ -74,6 +75,7 @@ def _parse_setting(setting: str, variables: Mapping[str, Scalar]) -> tuple[str, 
 def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
     """Return the value as one would type it, each ``{name}`` replaced by that variable."""
     if isinstance(value, bool):
+        # As in TOML and in `--set fresh=true`; `run` makes it a flag.
         return "true" if value else "false"
     text = str(value)
     for name in PLACEHOLDER.findall(text):

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,22 @@ import click
 from .summary import CommandSummary
 
 if TYPE_CHECKING:
-    from ..model.finetuning.results import Figure, ResultLine
+    from ..model.finetuning.results import ResultLine
 
-# SQuAD 2.0 has many figures that the paper does not report; --json and --csv show them.
+# SQuAD 2.0 has many more metrics; --json and --csv show them.
 DETAIL = re.compile(r"(HasAns|NoAns|best)_|.*_at_tau_0")
-TEXT_COLUMNS = ("task", "metric", "directory", "checkpoint")
-NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large ")
+COLUMNS = (
+    "task",
+    "metric",
+    "runs",
+    "median",
+    "best",
+    "spread",
+    "degen.",
+    "directory",
+    "checkpoint",
+)
+NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.")
 
 
 @click.command()
@@ -25,32 +36,15 @@ NUMBER_COLUMNS = ("runs", "median", "best", "spread", "degen.", "base ", "large 
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.option(
-    "--table",
-    type=click.Choice(["1", "5", "6", "7", "8", "figure5", "starts"]),
-    help="Print this table of the paper, or its Figure 5, from the runs of a recipe in examples/paper; starts is the "
-    "table of examples/compare.",
-)
-@click.option(
-    "--output",
+    "--picture",
     type=click.Path(),
-    metavar="NAME",
-    help="With --table, write NAME.md, NAME.csv and NAME.png too.",
-)
-@click.option(
-    "--server-zip",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write the predictions below DIR for GLUE's server into this zip.",
+    metavar="FILE.png",
+    help="Also draw each task's results, a row per directory.",
 )
 def results(
-    directory: str,
-    as_json: bool,
-    as_csv: bool,
-    table: str | None,
-    output: str | None,
-    server_zip: str | None,
+    directory: str, as_json: bool, as_csv: bool, picture: str | None
 ) -> CommandSummary | None:
-    """Print all fine-tuning results below DIR, in percent, beside the BERT paper's figures.
+    """Print all fine-tuning results below DIR, in percent.
 
     Each output directory of `clozeworks finetune` has one line per metric: the median, best and
     spread (best minus worst) of its runs, and how many of them are degenerate (no better than a
@@ -58,109 +52,75 @@ def results(
     """
     if as_json and as_csv:
         raise click.UsageError("Give either --json or --csv, not both.")
-    if server_zip and (as_json or as_csv or table or output):
-        raise click.UsageError("--server-zip cannot be combined with other options.")
-    if server_zip:
-        return _write_server_zip(directory, server_zip)
-    if table:
-        return _print_paper_table(directory, table, output, as_json=as_json, as_csv=as_csv)
-    if output:
-        raise click.UsageError("--output needs --table.")
-    from ..model.finetuning.results import as_record, read_results
+    from ..model.finetuning.results import draw_results, read_results
+    from ..pipeline.storage.directory import write_file
 
     lines = read_results(directory)
-    records = [as_record(line) for line in lines]
     if as_json:
-        click.echo(json.dumps(records, indent=2))
+        click.echo(json.dumps([asdict(line) for line in lines], indent=2))
     elif as_csv:
-        writer = csv.DictWriter(
-            sys.stdout, list(records[0]) if records else [], lineterminator="\n"
-        )
-        writer.writeheader()
-        writer.writerows(records)
+        _print_csv(lines)
     else:
         _print_table(lines)
-    return None
-
-
-def _write_server_zip(directory: str, server_zip: str) -> CommandSummary:
-    from ..model.finetuning.server_zip import NAMES, write_server_zip
-
-    missing = write_server_zip(directory, server_zip)
-    rows = [("files", f"{len(NAMES) - len(missing)} of {len(NAMES)}")]
-    return CommandSummary(
-        "results", server_zip, rows + ([("missing", ", ".join(missing))] if missing else [])
-    )
-
-
-def _print_paper_table(
-    directory: str, table: str, output: str | None, *, as_json: bool, as_csv: bool
-) -> CommandSummary | None:
-    from ..model.finetuning.paper_tables import as_csv as csv_of
-    from ..model.finetuning.paper_tables import markdown, read_cells, write_table
-
-    cells = read_cells(directory, table)
-    if as_json:
-        click.echo(json.dumps([cell._asdict() for cell in cells], indent=2))
-    else:
-        click.echo(csv_of(cells) if as_csv else markdown(cells, table), nl=False)
-    if not output:
+    if not picture:
         return None
-    written = write_table(cells, table, output)
+    with write_file(picture) as file:
+        file.write(draw_results(lines))
     if as_json or as_csv:
-        return None
-    return CommandSummary("results", output, [("written", ", ".join(written))])
+        return None  # a summary would follow the data
+    num_directories = len({line.directory for line in lines})
+    return CommandSummary("results", picture, [("directories", f"{num_directories:,}")])
+
+
+def _print_csv(lines: "list[ResultLine]") -> None:
+    records = [asdict(line) for line in lines]
+    columns = list(records[0]) if records else []
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
 
 
 def _print_table(lines: "list[ResultLine]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    task, metric, *where = TEXT_COLUMNS
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    for name in (task, metric, *NUMBER_COLUMNS, *where):
-        is_number = name in NUMBER_COLUMNS
-        table.add_column(
-            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
-        )
+    for name in COLUMNS:
+        if name in NUMBER_COLUMNS:
+            table.add_column(name, justify="right", no_wrap=True)
+        else:
+            table.add_column(name, overflow="fold")
     # Only the first metric has the number, and it may not be shown.
     degenerate = {
         line.directory: str(line.degenerate_runs)
         for line in lines
         if line.degenerate_runs is not None
     }
-    before = ""
+    shown_directory = ""  # of the row above
     for line in lines:
-        if not DETAIL.match(line.metric):
-            table.add_row(
-                *_cells(line, degenerate.pop(line.directory, ""), is_first=line.directory != before)
-            )
-            before = line.directory
+        if DETAIL.match(line.metric):
+            continue
+        num_degenerate = degenerate.pop(line.directory, "")
+        is_first = line.directory != shown_directory
+        table.add_row(*_cells(line, num_degenerate, is_first))
+        shown_directory = line.directory
     # In a file or a pipe a row is a line, however long.
-    Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 10_000).print(table)
-    click.echo(
-        "In percent; BERT's figures are the paper's, on dev or (*) on test of its own data (for ner CoNLL-2003)."
-    )
+    width = None if sys.stdout.isatty() else 10_000
+    Console(markup=False, emoji=False, width=width).print(table)
 
 
-def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> tuple[str, ...]:
-    """Return a row of the table; what all metrics of a directory share is shown in its first row
-    only.
-    """
-    names = (f"{line.task} {line.variant}".strip(), line.directory, Path(line.checkpoint).name)
-    task, *where = names if is_first else ("", "", "")
-    runs = f"{line.runs}{'' if line.finished else ' so far'}"
-    values = (f"{value:.1f}" for value in (line.median, line.best, line.spread))
-    return (
-        task,
+def _cells(line: "ResultLine", degenerate: str, is_first: bool) -> list[str]:
+    """Return a row of the table; what all metrics of a directory share stands in its first row."""
+    task = f"{line.task} {line.variant}".strip()
+    checkpoint = Path(line.checkpoint).name
+    return [
+        task if is_first else "",
         line.metric.replace("_", " "),
-        runs,
-        *values,
+        f"{line.runs}" if line.finished else f"{line.runs} so far",
+        f"{line.median:.1f}",
+        f"{line.best:.1f}",
+        f"{line.spread:.1f}",
         degenerate,
-        *map(_figure, line.paper),
-        *where,
-    )
-
-
-def _figure(figure: "Figure | None") -> str:
-    return "" if figure is None else f"{figure.value:.1f}{'*' if figure.split == 'test' else ' '}"
+        line.directory if is_first else "",
+        checkpoint if is_first else "",
+    ]

@@ -80,6 +80,7 @@ def _check(ctx: click.Context, stage: RecipeStage) -> CheckedStage:
         raise UserError(f"{stage.label}: {error.format_message()}") from None
     except UserError as error:
         raise UserError(f"{stage.label}: {error}") from None
+    # Only the arguments are kept: each stage is parsed again when it runs, as if typed.
     return CheckedStage(command, args)
 
 

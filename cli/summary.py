@@ -1,6 +1,8 @@
-"""Print the table at a command's end, and warnings; format their numbers."""
+"""Print the table at a command's end, notices and warnings; format their numbers."""
 
+import logging
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -107,6 +109,14 @@ def warn(message: str) -> None:
     """Print a one-line warning to standard error."""
     if is_first_rank():
         click.echo(f"Warning: {as_typed(message)}.", err=True)
+
+
+class NoticeHandler(logging.Handler):
+    """Prints what the libraries log for the user: plain lines, with fields as flags."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print to `sys.stderr` as it is now: a live line replaces it for its time."""
+        print(as_typed(record.getMessage()), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

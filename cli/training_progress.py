@@ -18,7 +18,6 @@ SHOWN = {
     "nsp_loss": "NSP loss {:.3f}",
     "mlm_accuracy": "MLM accuracy {:.1%}",
     "nsp_accuracy": "NSP accuracy {:.1%}",
-    "probe": "probe {:.3f}",
     "tokens_per_second": "{:,.0f} tokens/s",
     "examples_per_second": "{:,.0f} examples/s",
     "mfu": "MFU {:.1%}",
@@ -27,6 +26,8 @@ SHOWN = {
     "peak_memory_gb": "{:.1f} GB",
 }
 Report = Callable[[Mapping[str, Any]], None]
+_Started = dict[str, tuple[int, float]]
+"""The first step that was reported of each part of the work, and when."""
 
 
 def report_upload(output: str, what: str = "every checkpoint") -> None:
@@ -51,23 +52,14 @@ def training_progress() -> Iterator[Report]:
         yield lambda numbers: None
         return
     console = Console(stderr=True)
-    starts: dict[str, tuple[int, float]] = {}
+    started = _Started()
     last_line_s = time.monotonic()
     with console.status("") if console.is_terminal else nullcontext() as status:
 
         def report(numbers: Mapping[str, Any]) -> None:
             nonlocal last_line_s
-            now, stage = time.monotonic(), numbers.get("stage", "training")
-            step, steps = numbers["step"], numbers["steps"]
-            # Steps from before a resume must not count towards the time left.
-            first, first_time = starts.setdefault(stage, (step, now))
-            left = (
-                [f"{duration((steps - step) * (now - first_time) / (step - first))} left"]
-                if step > first
-                else []
-            )
-            shown = [form.format(numbers[name]) for name, form in SHOWN.items() if name in numbers]
-            line = f"{stage}: " + ", ".join([f"{step:,} of {steps:,}", *left, *shown])
+            now = time.monotonic()
+            line = _line(numbers, started, now)
             if status:
                 status.update(Text(line))
             elif now - last_line_s >= PLAIN_EVERY_S:
@@ -75,3 +67,19 @@ def training_progress() -> Iterator[Report]:
                 click.echo(line, err=True)
 
         yield report
+
+
+def _line(numbers: Mapping[str, Any], started: _Started, now: float) -> str:
+    part = numbers.get("stage", "training")
+    step = numbers["step"]
+    steps = numbers["steps"]
+    shown = [f"{step:,} of {steps:,}"]
+    # Steps from before a resume must not count towards the time left.
+    first_step, first_time = started.setdefault(part, (step, now))
+    if step > first_step:
+        seconds_per_step = (now - first_time) / (step - first_step)
+        shown.append(f"{duration((steps - step) * seconds_per_step)} left")
+    for name, form in SHOWN.items():
+        if name in numbers:
+            shown.append(form.format(numbers[name]))
+    return f"{part}: {', '.join(shown)}"

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .bert import BertModel
     from .checkpoint import read_model
     from .config import ModelConfig, PretrainConfig
     from .finetuning.config import FinetuneConfig
@@ -17,17 +18,34 @@ if TYPE_CHECKING:
     from .pretraining.dataset import InstanceDataset, collate
     from .pretraining.evaluate import evaluate
     from .pretraining.pretrain import pretrain
+    from .tasks.classification import BertForSequenceClassification, Classification
+    from .tasks.ner import EntityRecognition
+    from .tasks.splits import make_task
+    from .tasks.squad import BertForQuestionAnswering, Squad
+    from .tasks.task import Task, TaskBatch, TaskModel
+    from .training.loop import StopRequest
 
 __all__ = [
     "BertForPreTraining",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertModel",
+    "Classification",
+    "EntityRecognition",
     "FinetuneConfig",
     "InstanceDataset",
     "ModelConfig",
     "PretrainConfig",
+    "Squad",
+    "StopRequest",
+    "Task",
+    "TaskBatch",
+    "TaskModel",
     "collate",
     "evaluate",
     "evaluate_task",
     "finetune",
+    "make_task",
     "predict",
     "pretrain",
     "read_model",
@@ -35,14 +53,25 @@ __all__ = [
 
 _MODULES = {
     "BertForPreTraining": "heads",
+    "BertForQuestionAnswering": "tasks.squad",
+    "BertForSequenceClassification": "tasks.classification",
+    "BertModel": "bert",
+    "Classification": "tasks.classification",
+    "EntityRecognition": "tasks.ner",
     "FinetuneConfig": "finetuning.config",
     "InstanceDataset": "pretraining.dataset",
     "ModelConfig": "config",
     "PretrainConfig": "config",
+    "Squad": "tasks.squad",
+    "StopRequest": "training.loop",
+    "Task": "tasks.task",
+    "TaskBatch": "tasks.task",
+    "TaskModel": "tasks.task",
     "collate": "pretraining.dataset",
     "evaluate": "pretraining.evaluate",
     "evaluate_task": "finetuning.predict",
     "finetune": "finetuning.finetune",
+    "make_task": "tasks.splits",
     "predict": "finetuning.predict",
     "pretrain": "pretraining.pretrain",
     "read_model": "checkpoint",

@@ -1,4 +1,8 @@
-"""What the model cards of pre-training and of fine-tuning share: the Hub's metadata, and tables."""
+"""Write and read model cards: Markdown for the Hugging Face Hub, rendered by Jinja.
+
+``card.md.jinja`` beside this file is the frame; the cards of pre-training and of fine-tuning extend
+it, each in a template of its own.
+"""
 
 import json
 import os
@@ -8,13 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from .mirror import local_copy
 
 CARD = "README.md"
 DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """The name of a data set on the Hub."""
-_IN_CACHE = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
+_CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 """A model's path in the cache of ``huggingface_hub``."""
+# Written by a template, and found again by `with_license`.
 _UNKNOWN_LICENCES = " are not recorded; look them up before you publish the model."
 _METRICS = {
     "matthews": "matthews_correlation",
@@ -22,29 +29,62 @@ _METRICS = {
     "pearson": "pearsonr",
     "exact": "exact_match",
     "macro_f1": "f1",
-    **{
-        name: name
-        for name in ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")
-    },
+    "accuracy": "accuracy",
+    "exact_match": "exact_match",
+    "f1": "f1",
+    "perplexity": "perplexity",
+    "precision": "precision",
+    "recall": "recall",
 }
-"""Our metrics by the names that the Hub knows."""
+"""The Hub's names of our metrics."""
 
 
-def front_matter(**metadata: Any) -> str:
-    """Return the metadata as the YAML that the Hub reads at the head of a card; what is empty is
-    left out.
+def render_card(
+    template: str,
+    *,
+    title: str,
+    metadata: Mapping[str, str | list[Any] | None],
+    tables: Mapping[str, Mapping[str, Any]],
+    licensed_sources: str,
+    **values: Any,
+) -> str:
+    """Return the card that a template makes (its path below this folder), as Markdown.
+
+    `metadata` is for the Hub, `tables` map headings to names and values. If the metadata has no
+    licence, the card says that those of the `licensed_sources` are unknown. A template may use
+    further `values`.
     """
-    lines = ["---"]
-    for name, value in metadata.items():
-        if isinstance(value, list):
-            lines += (
-                [f"{name}:", *(f"- {json.dumps(item, ensure_ascii=False)}" for item in value)]
-                if value
-                else []
-            )
-        elif value:
-            lines.append(f"{name}: {value}")
-    return "\n".join([*lines, "---", ""])
+    return _ENVIRONMENT.get_template(template).render(
+        title=title,
+        metadata=metadata,
+        tables=tables,
+        licensed_sources=licensed_sources,
+        unknown_licences=_UNKNOWN_LICENCES,
+        **values,
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _figure(value: Any) -> Any:
+    # `type`, because a boolean is an int too.
+    return f"{value:,}" if type(value) is int else value
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters |= {"json": _json, "words": _words, "figure": _figure}
 
 
 def model_index(
@@ -53,37 +93,23 @@ def model_index(
     """Return the ``model-index`` of the Hub: `scores` by our names, those that the Hub knows, on
     the `dataset`.
     """
-    metrics = [
-        {"type": _METRICS[bare], "name": metric.replace("_", " "), "value": value}
-        for metric, value in scores.items()
-        if (bare := metric.removeprefix("mismatched_")) in _METRICS
-    ]
-    return [
-        {
-            "name": name,
-            "results": [{"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}],
-        }
-    ]
-
-
-def table(rows: Mapping[str, Any]) -> str:
-    """Return a Markdown table of names and values."""
-    texts = {
-        name.replace("_", " "): f"{value:,}" if type(value) is int else value
-        for name, value in rows.items()
-    }
-    return "\n".join(
-        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in texts.items())]
-    )
+    metrics = []
+    for our_name, value in scores.items():
+        # MNLI's second dev set has the same metrics under other names.
+        hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
+        if hub_name:
+            metrics.append({"type": hub_name, "name": _words(our_name), "value": value})
+    results = {"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}
+    return [{"name": name, "results": [results]}]
 
 
 def software() -> str:
     """Return the versions of Clozeworks and PyTorch."""
     try:
-        own = version("clozeworks")
+        clozeworks = version("clozeworks")
     except PackageNotFoundError:  # run from a checkout
-        own = "(not installed)"
-    return f"clozeworks {own}, torch {version('torch')}"
+        clozeworks = "(not installed)"
+    return f"clozeworks {clozeworks}, torch {version('torch')}"
 
 
 def as_code(name: object) -> str:
@@ -94,17 +120,21 @@ def as_code(name: object) -> str:
 
 
 def model_name(checkpoint: str) -> str:
-    """Return what a card calls a model: its name on the Hub if it lies in the Hub's cache, else
-    that of its folder.
+    """Return a model's name for a card: that on the Hub if it lies in the Hub's cache, else its
+    folder's.
 
     A card is public, so it shows no path of this machine.
 
-    >>> model_name("/home/me/hub/models--google-bert--bert-base-cased/snapshots/cd5ef92"), model_name("runs/base/")
-    ('google-bert/bert-base-cased', 'base')
+    >>> model_name("/home/me/hub/models--google-bert--bert-base-cased/snapshots/cd5ef92")
+    'google-bert/bert-base-cased'
+    >>> model_name("runs/base/")
+    'base'
     """
     path = os.path.abspath(checkpoint)
-    found = _IN_CACHE.search(path)
-    return found[1].replace("--", "/", 1) if found else os.path.basename(path)
+    cached = _CACHED_MODEL.search(path)
+    if cached:
+        return cached[1].replace("--", "/", 1)
+    return os.path.basename(path)
 
 
 def read_languages(directory: str | Path) -> list[str]:
@@ -113,15 +143,11 @@ def read_languages(directory: str | Path) -> list[str]:
     if not path.is_file():
         return []
     head = path.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
-    found = re.search(r"^language:(.*(?:\n- .*)*)", head, re.MULTILINE)
-    return re.findall(r"[\w-]*\w", found[1].replace("\n- ", " ")) if found else []
-
-
-def licence_notice(license: str | None, whose: str) -> str:
-    """Return the end of a card: without a `license`, that those of `whose` (the sources) are
-    unknown.
-    """
-    return "" if license else f"\n\nThe licences of {whose}{_UNKNOWN_LICENCES}"
+    # Either `language: en` or, on lines of their own, `- en` and so on.
+    listed = re.search(r"^language:(.*(?:\n- .*)*)", head, re.MULTILINE)
+    if listed is None:
+        return []
+    return re.findall(r"[\w-]*\w", listed[1].replace("\n- ", " "))
 
 
 def with_license(card: str, license: str) -> str:
@@ -129,8 +155,10 @@ def with_license(card: str, license: str) -> str:
     is unknown.
     """
     head, end, rest = card.partition("\n---")
-    if not end or not card.startswith("---"):  # a card of others, without metadata
-        head, rest = "---", f"\n\n{card}"
+    if not end or not card.startswith("---"):  # somebody else's card, without metadata
+        head = "---"
+        rest = f"\n\n{card}"
+    # Also license_name and license_link, and the lines of a list.
     head = re.sub(r"\nlicense\w*:.*(\n[ -].*)*", "", head)
     rest = re.sub(rf"\n\nThe licences of .*{re.escape(_UNKNOWN_LICENCES)}", "", rest)
     return f"{head}\nlicense: {license}\n---{rest}"

@@ -1,5 +1,6 @@
-"""Model directories in Hugging Face's layout: ``model.safetensors``, ``config.json`` and the
-tokenizer's files.
+"""Read and write model directories in Hugging Face's layout.
+
+They hold ``model.safetensors``, ``config.json`` and the tokenizer's files.
 """
 
 import hashlib
@@ -26,6 +27,8 @@ from .mirror import local_copy
 WEIGHTS = "model.safetensors"
 OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
+TASK = "task.json"
+"""The settings of the task that a model is fine-tuned for."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 
@@ -39,10 +42,9 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 
 def model_digest(directory: str | Path) -> str:
-    """Return the digest of a model directory: of its weights, configuration and tokenizer."""
-    paths = [
-        local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)
-    ]
+    """Return the digest of a model directory's weights, configuration and tokenizer."""
+    folder = local_copy(directory)
+    paths = [folder / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)]
     return files_digest([path for path in paths if path.is_file()])
 
 
@@ -58,18 +60,21 @@ def _describe_missing(directory: str, folder: Path) -> str:
 
 
 def read_config(directory: str | Path) -> ModelConfig:
-    """Return the shape of the model in `directory`; raises `UserError` if there is none, or it is
-    damaged.
+    """Return the shape of the model in `directory`.
+
+    Raises `UserError` if there is none, or it is damaged.
     """
     path = local_copy(directory) / CONFIG
     if not path.is_file():
         raise UserError(_describe_missing(str(directory), path.parent))
     config = ModelConfig.from_hf(parse_json(path.read_bytes(), dict[str, Any], path), path)
     for weights in (path.with_name(WEIGHTS), path.with_name(OLD_WEIGHTS)):
-        # Before anything is allocated: a parameter takes a byte or more.
+        # A damaged shape is found before anything of its size is allocated: a parameter takes a
+        # byte or more.
         if weights.is_file() and config.num_parameters() > weights.stat().st_size:
             raise UserError(
-                f"{path} describes a larger model than {weights.name} holds; use both files of one checkpoint."
+                f"{path} describes a larger model than {weights.name} holds; use both files of one "
+                "checkpoint."
             )
     return config
 
@@ -81,7 +86,9 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     (``gamma`` and ``beta``) become today's, copies of tied weights are dropped, and a missing
     prefix ``bert.`` is added.
     """
-    new, old = (local_copy(directory) / name for name in (WEIGHTS, OLD_WEIGHTS))
+    folder = local_copy(directory)
+    new = folder / WEIGHTS
+    old = folder / OLD_WEIGHTS
     try:
         if new.is_file():
             weights = load_file(new)
@@ -92,61 +99,76 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, RuntimeError, ValueError):
         raise UserError(f"{new} is damaged. Use another checkpoint.") from None
     for name, weight in weights.items():
-        is_finite = (
-            isinstance(weight, Tensor)
-            and weight.is_floating_point()
-            and bool(weight.isfinite().all())
-        )
-        if not (is_finite or name.endswith("position_ids")):
+        # The positions that old checkpoints store are integers; they are left out below.
+        if not name.endswith("position_ids") and not _is_finite(weight):
             raise UserError(
-                f"{name} in {directory} has values that are not finite numbers. Use another checkpoint."
+                f"{name} in {directory} has values that are not finite numbers. Use another "
+                "checkpoint."
             )
     return _current_names(weights)
 
 
+def _is_finite(weight: object) -> bool:
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        return False
+    return bool(weight.isfinite().all())
+
+
 def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    prefix = "" if any(name.startswith("bert.") for name in weights) else "bert."
-    named = {}
+    """Return the weights under the names of ``transformers`` today::
+
+    bert.embeddings.LayerNorm.gamma         bert.embeddings.LayerNorm.weight
+    encoder.layer.0.output.dense.bias       bert.encoder.layer.0.output.dense.bias
+    cls.predictions.decoder.weight          left out: the embeddings again
+    """
+    encoder_alone = not any(name.startswith("bert.") for name in weights)
+    renamed: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if name.startswith("cls.predictions.decoder.") or name.endswith("position_ids"):
             continue
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        )
-        named[name if name.startswith(("cls.", "classifier.")) else prefix + name] = weight
-    return named
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        name = name.replace("LayerNorm.beta", "LayerNorm.bias")
+        if encoder_alone and not name.startswith(("cls.", "classifier.")):
+            name = f"bert.{name}"
+        renamed[name] = weight
+    return renamed
 
 
 def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] = ()) -> list[str]:
-    """Copy the weights in `directory` into `model`, and return the names of those it did not hold.
+    """Copy the weights in `directory` into `model`, and return the names of missing ones.
 
-    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing
-    there; they stay as they are. Weights that the model does not use are left out. Raises
-    `UserError` for other shapes.
+    Only weights whose names begin with one of `new` (for instance ``classifier.``) may be missing;
+    they stay as they are. Weights that the model does not use are left out. Raises `UserError` for
+    other shapes.
     """
-    weights, missing = read_weights(directory), []
+    weights = read_weights(directory)
+    missing: list[str] = []
     for name, target in model.state_dict().items():
         if name not in weights:
+            # "\0" begins no name: without `new`, nothing may be missing.
             if not name.startswith(new or "\0"):
                 raise UserError(
-                    f"The checkpoint {directory} lacks {name}; it is a checkpoint of another kind of model."
+                    f"The checkpoint {directory} lacks {name}; it is a checkpoint of another kind "
+                    "of model."
                 )
             missing.append(name)
-        elif weights[name].shape != target.shape:
-            found, wanted = tuple(weights[name].shape), tuple(target.shape)
+            continue
+        weight = weights[name]
+        if weight.shape != target.shape:
             raise UserError(
-                f"{name} in {directory} has shape {found}, but this model needs {wanted}."
+                f"{name} in {directory} has shape {tuple(weight.shape)}, but this model needs "
+                f"{tuple(target.shape)}."
             )
-        else:
-            target.copy_(weights[name])
+        target.copy_(weight)
     return missing
 
 
 def read_model(
     directory: str | Path, changes: Mapping[str, Any] | None = None
 ) -> BertForPreTraining:
-    """Return the model in `directory`, on the CPU, in training mode, with `changes` to its
-    configuration but not its shape.
+    """Return the model in `directory`, on the CPU, in training mode.
+
+    `changes` to its configuration, such as dropout rates, must not change its shape.
     """
     model = BertForPreTraining(replace(read_config(directory), **changes or {}))
     load_weights(model, directory)
@@ -159,16 +181,17 @@ def save_model(
     config: Mapping[str, Any],
     tokenizer: Mapping[str, bytes],
 ) -> None:
-    """Write a model directory into a folder that nothing reads yet; `config` is
-    `ModelConfig.to_hf`, or more.
+    """Write a model directory into a folder that nothing reads yet.
+
+    `config` is `ModelConfig.to_hf`, or more.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    # transformers refuses a file that does not say which library wrote it.
     (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
-    (directory / CONFIG).write_text(
-        json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    config_text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    (directory / CONFIG).write_text(config_text, encoding="utf-8")
     for name, content in tokenizer.items():
         (directory / name).write_bytes(content)
 
@@ -179,8 +202,9 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def load_tensors(path: Path, advice: str) -> dict[str, Any]:
-    """Return the dict that `torch.save` wrote, on the CPU; raises `UserError` with `advice` if the
-    file is damaged.
+    """Return the dict that `torch.save` wrote, on the CPU.
+
+    Raises `UserError` with `advice` if the file is damaged.
     """
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)

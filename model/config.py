@@ -1,4 +1,4 @@
-"""The shape of the encoder, and the configuration of pre-training: one documented field per option.
+"""Configure the encoder's shape and its pre-training: one documented field per option.
 
 `ModelConfig` has the names of ``transformers.BertConfig`` and is saved as its ``config.json``.
 `PretrainConfig` makes the command line of ``clozeworks pretrain``. This module imports nothing
@@ -38,16 +38,29 @@ RANGES = {
 }
 """The least and the most that a field of `ModelConfig` may be."""
 DEFAULT_STEPS = 1_000_000
+SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
+POSITIVE_COUNTS = (
+    *SHAPE_OPTIONS,
+    "batch_size",
+    "micro_batch_size",
+    "duplicates_per_epoch",
+    "evaluate_every",
+    "evaluation_rows",
+    "checkpoint_every",
+    "archive_every",
+)
+"""Options of `PretrainConfig` that count something, from 1."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 LICENSE = re.compile(r"[a-z0-9]+([.+-][a-z0-9]+)*", re.ASCII)
 
 
 def check_license(license: str | None) -> None:
     """Raise `UserError` unless this may be an identifier of a licence on the Hugging Face Hub."""
-    form = (
+    is_identifier = license is None or LICENSE.fullmatch(license) is not None
+    must = (
         "must be an identifier of the Hugging Face Hub, such as apache-2.0, cc-by-sa-4.0 or other"
     )
-    check(license is None or LICENSE.fullmatch(license) is not None, "license", license, form)
+    check(is_identifier, "license", license, must)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,31 +87,34 @@ class ModelConfig:
     """Each token sees only those on its left (the paper's left-to-right ablation)."""
 
     def __post_init__(self) -> None:
+        # A config.json may come from anywhere.
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if not least <= value <= most:
                 limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
                 raise UserError(f"{name} is {value}, but must be {limits}.")
         if self.hidden_size % self.num_attention_heads:
+            size = f"A hidden size of {self.hidden_size}"
             heads = f"{self.num_attention_heads} attention heads"
-            raise UserError(
-                f"A hidden size of {self.hidden_size} cannot be split over {heads}; make it a multiple."
-            )
+            raise UserError(f"{size} cannot be split over {heads}; make it a multiple.")
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
             )
         if self.pad_token_id >= self.vocab_size:
-            raise UserError(
-                f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} tokens."
-            )
+            size = f"the vocabulary has {self.vocab_size} tokens"
+            raise UserError(f"pad_token_id is {self.pad_token_id}, but {size}.")
 
     def num_parameters(self) -> int:
         """Return the number of weights of the encoder without its pooler and heads."""
-        hidden, intermediate = self.hidden_size, self.intermediate_size
+        hidden = self.hidden_size
+        intermediate = self.intermediate_size
         num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layer = 4 * hidden * (hidden + 1) + 2 * hidden * intermediate + intermediate + 5 * hidden
-        return hidden * (num_embeddings + 2) + self.num_hidden_layers * layer
+        layer_norm = 2 * hidden
+        attention = 4 * hidden * (hidden + 1)  # queries, keys, values, output; each with biases
+        feed_forward = 2 * hidden * intermediate + intermediate + hidden
+        layer = attention + feed_forward + 2 * layer_norm
+        return hidden * num_embeddings + layer_norm + self.num_hidden_layers * layer
 
     @classmethod
     def named(cls, size: str, **changes: Any) -> Self:
@@ -114,7 +130,8 @@ class ModelConfig:
             "num_attention_heads": heads,
         }
         shape |= {name: value for name, value in changes.items() if value is not None}
-        return cls(**{"intermediate_size": 4 * shape["hidden_size"]} | shape)
+        shape.setdefault("intermediate_size", 4 * shape["hidden_size"])
+        return cls(**shape)
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
@@ -128,16 +145,16 @@ class ModelConfig:
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
             raise UserError(
-                f"The model is {kind!r} with {positions} positions; only BERT with absolute ones is read."
+                f"The model is {kind!r} with {positions} positions; only BERT with absolute "
+                "positions is read."
             )
-        from ..pipeline.parsing import (
-            convert,
-        )  # imported here so that a new model does not need msgspec
+        # Imported here so that a new model does not need msgspec.
+        from ..pipeline.parsing import convert
 
         return convert(values, cls, path, "Use another checkpoint.")
 
     def to_hf(self, architecture: str = "BertForPreTraining") -> dict[str, Any]:
-        """Return what goes into ``config.json`` so that ``transformers`` builds the same model."""
+        """Return the content of ``config.json`` from which ``transformers`` builds this model."""
         return {"architectures": [architecture], "model_type": "bert", **asdict(self)}
 
 
@@ -149,33 +166,10 @@ class PretrainConfig:
         "base",
         "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024.",
     )
-    num_layers: int | None = option(None, "Number of layers; overrides --model.")
-    hidden_size: int | None = option(None, "Hidden size; overrides --model.")
-    num_heads: int | None = option(None, "Number of attention heads; overrides --model.")
-    intermediate_size: int | None = option(
-        None, "Width of the feed-forward layers; by default 4 x the hidden size."
-    )
-    initializer_range: float = option(
-        0.02,
-        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster with about 0.08.",
-    )
     checkpoint: str | None = option(
         None,
-        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh.",
-    )
-    vocabulary_from: Literal["checkpoint", "instances"] = option(
-        "checkpoint",
-        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, onto which its "
-        "embeddings are moved (a new token starts as the mean of its old pieces).",
-    )
-    extend_positions: bool = option(
-        False,
-        "Let a model that starts from --checkpoint read rows longer than its number of positions: further positions "
-        "begin as copies of its first ones, in their order.",
-    )
-    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
-        "mlm+nsp",
-        "Training objective: masked tokens and next sentences, masked tokens only, or left to right.",
+        "Model directory to start from, which sets the encoder's size; the optimiser starts fresh. "
+        "Rows longer than its number of positions extend it by copies of its first positions.",
     )
     steps: int | None = option(
         None,
@@ -183,174 +177,207 @@ class PretrainConfig:
     )
     tokens: int | None = option(
         None,
-        "Number of tokens to train on, excluding padding; converted to steps by the mean row length.",
+        "Number of tokens to train on, excluding padding; converted to steps by the mean row "
+        "length.",
     )
     hours: float | None = option(
         None,
-        "Training time, including the parts of an interrupted run. The learning rate follows the clock, so the weights "
-        "differ from run to run, and after a resume.",
-    )
-    phase_shares: tuple[float, float] = option(
-        (0.9, 0.1), "Shares of the steps for the first and the second directory, if two are given."
-    )
-    dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
-        "none",
-        "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the stored masks.",
-    )
-    mask_rate: float = option(
-        BuildConfig.mask_rate, "Share of each row's tokens to predict, with --dynamic-masking."
-    )
-    mask_split: tuple[int, int, int] = option(
-        BuildConfig.mask_split,
-        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random token, or kept, with "
-        "--dynamic-masking.",
-    )
-    duplicates_per_epoch: int | None = option(
-        None,
-        "Number of stored passes over the documents that each epoch uses, in rotation; by default all.",
+        "Training time, including the parts of an interrupted run. The learning rate follows the "
+        "clock, so the weights differ from run to run, and after a resume.",
     )
     batch_size: int = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
-    micro_batch_size: int | None = option(
-        None,
-        "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: 32,768).",
-    )
     learning_rate: float = option(
         1e-4, "Peak learning rate, reached after the warm-up; then it decays to 0."
     )
+    seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
+    num_layers: int | None = option(None, "Number of layers; overrides --model.", group="Encoder")
+    hidden_size: int | None = option(None, "Hidden size; overrides --model.", group="Encoder")
+    num_heads: int | None = option(
+        None, "Number of attention heads; overrides --model.", group="Encoder"
+    )
+    initializer_range: float = option(
+        0.02,
+        "Standard deviation of the initial weights; encoders narrower than 256 learn much faster "
+        "with about 0.08.",
+        group="Encoder",
+    )
+    vocabulary_from: Literal["checkpoint", "instances"] = option(
+        "checkpoint",
+        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, "
+        "onto which its embeddings are moved (a new token starts as the mean of its old pieces).",
+        group="Encoder",
+    )
+    objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
+        "mlm+nsp",
+        "Training objective: masked tokens and next sentences, masked tokens only, or left to "
+        "right.",
+        group="Objective and masking",
+    )
+    phase_shares: tuple[float, float] = option(
+        (0.9, 0.1),
+        "Shares of the steps for the first and the second directory, if two are given.",
+        group="Objective and masking",
+    )
+    dynamic_masking: Literal["none", "token", "whole-word", "span"] = option(
+        "none",
+        "Draw new masks for each epoch, of single tokens, whole words or spans; none uses the "
+        "stored masks.",
+        group="Objective and masking",
+    )
+    mask_split: tuple[int, int, int] | None = option(
+        None,
+        "Percentages of the predicted tokens that are replaced by [MASK], replaced by a random "
+        "token, or kept, with --dynamic-masking; by default as in the instances, like the share of "
+        "tokens to predict.",
+        group="Objective and masking",
+    )
+    duplicates_per_epoch: int | None = option(
+        None,
+        "Number of stored passes over the documents that each epoch uses, in rotation; by default "
+        "all.",
+        group="Objective and masking",
+    )
     warmup_steps: int | None = option(
-        None, "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000."
+        None,
+        "Steps of learning-rate warm-up; by default a tenth of all steps, at most 10,000.",
+        group="Optimisation",
     )
-    weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
-    bias_correction: bool = option(
-        False, "Correct the initial bias of Adam's moments, which BERT does not."
+    weight_decay: float = option(
+        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
     )
-    dropout: float = option(0.1, "Dropout rate, in hidden states and attention.")
+    dropout: float = option(
+        0.1, "Dropout rate, in hidden states and attention.", group="Optimisation"
+    )
     evaluate_every: int = option(
         1000,
-        "Steps between evaluations on the validation split; it is also evaluated at the start and the end.",
+        "Steps between evaluations on the validation split; it is also evaluated at the start and "
+        "the end.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     evaluation_rows: int = option(
-        4000, "Rows per evaluation: the first rows of the validation split, which is shuffled."
+        4000,
+        "Rows per evaluation: the first rows of the validation split, which is shuffled.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     checkpoint_minutes: float = option(
         10.0,
-        "Minutes between checkpoints, from which an interrupted run resumes; written while training continues.",
+        "Minutes between checkpoints, from which an interrupted run resumes; written while "
+        "training continues.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     checkpoint_every: int | None = option(
-        None, "Steps between further checkpoints; by default only --checkpoint-minutes counts."
-    )
-    probe: tuple[str, str] | None = option(
         None,
-        "At each evaluation, also measure how well a linear model on the frozen encoder solves a task of GLUE, or "
-        "classify, on DATA as `finetune` takes it.",
+        "Steps between further checkpoints; by default only --checkpoint-minutes counts.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
     archive_every: int | None = option(
-        None, "Steps between models kept for later study, in archive/step-N; by default none are."
+        None,
+        "Steps between models kept for later study, in archive/step-N; by default none are.",
+        group="Evaluation and checkpoints",
+        identity=False,
     )
-    keep: int = option(1, "Number of recent checkpoints to keep, besides the best.")
-    seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     license: str | None = option(
         None,
-        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as apache-2.0 or cc-by-sa-4.0.",
+        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as "
+        "apache-2.0 or cc-by-sa-4.0.",
+        group="Evaluation and checkpoints",
+        identity=False,
+    )
+    micro_batch_size: int | None = option(
+        None,
+        "Rows computed at once per GPU or CPU; by default as many as fit in 4,096 tokens (GPU: "
+        "32,768).",
+        group="Hardware",
+        identity=False,
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto",
-        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 with loss scaling on a V100 or "
-        "T4, else fp32. On a CPU with AVX-512 BF16 or AMX, bf16 is faster too, but results differ between machines.",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 with loss "
+        "scaling on a V100 or T4, else fp32. On a CPU with AVX-512 BF16 or AMX, bf16 is faster "
+        "too, but results differ between machines.",
+        group="Hardware",
     )
     compile: bool | None = option(
         None,
         "Compile the model with torch.compile; by default only on a GPU.",
         "--compile/--no-compile",
-    )
-    wandb: bool | None = option(
-        None,
-        "Log to Weights & Biases too, if its package is installed; by default if the environment sets WANDB_PROJECT.",
-        "--wandb/--no-wandb",
+        group="Hardware",
+        identity=False,
     )
     activation_checkpointing: bool = option(
         False,
-        "Keep only each layer's input for the backward pass and compute the layer again: a third more computation, but "
-        "far less memory.",
+        "Keep only each layer's input for the backward pass and compute the layer again: a third "
+        "more computation, but far less memory.",
+        group="Hardware",
+        identity=False,
     )
     device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", "Device to train on; auto uses a GPU if there is one."
+        "auto",
+        "Device to train on; auto uses a GPU if there is one.",
+        group="Hardware",
+        identity=False,
     )
 
     def __post_init__(self) -> None:
-        shape = ("num_layers", "hidden_size", "num_heads", "intermediate_size")
-        moves = self.vocabulary_from == "instances"
-        check(
-            not moves or self.checkpoint is not None,
-            "vocabulary_from",
-            self.vocabulary_from,
-            "needs --checkpoint",
-        )
-        extends = self.extend_positions
-        check(
-            not extends or self.checkpoint is not None,
-            "extend_positions",
-            extends,
-            "needs --checkpoint",
-        )
-        batches = (
-            "batch_size",
-            "micro_batch_size",
-            "duplicates_per_epoch",
-            "evaluate_every",
-            "evaluation_rows",
-        )
-        for name in (*shape, *batches, "checkpoint_every", "archive_every", "keep"):
+        self._check_numbers()
+        self._check_start()
+        self._check_budget()
+        self._check_masking()
+        check_license(self.license)
+
+    def _check_numbers(self) -> None:
+        for name in POSITIVE_COUNTS:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
             check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
+        # A dropout of 1 would divide by 0.
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
-        free = self.checkpoint is None or not any(getattr(self, name) for name in shape)
-        check(
-            free,
-            "checkpoint",
-            self.checkpoint,
-            "its model's shape cannot be changed; drop the shape options",
-        )
-        check_license(self.license)
-        self._check_budget()
-        self._check_masking()
+
+    def _check_start(self) -> None:
+        moves = self.vocabulary_from == "instances"
+        if self.checkpoint is None:
+            check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
+            return
+        keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
+        must = "its model's shape cannot be changed; drop the shape options"
+        check(keeps_shape, "checkpoint", self.checkpoint, must)
 
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         for name in given:
             check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
         if len(given) > 1:
-            raise UserError(
-                f"--{given[0]} and --{given[1]} are both given, but a run has one budget; drop one."
-            )
-        if self.warmup_steps is not None:
-            steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
-            possible = 0 <= self.warmup_steps <= steps
-            check(
-                possible,
-                "warmup_steps",
-                self.warmup_steps,
-                f"must be between 0 and --steps ({steps})",
-            )
-            reason = "with --hours the warm-up is a tenth of the time; leave it out"
-            check(self.hours is None, "warmup_steps", self.warmup_steps, reason)
+            both = f"`{given[0]}` and `{given[1]}` are both given"
+            raise UserError(f"{both}, but a run has one budget; drop one.")
+        self._check_warmup()
         shares = self.phase_shares
+        # Shares such as 0.1 + 0.9 need not sum to 1 exactly in floating point.
         shares_ok = len(shares) == 2 and min(shares) > 0 and abs(sum(shares) - 1) < 1e-6
         check(shares_ok, "phase_shares", shares, "must be two shares that sum to 1")
 
+    def _check_warmup(self) -> None:
+        if self.warmup_steps is None:
+            return
+        # The number of steps that a budget of tokens allows is known only with the instances.
+        steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
+        possible = 0 <= self.warmup_steps <= steps
+        must = f"must be between 0 and `steps` ({steps})"
+        check(possible, "warmup_steps", self.warmup_steps, must)
+        must = "with `hours` the warm-up is a tenth of the time; leave it out"
+        check(self.hours is None, "warmup_steps", self.warmup_steps, must)
+
     def _check_masking(self) -> None:
-        check_masks(self.mask_rate, self.mask_split)
-        draws = self.dynamic_masking != "none"
-        for name in ("mask_rate", "mask_split"):
-            value, unused = getattr(self, name), "it has no effect without --dynamic-masking"
-            check(draws or value == getattr(BuildConfig, name), name, value, unused)
-        possible = not (draws and self.objective == "ltr")
-        check(
-            possible,
-            "dynamic_masking",
-            self.dynamic_masking,
-            "--objective ltr uses no masks; drop it",
-        )
+        draws_masks = self.dynamic_masking != "none"
+        if self.mask_split is not None:
+            check_masks(BuildConfig.mask_rate, self.mask_split)
+            must = "it has no effect without `dynamic_masking`"
+            check(draws_masks, "mask_split", self.mask_split, must)
+        possible = not (draws_masks and self.objective == "ltr")
+        must = "`objective` ltr uses no masks; drop it"
+        check(possible, "dynamic_masking", self.dynamic_masking, must)

@@ -1,6 +1,4 @@
-"""A copy of a model directory for the Hugging Face Hub: the model, its tokenizer and its card, and
-nothing else.
-"""
+"""Copy a model directory for the Hugging Face Hub: the model, its tokenizer and its card alone."""
 
 import shutil
 from pathlib import Path
@@ -10,53 +8,60 @@ from ..pipeline.errors import UserError
 from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from ..pipeline.storage.stage import VOCABULARY_FILES
 from .card import CARD, with_license
-from .checkpoint import CONFIG, WEIGHTS, read_config
+from .checkpoint import CONFIG, TASK, WEIGHTS, read_config
 from .config import check_license
 
-TASK = "task.json"  # as in `finetuning.predict`
 NEEDED = (WEIGHTS, CONFIG, CARD)
 FILES = (*NEEDED, TASK, *VOCABULARY_FILES)
 
 
 def export(directory: str | Path, output: str | Path, license: str | None = None) -> dict[str, int]:
-    """Copy the model in `directory`, a finished run, to `output`, and return the bytes of each file
-    by its name.
+    """Copy the model in `directory`, a finished run, to `output`; return each file's bytes by name.
 
     `license` replaces the licence in the card. Files of a model exported to `output` before are
     replaced or removed. Raises `UserError` if there is no finished model, and for an `output` that
     holds anything else or another card, which may have been edited.
     """
-    directory, output = str(directory), str(output)
+    directory = str(directory)
+    output = str(output)
     check_license(license)
     read_config(directory)
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
-    if missing := [name for name in NEEDED if name not in names]:
-        raise UserError(
-            f"{directory} is not a finished run: {missing[0]} is missing. Rerun the command that writes it."
-        )
-    present = storage.file_names(output)
-    if others := [name for name in present if name not in FILES and not name.startswith(".")]:
-        raise UserError(
-            f"{output} already contains other files ({others[0]}, …). Choose another `output`."
-        )
+    for name in NEEDED:
+        if name not in names:
+            raise UserError(
+                f"{directory} is not a finished run: {name} is missing. Rerun the command that "
+                "writes it."
+            )
     card = storage.read_bytes(storage.join(directory, CARD))
     if license:
-        card = with_license(card.decode(errors="surrogateescape"), license).encode(
-            errors="surrogateescape"
-        )
-    if CARD in present and storage.read_bytes(storage.join(output, CARD)) != card:
-        raise UserError(
-            f"{output} contains another {CARD}, perhaps edited. Delete it, or choose another `output`."
-        )
+        # Bytes that are not UTF-8 survive the round trip as surrogates.
+        text = with_license(card.decode(errors="surrogateescape"), license)
+        card = text.encode(errors="surrogateescape")
+    _check_output(output, card)
+
     target = OutputDirectory(output)
     with locked(output):
         for name in names:
             if name != CARD:
-                with (
-                    storage.open_input(storage.join(directory, name)) as source,
-                    target.write(name) as file,
-                ):
+                source_path = storage.join(directory, name)
+                with storage.open_input(source_path) as source, target.write(name) as file:
                     shutil.copyfileobj(source, file)
         target.write_bytes(CARD, card)
         target.remove(*(name for name in FILES if name not in names), WORK)
-    return {name: storage.file_sizes(output)[name] for name in names}
+    sizes = storage.file_sizes(output)
+    return {name: sizes[name] for name in names}
+
+
+def _check_output(output: str, card: bytes) -> None:
+    present = storage.file_names(output)
+    others = [name for name in present if name not in FILES and not name.startswith(".")]
+    if others:
+        raise UserError(
+            f"{output} already contains other files ({others[0]}, …). Choose another `output`."
+        )
+    if CARD in present and storage.read_bytes(storage.join(output, CARD)) != card:
+        raise UserError(
+            f"{output} contains another {CARD}, perhaps edited. Delete it, or choose another "
+            "`output`."
+        )

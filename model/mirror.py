@@ -1,5 +1,5 @@
-"""Local copies of what lies in an object store, for libraries that open paths and for runs that
-rewrite their files.
+"""Copy files from an object store and back, for libraries that open paths and for runs that rewrite
+their files.
 
 A run works in a local folder and uploads it at each checkpoint: files first, then an index of them,
 and only then is deleted what the run no longer has. A run is resumed from the files of the last
@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,43 +38,48 @@ def delete_copies() -> None:
 
 
 def local_copy(path: str | Path, *names: str) -> Path:
-    """Return a local path as it is, and of a remote file or folder a local copy, if there is
-    anything.
+    """Return a local path as it is, and a local copy of a remote file or folder, if it exists.
 
-    Of a folder, copy the files directly in it, or those of these `names` anywhere in it, unless
-    they are up to date.
+    A folder's copy has the files directly in it, or those with these `names` anywhere in it. Files
+    that are up to date are not copied again.
     """
     if not storage.is_remote(str(path)):
         return Path(path)
     remote = str(path).rstrip("/")
     local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
     if names:
-        below = (found.removeprefix(f"{remote}/") for found in storage.find_files(remote))
-        files = [name for name in below if name.rsplit("/", 1)[-1] in names]
-    elif not (files := storage.file_names(remote)) and storage.exists(remote):
-        storage.download(remote, str(local))
+        paths = [path.removeprefix(f"{remote}/") for path in storage.find_files(remote)]
+        files = [path for path in paths if path.rsplit("/", 1)[-1] in names]
+    else:
+        files = storage.file_names(remote)
+        if not files and storage.exists(remote):  # it is a file itself
+            storage.download(remote, str(local))
     _download(remote, local, files)
     return local
 
 
 def _download(remote: str, local: Path, names: list[str]) -> None:
+    def download(name: str) -> None:
+        storage.download(storage.join(remote, name), str(local / name))
+
+    _for_each(download, names)
+
+
+def _for_each(do: Callable[[str], None], names: Iterable[str]) -> None:
+    """Call `do` with each name, several at once; raise its error."""
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        list(
-            pool.map(
-                lambda name: storage.download(storage.join(remote, name), str(local / name)), names
-            )
-        )
+        for _ in pool.map(do, names):
+            pass
 
 
 @dataclass
 class _Mirror:
-    """A local folder, the remote one that it is uploaded to, and what was uploaded: size and time
-    of each file.
-    """
+    """A local folder and the remote one that it is uploaded to."""
 
     local: Path
     remote: str
     uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Size and time of change of each file, as of the last upload."""
     is_behind: bool = False
     """Whether the last upload failed."""
 
@@ -85,35 +90,28 @@ class _Mirror:
         index = self._path(INDEX)
         if storage.exists(index):
             names = parse_json(
-                storage.read_bytes(index), list[FilePath], index, "Use another --output."
+                storage.read_bytes(index), list[FilePath], index, "Use another `output`."
             )
             _download(self.remote, self.local, names)
-        elif found := storage.find_files(self.remote):
-            raise UserError(
-                f"{self.remote} is not empty ({next(iter(found))}, …). Use another --output."
-            )
         else:
-            self._write_index([])  # so that what a killed upload leaves is known to be a run's
+            files = storage.find_files(self.remote)
+            if files:
+                first = next(iter(files))
+                raise UserError(f"{self.remote} is not empty ({first}, …). Use another `output`.")
+            self._write_index([])  # so that the files of a killed upload are known to be a run's
         self.uploaded = self._files()
 
     def upload(self) -> None:
         """Make the remote folder hold what the local one holds now."""
         self.is_behind = True
         files = self._files()
+        # By size and time: a digest would read every checkpoint once more.
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
-        with ThreadPoolExecutor(NUM_THREADS) as pool:
-            list(
-                pool.map(
-                    lambda name: storage.upload(str(self.local / name), self._path(name)), changed
-                )
-            )
-            self._write_index(sorted(files))
-            list(
-                pool.map(
-                    lambda name: storage.remove(self._path(name)),
-                    self.uploaded.keys() - files.keys(),
-                )
-            )
+        deleted = self.uploaded.keys() - files.keys()
+        # In this order: a kill at any time leaves an index of files that are all there.
+        _for_each(lambda name: storage.upload(str(self.local / name), self._path(name)), changed)
+        self._write_index(sorted(files))
+        _for_each(lambda name: storage.remove(self._path(name)), deleted)
         self.uploaded = files
         self.is_behind = False
 
@@ -121,9 +119,10 @@ class _Mirror:
         """Move the local folder to where nothing deletes it, and say so."""
         from .training.ranks import print_notice  # imported here because torch takes seconds
 
-        kept = self.local.rename(Path(tempfile.mkdtemp(prefix="clozeworks-"), "run"))
+        folder = self.local.rename(Path(tempfile.mkdtemp(prefix="clozeworks-"), "run"))
         print_notice(
-            f"{kept} holds what was not uploaded: copy it to {self.remote}, or rerun from the last upload."
+            f"{folder} holds the files that were not uploaded: copy it to {self.remote}, or rerun "
+            "from the last upload."
         )
 
     def _write_index(self, names: list[str]) -> None:
@@ -134,13 +133,13 @@ class _Mirror:
         return storage.join(self.remote, name)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        found = storage.find_files(str(self.local))
-        return {
-            os.path.relpath(path, self.local): (size, os.stat(path).st_mtime_ns)
-            for path, size in found.items()
-        }
+        files = {}
+        for path, size in storage.find_files(str(self.local)).items():
+            files[os.path.relpath(path, self.local)] = (size, os.stat(path).st_mtime_ns)
+        return files
 
 
+# Checkpoints are written deep inside a run, which knows only its local folder.
 _mirrors: list[_Mirror] = []
 
 
@@ -152,15 +151,15 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     if not storage.is_remote(str(output)):
         yield Path(output)
         return
-    is_first = os.environ.get("RANK", "0") == "0"
-    # The processes that torchrun started have the same parent.
-    key = f"{stable_hash(str(output), os.getppid() if 'RANK' in os.environ else os.getpid()):016x}"
-    mirror = _Mirror(
-        Path(tempfile.gettempdir(), f"clozeworks-{key}", "run"), str(output).rstrip("/")
-    )
-    if not is_first:
+    # The processes that torchrun started share one folder; they have the same parent.
+    owner = os.getppid() if "RANK" in os.environ else os.getpid()
+    key = f"{stable_hash(str(output), owner):016x}"
+    local = Path(tempfile.gettempdir(), f"clozeworks-{key}", "run")
+    mirror = _Mirror(local, str(output).rstrip("/"))
+    if os.environ.get("RANK", "0") != "0":
         yield mirror.local
         return
+    # A killed run with this process id may have left one.
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
     _mirrors.append(mirror)
     try:
@@ -197,7 +196,7 @@ def upload(path: Path) -> None:
     """Upload the run in whose local folder `path` lies, if it is one of a remote output; else do
     nothing.
 
-    A failure is only reported: the next upload brings what is missing.
+    A failure is only reported: the next upload includes the missing files.
     """
     from .training.ranks import print_notice  # imported here because torch takes seconds
 
@@ -207,5 +206,6 @@ def upload(path: Path) -> None:
                 mirror.upload()
             except (UserError, RunError) as error:
                 print_notice(
-                    f"{error} The checkpoint was not uploaded; training continues, and the next upload includes it."
+                    f"{error} The checkpoint was not uploaded; training continues, and the next "
+                    "upload includes it."
                 )

@@ -18,8 +18,8 @@ def option(
 
     `flags` overrides the spelling derived from the field's name, for example ``--cased/--uncased``.
     `group` is the heading that the option stands under in ``--help``; the common ones have none.
-    `identity` is False for a field that decides how the work is done, not its result: it may change
-    when an unfinished run is resumed.
+    `identity` is False for a field that decides how the work is done, or which runs there are, but
+    not the result of a run: it may change when the work is resumed.
     """
     metadata = {"help": help, "flags": flags, "group": group, "identity": identity}
     return field(default=default, metadata=metadata)

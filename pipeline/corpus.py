@@ -14,7 +14,7 @@ from .execution.stages import Stage, finish_stage, open_stage, progress_of
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .storage.directory import locked
-from .storage.stage import finished_manifest, start_over
+from .storage.stage import clear_stage, finished_manifest, refuse_other_files
 from .vocabulary.pipeline import VocabularyStage
 
 
@@ -62,9 +62,11 @@ def make_corpus(
     with ExitStack() as locks:
         for stage in stages:
             locks.enter_context(locked(stage.output))
+            refuse_other_files(stage.output)
         if options.overwrite:
+            # Not by the pipeline: a runner that lost a worker may open a stage again.
             for stage in stages:
-                start_over(stage.output)
+                clear_stage(stage.output)
         manifests: list[Any] = []
         unfinished = list(stages)
         while unfinished:

@@ -6,12 +6,14 @@ other beside other processes would slow the tests down. Hypothesis has no deadli
 machine would miss.
 """
 
+import logging
 import os
 import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
+from clozeworks.cli.summary import NoticeHandler
 
 FIXTURES = str(Path(__file__).parent / "fixtures")
 sys.path.insert(0, FIXTURES)
@@ -29,3 +31,9 @@ def fail_instead_of_ending_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     without a word.
     """
     monkeypatch.setattr("clozeworks.cli.main.abandon", sys.exit)
+
+
+@pytest.fixture(autouse=True)
+def print_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints what the libraries log for the user if nobody handles it; pytest handles it."""
+    monkeypatch.setattr(logging.getLogger("clozeworks"), "handlers", [NoticeHandler()])

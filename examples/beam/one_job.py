@@ -33,8 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     instances = f"{options.output}/instances"
     ingest_config = IngestConfig(language="en", validation_share=0.08, shards=options.shards)
 
+    # Without a version to be compatible with, DirectRunner downloads another runner, Prism.
+    beam_options = PipelineOptions(beam_flags, update_compatibility_version=beam.__version__)
     # Leaving the block runs the pipeline, waits for it, and raises if the job has failed.
-    with beam.Pipeline(options=PipelineOptions(beam_flags)) as pipeline:
+    with beam.Pipeline(options=beam_options) as pipeline:
         (
             pipeline
             | Ingest(options.source, documents, ingest_config)

@@ -15,7 +15,8 @@ class FeaturesConfig:
 
     layers: tuple[int, ...] = option(
         (-1,),
-        "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one before it.",
+        "Hidden states to extract: 0 is the embeddings, 1 the first layer, -1 the last, -2 the "
+        "one before it.",
     )
     combine: Literal["none", "concat", "sum"] = option(
         "none",
@@ -23,31 +24,41 @@ class FeaturesConfig:
     )
     per: Literal["word", "token", "text"] = option(
         "token",
-        "Write one vector per word (that of its first token), per token, or per text (the mean of its tokens, "
-        "including [CLS] and [SEP]).",
+        "Write one vector per word (that of its first token), per token, or per text (the mean of "
+        "its tokens, including [CLS] and [SEP]).",
     )
-    format: Literal["auto", "text", "table", "columns"] = option(
-        "auto",
-        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: .txt is text, an "
-        "unknown one columns. A data set of the Hub is a table.",
-    )
-    text: str | None = option(
-        None, "Column of the text in a table; the default is text or sentence."
-    )
-    max_length: int | None = option(
-        None,
-        "Longest row in tokens; longer texts are cut into windows. The default is that of pre-training.",
-    )
-    batch_tokens: int = option(4096, "Tokens per batch, including padding.")
     dtype: Literal["float32", "float16"] = option(
         "float32", "Number format of the vectors in the file."
     )
+    format: Literal["auto", "text", "table", "columns"] = option(
+        "auto",
+        "Format of DATA: one text per line, a table, or CoNLL columns. auto goes by the suffix: "
+        ".txt is text, an unknown one columns. A data set of the Hub is a table.",
+        group="Reading",
+    )
+    text: str | None = option(
+        None, "Column of the text in a table; the default is text or sentence.", group="Reading"
+    )
+    max_length: int | None = option(
+        None,
+        "Longest row in tokens; longer texts are cut into windows. The default is that of "
+        "pre-training.",
+        group="Reading",
+    )
+    batch_tokens: int = option(
+        4096, "Tokens per batch, including padding.", group="Hardware", identity=False
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
-        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 or T4, else fp32.",
+        "Number format of matrix products; auto is bf16 on a GPU that supports it, fp16 on a V100 "
+        "or T4, else fp32.",
+        group="Hardware",
     )
     device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", "Device to compute on; auto uses a GPU if there is one."
+        "auto",
+        "Device to compute on; auto uses a GPU if there is one.",
+        group="Hardware",
+        identity=False,
     )
 
     def __post_init__(self) -> None:

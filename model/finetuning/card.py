@@ -1,6 +1,4 @@
-"""The model card of a fine-tuned model: what it does, from which encoder and data, and how well on
-the dev examples.
-"""
+"""Write the model card of a fine-tuned model: its task, encoder and data, and its dev scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +7,10 @@ from typing import Any
 from ..card import (
     DATASET,
     as_code,
-    front_matter,
-    licence_notice,
     model_index,
     model_name,
+    render_card,
     software,
-    table,
 )
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -45,29 +41,27 @@ def task_card(
     `languages` are the encoder's, `recipe` has hyperparameters that the task or the user set;
     `in_transformers` says whether ``transformers`` has the head.
     """
-    pipeline, best = _PIPELINES.get(task.name, "text-classification"), summary["best"]
+    pipeline = _PIPELINES.get(task.name, "text-classification")
     name = f"{task.name} {task.variant}".strip()
     dataset = _dataset(task, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
-    front = front_matter(
-        language=languages,
-        license=config.license,
-        library_name="transformers",
-        pipeline_tag=pipeline,
-        tags=["bert"],
-        datasets=[dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
-        **{
-            "model-index": model_index(
-                f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"]
-            )
-        },
-    )
-    baseline = summary["baseline"]
-    scores = {
-        metric: _figure(score)
-        + (f" ({_figure(baseline[metric])} for a constant answer)" if metric in baseline else "")
-        for metric, score in best["scores"].items()
+    best = summary["best"]
+    results = model_index(f"BERT for {name}", pipeline, {**dataset, "split": split}, best["scores"])
+    metadata = {
+        "language": languages,
+        "license": config.license,
+        "library_name": "transformers",
+        "pipeline_tag": pipeline,
+        "tags": ["bert"],
+        "datasets": [dataset["type"]] if DATASET.fullmatch(dataset["type"]) else [],
+        "model-index": results,
     }
+    scores = {}
+    for metric, score in best["scores"].items():
+        scores[metric] = _figure(score)
+        if metric in summary["baseline"]:
+            constant = _figure(summary["baseline"][metric])
+            scores[metric] += f" ({constant} for a constant answer)"
     tables = {
         "Data": {
             "data": as_code(dataset["name"]),
@@ -81,40 +75,37 @@ def task_card(
             "seed": best["seed"],
             **recipe,
             "max_length": task.max_length,
-            "runs": f"{summary['runs']:,}, of which this is the best on dev",
+            "runs": f"{summary['runs']:,}; this is the best on dev",
             "software": software(),
         },
         "On the dev examples": scores,
     }
-    text = "\n".join(f"\n## {title}\n\n{table(rows)}" for title, rows in tables.items())
-    licences = licence_notice(config.license, "the data and of the encoder")
-    title = f"# A BERT encoder fine-tuned on {name} by Clozeworks"
-    return f"{front}\n{title}\n{_use(pipeline, in_transformers)}{text}{licences}\n"
+    return render_card(
+        "finetuning/card.md.jinja",
+        title=f"A BERT encoder fine-tuned on {name} by Clozeworks",
+        metadata=metadata,
+        tables=tables,
+        licensed_sources="the data and of the encoder",
+        pipeline=pipeline,
+        in_transformers=in_transformers and pipeline != "multiple-choice",
+    )
 
 
 def _figure(score: float) -> str:
-    return (
-        f"{score:,}" if isinstance(score, int) else f"{score:.4g}"
-    )  # a count, such as SQuAD 2.0's total
+    if isinstance(score, int):  # a count, such as SQuAD 2.0's total
+        return f"{score:,}"
+    return f"{score:.4g}"
 
 
 def _dataset(task: Task, data: str) -> dict[str, str]:
-    """Return the data set as the Hub's metadata name it; one that is not on the Hub by its file or
-    folder.
-    """
+    """Return the data set as the Hub's metadata name it; a local one by its file or folder."""
     if task.name in GLUE:
         return {"type": "nyu-mll/glue", "name": f"GLUE {task.name}", "config": task.name}
     if data.startswith("hf:"):
-        address, *config = data.removeprefix("hf:").split(":")
-        return {"type": address, "name": address, **({"config": config[0]} if config else {})}
+        address, _, rest = data.removeprefix("hf:").partition(":")
+        dataset = {"type": address, "name": address}
+        if rest:
+            dataset["config"] = rest.split(":")[0]  # after it may come a split
+        return dataset
     name = Path(data).name
     return {"type": name, "name": name}
-
-
-def _use(pipeline: str, in_transformers: bool) -> str:
-    if pipeline == "multiple-choice" or not in_transformers:
-        return "\n```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```\n"
-    return (
-        f'\n```python\nfrom transformers import pipeline\n\nmodel = pipeline("{pipeline}", model=".")'
-        "  # this directory, or its name on the Hub\n```\n"
-    )

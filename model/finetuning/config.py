@@ -1,4 +1,4 @@
-"""The configuration of fine-tuning: one documented field per option of ``clozeworks finetune``.
+"""Configure fine-tuning: one documented field per option of ``clozeworks finetune``.
 
 This module does not import torch, so that ``--help`` is fast.
 """
@@ -8,168 +8,177 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ...pipeline.config import check, option
-from ...pipeline.errors import UserError
 from ..config import check_license
-from ..tasks.options import MAX_TASK_SIZE, LayerChoice, TaskOptions
+from ..tasks.options import MAX_TASK_SIZE, TaskOptions
 
 _AT_LEAST_1 = (
     "batch_size",
     "micro_batch_size",
     "checkpoint_every",
-    "lstm_size",
     "stride",
     "max_question_length",
     "max_answer_length",
     "seeds",
 )
-_TASK_SIZES = ("max_length", "lstm_size", "stride", "max_question_length", "max_answer_length")
+_TASK_SIZES = ("max_length", "stride", "max_question_length", "max_answer_length")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How to fine-tune an encoder on a task; None means the task's default, which is the paper's."""
+    """How to fine-tune an encoder on a task; None means the task's default, from the paper."""
 
     max_length: int | None = option(
         None,
-        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, for squad 384 (in windows).",
+        "Longest row in tokens, with [CLS] and [SEP]; the default is 128, "
+        "for squad 384 (in windows).",
     )
     batch_size: int | None = option(
         None,
         "Examples per update of the weights; the default is 32, for SQuAD 2.0 48, for swag 16.",
     )
-    micro_batch_size: int | None = option(
-        None,
-        "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
-    )
     epochs: float | None = option(
         None,
-        "Passes over the training examples; the default is 3, for SQuAD 2.0 2, with --features 10.",
+        "Passes over the training examples; the default is 3, for SQuAD 2.0 2.",
     )
     learning_rates: tuple[float, ...] | None = option(
         None,
-        "Peak learning rates to try, each in its own run; the best run on dev is kept. The default is "
-        "5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5, with --features 1e-3.",
+        "Peak learning rates to try, each in its own run; the best run on dev is kept. "
+        "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5, for swag 2e-5.",
+        identity=False,
     )
     seeds: int = option(
-        1, "Number of runs per learning rate, each with its own seed; you can add more later."
+        1,
+        "Number of runs per learning rate, each with its own seed; you can add more later.",
+        identity=False,
     )
     seed: int = option(
-        0, "First seed: of the new layer's weights, the order of the rows, and dropout."
+        0,
+        "First seed: of the new layer's weights, the order of the rows, and dropout.",
+        group="Optimisation",
+        identity=False,
     )
     warmup_share: float = option(
-        0.1, "Share of the steps during which the learning rate rises; then it falls to 0."
+        0.1,
+        "Share of the steps during which the learning rate rises; then it falls to 0.",
+        group="Optimisation",
     )
-    weight_decay: float = option(0.01, "Weight decay (not applied to biases and LayerNorm).")
+    weight_decay: float = option(
+        0.01, "Weight decay (not applied to biases and LayerNorm).", group="Optimisation"
+    )
     bias_correction: bool = option(
-        False, "Correct the initial bias of Adam's moments, which BERT does not."
+        False,
+        "Correct the initial bias of Adam's moments, which BERT does not.",
+        group="Optimisation",
     )
     dropout: float = option(
-        0.1, "Dropout rate, in hidden states, attention and before the new layer."
+        0.1,
+        "Dropout rate, in hidden states, attention and before the new layer.",
+        group="Optimisation",
+    )
+    random_weights: bool = option(
+        False,
+        "Ignore the checkpoint's weights and start from random ones, to see what pre-training "
+        "is worth.",
+        group="Optimisation",
     )
     text: str | None = option(
-        None, "Column of the text, for classify; the default is text or sentence."
+        None,
+        "Column of the text, for classify; the default is text or sentence.",
+        group="Your own data (classify)",
     )
     text_pair: str | None = option(
-        None, "Column of the second text of a pair, for classify; the default is none."
+        None,
+        "Column of the second text of a pair, for classify; the default is none.",
+        group="Your own data (classify)",
     )
     label: str | None = option(
-        None, "Column of the class or score, for classify; the default is label."
+        None,
+        "Column of the class or score, for classify; the default is label.",
+        group="Your own data (classify)",
+    )
+    stride: int | None = option(
+        None,
+        "Tokens from one window of a long passage to the next, for squad; the default is 128.",
+        group="Question answering (squad)",
+    )
+    max_question_length: int | None = option(
+        None,
+        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
+        group="Question answering (squad)",
+    )
+    max_answer_length: int | None = option(
+        None,
+        "Longest predicted answer in tokens, for squad; the default is 30.",
+        group="Question answering (squad)",
+    )
+    metric: Literal["squad", "korquad"] | None = option(
+        None,
+        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; "
+        "by default KorQuAD's for files whose version names it.",
+        group="Question answering (squad)",
     )
     checkpoint_every: int = option(
-        500, "Steps between checkpoints, from which an interrupted run resumes."
+        500,
+        "Steps between checkpoints, from which an interrupted run resumes.",
+        group="Checkpoints",
+        identity=False,
+    )
+    license: str | None = option(
+        None,
+        "Licence of the model, for its card: an identifier of the Hugging Face Hub "
+        "such as apache-2.0 or cc-by-sa-4.0.",
+        group="Checkpoints",
+        identity=False,
+    )
+    micro_batch_size: int | None = option(
+        None,
+        "Examples computed at once; the default is as many as fit into 4,096 tokens (GPU: 32,768).",
+        group="Hardware",
+        identity=False,
     )
     compile: bool = option(
         False,
         "Compile the model with torch.compile, which takes a minute per run.",
         "--compile/--no-compile",
-    )
-    random_weights: bool = option(
-        False,
-        "Ignore the checkpoint's weights and start from random ones, to see what pre-training is worth.",
-    )
-    features: LayerChoice | None = option(  # noqa: RUF009 (an alias of plain text is not mutable)
-        None,
-        "For ner, train a BiLSTM on these hidden states of the frozen encoder instead of fine-tuning it.",
-    )
-    bilstm: bool = option(
-        False,
-        "For GLUE, classify and squad, add a two-layer BiLSTM with random weights on top of the encoder; train both.",
-    )
-    lstm_size: int | None = option(
-        None, "Units of the BiLSTM of --features or --bilstm in each direction; the default is 768."
-    )
-    stride: int | None = option(
-        None, "Tokens from one window of a long passage to the next, for squad; the default is 128."
-    )
-    max_question_length: int | None = option(
-        None,
-        "Longest question in tokens, for squad; longer ones are cut at the end. The default is 64.",
-    )
-    max_answer_length: int | None = option(
-        None, "Longest predicted answer in tokens, for squad; the default is 30."
-    )
-    metric: Literal["squad", "korquad"] | None = option(
-        None,
-        "Official metric for squad: SQuAD's, or KorQuAD's, whose F1 counts characters; by default KorQuAD's for files "
-        "whose version names it.",
-    )
-    license: str | None = option(
-        None,
-        "Licence of the model, for its card: an identifier of the Hugging Face Hub such as apache-2.0 or cc-by-sa-4.0.",
+        group="Hardware",
+        identity=False,
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, fp16 on a V100 "
-        "or T4, else fp32; dev and test examples are always computed with auto.",
+        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "
+        "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
+        group="Hardware",
     )
     device: Literal["auto", "cpu", "cuda"] = option(
-        "auto", "Device to train on; auto uses a GPU if there is one."
+        "auto",
+        "Device to train on; auto uses a GPU if there is one.",
+        group="Hardware",
+        identity=False,
     )
 
     def __post_init__(self) -> None:
-        check(
-            self.max_length is None or self.max_length >= 8,
-            "max_length",
-            self.max_length,
-            "must be at least 8",
-        )
         for name in _AT_LEAST_1:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in _TASK_SIZES:
             value = getattr(self, name)
-            check(
-                value is None or value <= MAX_TASK_SIZE,
-                name,
-                value,
-                f"must be at most {MAX_TASK_SIZE:,}",
-            )
-        if self.lstm_size and not self.features and not self.bilstm:
-            raise UserError(
-                "--lstm-size is for a BiLSTM; add --features or --bilstm, or leave it out."
-            )
-        if self.compile and (self.features or self.bilstm):
-            raise UserError("--compile gains nothing for a BiLSTM; leave it out.")
-        check(
-            self.epochs is None or 0 < self.epochs < math.inf,
-            "epochs",
-            self.epochs,
-            "must be above 0 and finite",
-        )
+            is_size = value is None or value <= MAX_TASK_SIZE
+            check(is_size, name, value, f"must be at most {MAX_TASK_SIZE:,}")
+        length_ok = self.max_length is None or self.max_length >= 8
+        check(length_ok, "max_length", self.max_length, "must be at least 8")
+        epochs_ok = self.epochs is None or 0 < self.epochs < math.inf
+        check(epochs_ok, "epochs", self.epochs, "must be above 0 and finite")
         rates = self.learning_rates
         rates_ok = rates is None or (
             len(rates) > 0 and len(set(rates)) == len(rates) and all(0 < rate < 1 for rate in rates)
         )
         check(rates_ok, "learning_rates", rates, "must be different numbers between 0 and 1")
-        check(
-            0 <= self.warmup_share <= 1,
-            "warmup_share",
-            self.warmup_share,
-            "must lie between 0 and 1",
-        )
+        warmup_ok = 0 <= self.warmup_share <= 1
+        check(warmup_ok, "warmup_share", self.warmup_share, "must lie between 0 and 1")
         check_license(self.license)
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
+        dropout_ok = 0 <= self.dropout < 1
+        check(dropout_ok, "dropout", self.dropout, "must be at least 0 and less than 1")
 
     @property
     def task_options(self) -> TaskOptions:
@@ -177,5 +186,6 @@ class FinetuneConfig:
         return TaskOptions(**self.given(*(field.name for field in fields(TaskOptions))))
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of those of the options `names` that are not None."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        """Return the values of the options `names`, those that are None left out."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}

@@ -9,9 +9,9 @@ files in ``test/``. On the CPU the same seed gives the same weights, to the last
 import json
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import chain, product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import rng_for, stable_hash
@@ -34,6 +35,7 @@ from ..bert import initialise
 from ..card import CARD, read_languages
 from ..checkpoint import (
     CONFIG,
+    TASK,
     WEIGHTS,
     files_digest,
     load_weights,
@@ -44,14 +46,17 @@ from ..checkpoint import (
 )
 from ..config import ModelConfig
 from ..mirror import mirrored, upload
+from ..tasks.catalogue import task_settings
 from ..tasks.splits import TaskData, read_data
-from ..tasks.task import Feature, Recipe, Task, TaskModel, num_cut, report_cut
+from ..tasks.task import Feature, Recipe, Scores, Task, TaskModel, num_cut, report_cut
 from ..tokenizer import TextTokenizer, check_fit, tokenizer_files, trained_length
+from ..training.device import kept_generators
 from ..training.logs import ProgressCallback, RunLog
+from ..training.loop import StopRequest
 from ..training.ranks import SHARED, Ranks, join_ranks, print_notice
 from .card import task_card
 from .config import FinetuneConfig
-from .predict import TASK, infer, load_finetuned, predict_files
+from .predict import infer, load_finetuned, predict_files
 from .results import (
     LEFT_TO_RIGHT,
     RESULTS,
@@ -69,10 +74,6 @@ RUNS = "runs"
 RECORD = "run.json"
 MODEL = "model"
 OWN_FILES = (SUMMARY, CARD, RESULTS, RUNS, "dev", "test", TASK, WEIGHTS, CONFIG, *VOCABULARY_FILES)
-# How the work is done, not what it is: these may change when it resumes.
-FREE_OPTIONS = ("micro_batch_size", "checkpoint_every", "compile", "license", "device")
-# Which runs there are, not what one of them is: more may be asked for.
-GRID_OPTIONS = ("learning_rates", "seeds", "seed")
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,13 @@ class Job:
         """Return where the record and the logs of a run are."""
         return self.output / RUNS / f"learning-rate-{rate}-seed-{seed}"
 
+    def is_done(self, rate: float, seed: int) -> bool:
+        """Return whether the run is recorded: its scores, and its model if that is the best."""
+        return (self.directory(rate, seed) / RECORD).exists()
+
 
 def finetune(
-    task_name: str,
+    task: str | Task,
     data: str | Path,
     checkpoint: str | Path,
     output: str | Path,
@@ -123,33 +128,76 @@ def finetune(
     progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
+    stop: StopRequest | None = None,
 ) -> dict[str, Any]:
     """Fine-tune `checkpoint` on a task for each learning rate and seed, and return what
     ``summary.json`` holds.
 
-    `data` is a folder or file of the official form, or a data set of the Hub
-    (``hf:nyu-mll/glue:sst2``), `checkpoint` any BERT directory in Hugging Face's layout. The same
-    call resumes unfinished work; one with other learning rates or seeds adds those runs;
-    `overwrite` starts over. ``status`` is ``finished``, or ``interrupted`` (and nothing else is
-    there) by a signal, when everything is saved. `progress` is called about every tenth step with
-    ``stage`` (which run it is) and what `train_model` says. Raises `UserError` for bad input, for
-    an `output` that holds something else, and for a loss that is not finite.
+    `task` is a name, or a `Task` of your own, such as one with another head. `data` is a folder or
+    file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint` any
+    BERT directory in Hugging Face's layout. The same call resumes unfinished work; one with other
+    learning rates or seeds adds those runs; `overwrite` starts over, and `stop` lets another thread
+    end the work early: ``status`` is then ``interrupted``, and nothing else is there, but all is
+    saved. Otherwise it is ``finished``. `progress` is called about every tenth step with ``stage``
+    (which run it is) and what `train_model` says. Raises `UserError` for bad input, for an `output`
+    that holds something else, and for a loss that is not finite.
     """
     if str(output) == str(checkpoint) or Path(output).resolve() == Path(checkpoint).resolve():
-        raise UserError(f"--output is the checkpoint itself ({output}); give another directory.")
-    data_read = read_data(task_name, data, config.task_options)
+        raise UserError(f"`output` is the checkpoint itself ({output}); give another directory.")
+    task_data = read_data(task, data, config.task_options)
     with mirrored(output) as directory:
-        job = _prepare(str(data), data_read, str(checkpoint), directory, config)
-        return _finetune(job, progress, overwrite)
+        job = _prepare(str(data), task_data, str(checkpoint), directory, config)
+        return _finetune(job, progress, overwrite, stop)
 
 
-def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> dict[str, Any]:
+def _prepare(
+    source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig
+) -> Job:
+    """Encode the examples; raise `UserError` if the model cannot be trained on them."""
+    shape = read_config(checkpoint)
+    tokenizer = TextTokenizer(checkpoint)
+    check_fit(tokenizer, shape, data.task.max_length, checkpoint)
+    dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
+    encoded = data.task.encode(data.train, tokenizer)
+    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
+    train = [feature for feature in encoded if feature.target is not None]
+    if not train:
+        raise UserError(
+            f"None of the {len(data.train):,} training examples has a usable label or answer; "
+            "check the training file."
+        )
+    if not config.random_weights:
+        _report_untrained(checkpoint, shape, [train, *dev.values()])
+    recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
+    return Job(source, data, train, dev, checkpoint, config, recipe, output)
+
+
+def _report_untrained(
+    checkpoint: str, shape: ModelConfig, splits: Sequence[Sequence[Feature]]
+) -> None:
+    """Print how many rows are longer than those of pre-training, if any are."""
+    trained = trained_length(checkpoint, shape.max_position_embeddings)
+    features = [feature for split in splits for feature in split]
+    lengths = [len(row.input_ids) for feature in features for row in feature.rows]
+    num_longer = sum(length > trained for length in lengths)
+    if num_longer:
+        print_notice(
+            f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of "
+            f"{checkpoint}, whose positions past {trained} are untrained; "
+            f"give `max_length` {trained}."
+        )
+
+
+def _finetune(
+    job: Job, progress: ProgressCallback | None, overwrite: bool, stop: StopRequest | None
+) -> dict[str, Any]:
+    identity = _identity(job)
+    claim = claimed(str(job.output), identity, IDENTITY, OWN_FILES, overwrite=overwrite)
     with (
         unwritable_as_user_error(job.output, NO_SPACE),
         join_ranks(job.config.device, job.recipe.batch_size) as ranks,
-        ranks.on_first(
-            claimed(str(job.output), _identity(job), IDENTITY, OWN_FILES, overwrite=overwrite)
-        ),
+        kept_generators(ranks.device),
+        ranks.on_first(claim),
     ):
         if ranks.rank == 0:
             if not _is_complete(job):
@@ -157,22 +205,19 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
                 # one.
                 for name in (SUMMARY, CARD):
                     (job.output / name).unlink(missing_ok=True)
-            report_cut(job.data.task, "train", num_cut(job.train), len(job.data.train))
-            for prefix, features in job.dev.items():
-                report_cut(
-                    job.data.task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix])
-                )
+            _report_cuts(job)
         ranks.wait()  # for the first one, which alone writes
-        claim = job.output / IDENTITY
-        ranks.agree(
-            {
-                "the task, its data and the checkpoint": f"{stable_hash(json.dumps(_identity(job))):016x}",
-                "--output": files_digest([claim]) if claim.is_file() else "missing",
-            },
-            SHARED,
-        )
+        claim_file = job.output / IDENTITY
+        claim_digest = files_digest([claim_file]) if claim_file.is_file() else "missing"
+        job_digest = f"{stable_hash(json.dumps(identity)):016x}"
+        # The second one differs where ranks on several machines do not share the directory.
+        same_on_all = {
+            "the task, its data and the checkpoint": job_digest,
+            "`output`": claim_digest,
+        }
+        ranks.agree(same_on_all, SHARED)
         summary = read_summary(job.output)
-        if summary is None and _search(job, ranks, progress):
+        if summary is None and _search(job, ranks, progress, stop):
             if ranks.rank == 0:
                 _finish(job, ranks.device)
             ranks.wait()
@@ -180,66 +225,70 @@ def _finetune(job: Job, progress: ProgressCallback | None, overwrite: bool) -> d
     return {**summary} if summary else {"status": "interrupted"}
 
 
+def _identity(job: Job) -> dict[str, Any]:
+    """Return all that decides the runs' results, but not how and where they are computed."""
+    task = job.data.task
+    options = identity_fields(job.config)
+    # The task's defaults take the place of None.
+    for name, value in {**job.recipe._asdict(), "max_length": task.max_length}.items():
+        if name in options:
+            options[name] = value
+    identity = {
+        "task": task.name,
+        "data": job.data.digest(),
+        "checkpoint": model_digest(job.checkpoint),
+        **options,
+    }
+    settings = task_settings(task)
+    if "class" in settings:
+        # A task of the user's own may differ in anything. What other tasks are made from is among
+        # the options and in the data's digest.
+        identity["task_settings"] = settings
+    return json.loads(json.dumps(identity))  # as it is read back: tuples are lists
+
+
+def _report_cuts(job: Job) -> None:
+    task = job.data.task
+    report_cut(task, "train", num_cut(job.train), len(job.data.train))
+    for prefix, features in job.dev.items():
+        report_cut(task, _dev_split(prefix), num_cut(features), len(job.data.dev[prefix]))
+
+
+def _dev_split(prefix: str) -> str:
+    """Return the name of a dev set: ``dev``, or ``dev_mismatched``."""
+    return f"dev_{prefix}".removesuffix("_")
+
+
 def _is_complete(job: Job) -> bool:
     """Return whether all runs are done, the card has this licence, and the predictions are of these
     test files.
     """
-    card, license = job.output / CARD, job.config.license
-    if not card.is_file() or not all((job.directory(*run) / RECORD).exists() for run in job.grid()):
+    card = job.output / CARD
+    if not card.is_file() or not all(job.is_done(rate, seed) for rate, seed in job.grid()):
         return False
-    has_license = license is None or f"\nlicense: {license}\n" in card.read_text(
-        encoding="utf-8", errors="replace"
-    )
+    license = job.config.license
+    text = card.read_text(encoding="utf-8", errors="replace")
+    if license is not None and f"\nlicense: {license}\n" not in text:
+        return False
     summary = read_summary(job.output)
-    return (
-        has_license and summary is not None and summary.get("test_digest") == job.data.test_digest()
-    )
+    return summary is not None and summary.get("test_digest") == job.data.test_digest()
 
 
-def _prepare(
-    source: str, data: TaskData, checkpoint: str, output: Path, config: FinetuneConfig
-) -> Job:
-    shape = read_config(checkpoint)
-    tokenizer = TextTokenizer(checkpoint)
-    check_fit(tokenizer, shape, data.task.max_length, checkpoint)
-    dev = {prefix: data.task.encode(examples, tokenizer) for prefix, examples in data.dev.items()}
-    train = [
-        feature for feature in data.task.encode(data.train, tokenizer) if feature.target is not None
-    ]
-    if not train:
-        raise UserError(
-            f"None of the {len(data.train):,} training examples has a usable label or answer; check the training file."
-        )
-    if not config.random_weights:
-        _report_untrained(checkpoint, shape, [*train, *chain.from_iterable(dev.values())])
-    recipe = data.task.recipe._replace(**config.given(*Recipe._fields))
-    return Job(source, data, train, dev, checkpoint, config, recipe, output)
+# The search
+# --------------------------------------------------------------------------------------------------
 
 
-def _report_untrained(checkpoint: str, shape: ModelConfig, features: Sequence[Feature]) -> None:
-    """Print how many rows are longer than those of pre-training, if any are."""
-    trained = trained_length(checkpoint, shape.max_position_embeddings)
-    lengths = [len(row.input_ids) for feature in features for row in feature.rows]
-    if num_longer := sum(length > trained for length in lengths):
-        found = f"{num_longer:,} of {len(lengths):,} rows are longer than in the pre-training of {checkpoint}"
-        print_notice(
-            f"{found}, whose positions past {trained} are untrained; give --max-length {trained}."
-        )
-
-
-def _dev_split(prefix: str) -> str:
-    return f"dev_{prefix}".removesuffix("_")
-
-
-def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
-    """Do all runs that are not done, and keep the best; return False where one was asked to stop."""
+def _search(
+    job: Job, ranks: Ranks, progress: ProgressCallback | None, stop: StopRequest | None
+) -> bool:
+    """Do all runs that are not done, and keep the best; return False if one was asked to stop."""
     grid = job.grid()
-    for index, (rate, seed) in enumerate(grid, 1):
-        stage = f"run {index} of {len(grid)} (learning rate {rate:g}, seed {seed})"
+    for number, (rate, seed) in enumerate(grid, 1):
+        title = f"run {number} of {len(grid)} (learning rate {rate:g}, seed {seed})"
         # Only the first rank looks for the record, for it may be writing it when the others look.
-        done = ranks.rank == 0 and (job.directory(rate, seed) / RECORD).exists()
-        done = bool(ranks.sum(torch.tensor([float(done)], device=ranks.device)).item())
-        if not done and not _run(job, rate, seed, ranks, _staged(progress, stage)):
+        is_done = ranks.rank == 0 and job.is_done(rate, seed)
+        is_done = bool(ranks.sum(torch.tensor([float(is_done)], device=ranks.device)).item())
+        if not is_done and not _run(job, rate, seed, ranks, _titled(progress, title), stop):
             return False
         if ranks.rank == 0:
             _keep_best(job)
@@ -248,30 +297,31 @@ def _search(job: Job, ranks: Ranks, progress: ProgressCallback | None) -> bool:
     return True
 
 
-def _staged(progress: ProgressCallback | None, stage: str) -> ProgressCallback:
-    return lambda live: progress({"stage": stage, **live}) if progress else None
+def _titled(progress: ProgressCallback | None, title: str) -> ProgressCallback:
+    if progress is None:
+        return lambda live: None
+    return lambda live: progress({"stage": title, **live})
 
 
-def _best(records: Sequence[RunRecord]) -> RunRecord:
-    """Return the record of the best run; of equal ones, that of the highest learning rate and then
-    the lowest seed.
-    """
-    return min(
-        records,
-        key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]),
-    )
-
-
-def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallback) -> bool:
-    """Train and evaluate once, and write what came out; return False where it was asked to stop."""
+def _run(
+    job: Job,
+    rate: float,
+    seed: int,
+    ranks: Ranks,
+    report: ProgressCallback,
+    stop: StopRequest | None,
+) -> bool:
+    """Train and evaluate once, and record it; return False if it was asked to stop."""
     directory = job.directory(rate, seed)
     model = make_model(job.data.task, job.checkpoint, job.config, seed).to(ranks.device)
     training = Training(job.train, job.config, job.recipe, rate, seed, ranks, directory)
-    seconds = train_model(model, training, report)
+    seconds = train_model(model, training, report, stop)
     if seconds is None:
         return False
     if ranks.rank > 0:
+        # One rank evaluates; the others wait for it at the next run's first sum.
         return True
+
     outputs = {prefix: infer(model, features) for prefix, features in job.dev.items()}
     task = job.data.task.tuned(outputs[""], job.dev[""], job.data.dev[""])
     scores: dict[str, float] = {}
@@ -280,46 +330,64 @@ def _run(job: Job, rate: float, seed: int, ranks: Ranks, report: ProgressCallbac
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
     with RunLog(directory, training.num_steps, (*METRICS, *scores), SPEED) as log:
         log.metrics(training.num_steps, "dev", scores)
-    given, settings = job.data.task.settings(), task.settings()
-    direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else None
+
+    given_settings = job.data.task.settings()
+    tuned = {
+        name: value for name, value in task.settings().items() if value != given_settings[name]
+    }
+    direction = LEFT_TO_RIGHT if model.bert.config.is_decoder else ""
     record = RunRecord(
         task=task.name,
-        variant=" ".join(filter(None, (task.variant, direction))),
+        variant=f"{task.variant} {direction}".strip(),
         checkpoint="random weights" if job.config.random_weights else job.checkpoint,
         seed=seed,
         learning_rate=rate,
-        tuned={name: value for name, value in settings.items() if value != given[name]},
+        tuned=tuned,
         scores=scores,
         seconds=round(seconds, 3),
     )
     if _best([*job.records(), record]) is record:
-        _save(job, model, task, outputs, directory / MODEL)
+        with job.files.write_folder(str((directory / MODEL).relative_to(job.output))) as folder:
+            _write_model(folder, model, task, job.checkpoint)
+            _write_dev_answers(folder / "dev", job, task, outputs)
+    # The record comes last: a run is done once it has one.
     job.files.write_json(f"{directory.relative_to(job.output)}/{RECORD}", record)
     return True
 
 
-def _save(
-    job: Job,
-    model: TaskModel,
-    task: Task,
-    outputs: Mapping[str, Sequence[np.ndarray]],
-    directory: Path,
+def _write_model(folder: Path, model: TaskModel, task: Task, checkpoint: str) -> None:
+    """Write a model directory that `transformers` loads, with ``task.json``."""
+    config = model.bert.config.to_hf() | {"architectures": [type(model).__name__]}
+    config |= task.hf_settings()
+    save_model(folder, model.state_dict(), config, tokenizer_files(checkpoint))
+    write_json(folder / TASK, task_settings(task))
+
+
+def _write_dev_answers(
+    folder: Path, job: Job, task: Task, outputs: Mapping[str, Sequence[np.ndarray]]
 ) -> None:
-    """Write the model directory, and the answers to the dev examples in the form of the official
-    script.
+    """Write the answers to the dev examples in the form of the task's official script, if any."""
+    for prefix, features in job.dev.items():
+        examples = job.data.dev[prefix]
+        answers = task.answers(outputs[prefix], features, examples)
+        for name, content in task.official(answers, examples, _dev_split(prefix)).items():
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
+def _best(records: Sequence[RunRecord]) -> RunRecord:
+    """Return the record of the best run; of equal ones, the one with the highest learning rate and
+    then the lowest seed.
     """
-    config = (
-        model.bert.config.to_hf() | {"architectures": [type(model).__name__]} | task.hf_settings()
+    return min(
+        records,
+        key=lambda record: (-_main(record["scores"]), -record["learning_rate"], record["seed"]),
     )
-    with job.files.write_folder(str(directory.relative_to(job.output))) as folder:
-        save_model(folder, model.state_dict(), config, tokenizer_files(job.checkpoint))
-        write_json(folder / TASK, task.settings())
-        for prefix, features in job.dev.items():
-            examples = job.data.dev[prefix]
-            answers = task.answers(outputs[prefix], features, examples)
-            for name, content in task.official(answers, examples, _dev_split(prefix)).items():
-                (folder / "dev").mkdir(exist_ok=True)
-                (folder / "dev" / name).write_bytes(content)
+
+
+def _main(scores: Mapping[str, float]) -> float:
+    """Return the score that chooses between runs, which is the first."""
+    return next(iter(scores.values()))
 
 
 def _keep_best(job: Job) -> None:
@@ -333,65 +401,42 @@ def _keep_best(job: Job) -> None:
     best = _best(records)
     for record in records:
         directory = job.directory(record["learning_rate"], record["seed"])
-        if record is best and (directory / MODEL / TASK).exists():
+        model = directory / MODEL
+        if record is best and (model / TASK).exists():
             (job.output / TASK).unlink(missing_ok=True)
             shutil.rmtree(job.output / "test", ignore_errors=True)  # of the model before
-            files = (path for path in (directory / MODEL).rglob("*") if path.is_file())
-            for file in sorted(files, key=lambda path: path.name == TASK):
-                target = job.output / file.relative_to(directory / MODEL)
+            files = [path for path in model.rglob("*") if path.is_file()]
+            for file in sorted(files, key=lambda path: path.name == TASK):  # task.json last
+                target = job.output / file.relative_to(model)
                 target.parent.mkdir(exist_ok=True)
                 file.replace(target)
-        shutil.rmtree(directory / MODEL, ignore_errors=True)
-        for checkpoint in (
-            directory / CHECKPOINT,
-            (directory / CHECKPOINT).with_suffix(".partial"),
-        ):
-            checkpoint.unlink(missing_ok=True)
+        shutil.rmtree(model, ignore_errors=True)
+        checkpoint = directory / CHECKPOINT
+        checkpoint.unlink(missing_ok=True)
+        checkpoint.with_suffix(".partial").unlink(missing_ok=True)
 
 
-def _finish(job: Job, device: torch.device) -> None:
-    """Write what the best model says of the test files, then the summary."""
-    shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
-    if job.data.tests:
-        finetuned = load_finetuned(job.output, device)
-        for split, files in job.data.tests.items():
-            for name, content in predict_files(finetuned, files, split).items():
-                job.files.write_bytes(f"test/{name}", content)
-    summary = _summary(job, job.records())
-    job.files.write_bytes(CARD, _card(job, summary).encode())
-    job.files.write_json(SUMMARY, summary)
-    job.files.remove(WORK)
-
-
-def _card(job: Job, summary: SearchSummary) -> str:
-    task, recipe = job.data.task, job.recipe
-    return task_card(
-        task,
-        job.source,
-        job.records()[0]["checkpoint"],
-        read_languages(job.checkpoint),
-        job.config,
-        {"batch_size": recipe.batch_size, "epochs": f"{recipe.epochs:g}"},
-        summary,
-        in_transformers="architectures" not in task.hf_settings()
-        and not read_config(job.output).is_decoder,
-    )
+# The model
+# --------------------------------------------------------------------------------------------------
 
 
 def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed: int) -> TaskModel:
     """Return the encoder of `checkpoint` with a new head, on the CPU; a pooler that is not there is
     new too.
     """
-    rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
-    shape = replace(read_config(checkpoint), **rates)
-    model = task.model(shape)
-    generator = torch.Generator().manual_seed(
-        int(rng_for(seed, "finetune", "head").integers(2**62))
+    shape = replace(
+        read_config(checkpoint),
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout,
     )
-    for module in (
-        model.bert.pooler,
-        *(child for name, child in model.named_children() if name != "bert"),
-    ):
+    head_seed = int(rng_for(seed, "finetune", "head").integers(2**62))
+    with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it is
+        # For modules of a head that `initialise` does not know and leaves as PyTorch makes them.
+        torch.manual_seed(head_seed)
+        model = task.model(shape)
+    generator = torch.Generator().manual_seed(head_seed)
+    heads = [child for name, child in model.named_children() if name != "bert"]
+    for module in (model.bert.pooler, *heads):
         initialise(module, shape, generator)
     if config.random_weights:
         initialise(model.bert, shape, generator)
@@ -401,19 +446,40 @@ def make_model(task: Task, checkpoint: str | Path, config: FinetuneConfig, seed:
     return model
 
 
-def _main(scores: Mapping[str, float]) -> float:
-    return next(iter(scores.values()))
+# The end
+# --------------------------------------------------------------------------------------------------
 
 
-def _identity(job: Job) -> dict[str, Any]:
-    """Return all that decides what the runs give; how and where they are computed is no part of it."""
-    options = {
-        name: value for name, value in asdict(job.config).items() if name not in FREE_OPTIONS
-    }
-    options |= job.recipe._asdict() | {"max_length": job.data.task.max_length}
-    options = {name: value for name, value in options.items() if name not in GRID_OPTIONS}
-    digests = {"data": job.data.digest(), "checkpoint": model_digest(job.checkpoint)}
-    return {"task": job.data.task.name, **digests, **json.loads(json.dumps(options))}
+def _finish(job: Job, device: torch.device) -> None:
+    """Write the best model's predictions for the test files, the card, then the summary."""
+    shutil.rmtree(job.output / "test", ignore_errors=True)  # of other files
+    if job.data.tests:
+        # Only a task of the user's own cannot be made from task.json.
+        is_own = "class" in task_settings(job.data.task)
+        finetuned = load_finetuned(job.output, device, job.data.task if is_own else None)
+        for split, files in job.data.tests.items():
+            for name, content in predict_files(finetuned, files, split).items():
+                job.files.write_bytes(f"test/{name}", content)
+    summary = _summary(job, job.records())
+    job.files.write_bytes(CARD, _card(job, summary).encode())
+    # The summary comes last: it says that the search is finished.
+    job.files.write_json(SUMMARY, summary)
+    job.files.remove(WORK)
+
+
+def _card(job: Job, summary: SearchSummary) -> str:
+    task = job.data.task
+    has_hf_head = "architectures" not in task.hf_settings()
+    return task_card(
+        task,
+        job.source,
+        job.records()[0]["checkpoint"],
+        read_languages(job.checkpoint),
+        job.config,
+        {"batch_size": job.recipe.batch_size, "epochs": f"{job.recipe.epochs:g}"},
+        summary,
+        in_transformers=has_hf_head and not read_config(job.output).is_decoder,
+    )
 
 
 def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
@@ -421,14 +487,8 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
     by the first metric is degenerate.
     """
     task, train = job.data.task, job.data.train
-    baseline, word_baseline = (
-        {
-            f"{prefix}{name}": value
-            for prefix, examples in job.data.dev.items()
-            for name, value in measure(train, examples).items()
-        }
-        for measure in (task.baseline, task.word_baseline)
-    )
+    baseline = _measure_on_dev(job, task.baseline)
+    word_baseline = _measure_on_dev(job, task.word_baseline)
     values = [_main(record["scores"]) for record in records]
     best = _best(records)
     return {
@@ -455,3 +515,14 @@ def _summary(job: Job, records: Sequence[RunRecord]) -> SearchSummary:
         "held_out": job.data.held_out,
         "test_digest": job.data.test_digest(),
     }
+
+
+def _measure_on_dev(
+    job: Job, measure: Callable[[Sequence[Any], Sequence[Any]], Scores]
+) -> dict[str, float]:
+    """Return what `measure` says of each dev set, given the training examples."""
+    scores: dict[str, float] = {}
+    for prefix, examples in job.data.dev.items():
+        measured = measure(job.data.train, examples)
+        scores |= {f"{prefix}{name}": value for name, value in measured.items()}
+    return scores

@@ -4,13 +4,13 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import numpy as np
 import torch
@@ -19,9 +19,9 @@ from ...pipeline import storage
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked, write_file
 from ...pipeline.storage.stage import MANIFEST
-from ..checkpoint import load_weights, read_config
+from ..checkpoint import TASK, load_weights, read_config
 from ..mirror import local_copy
-from ..tasks.catalogue import TASKS, read_task
+from ..tasks.catalogue import file_suffixes, read_task
 from ..tasks.conll import has_columns
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file, split_of
@@ -32,7 +32,6 @@ from ..tasks.task import Answer, Feature, Task, TaskModel, make_batch, num_cut, 
 from ..tokenizer import TextTokenizer, check_fit
 from ..training.device import autocast, find_device, product_dtype, trim_memory
 
-TASK = "task.json"
 PREDICTION_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 TOKENS_PER_BATCH = 8192
 ROWS_PER_BATCH = 256
@@ -47,16 +46,24 @@ class Finetuned(NamedTuple):
     model: TaskModel
 
 
-def load_finetuned(directory: str | Path, device: torch.device) -> Finetuned:
-    """Load the model that `finetune` wrote; raises `UserError` if `directory` holds none."""
+def load_finetuned(
+    directory: str | Path, device: torch.device, task: Task | None = None
+) -> Finetuned:
+    """Load the model that `finetune` wrote; `task` is the one of the user's own that it was given.
+
+    Raises `UserError` if `directory` holds no model, or that of another task.
+    """
     path = local_copy(directory) / TASK
     if not path.is_file():
         raise UserError(
-            f"{directory} contains no fine-tuned model: {TASK} is missing. Run clozeworks finetune first."
+            f"{directory} contains no fine-tuned model: {TASK} is missing. "
+            "Run clozeworks finetune first."
         )
-    task, config = read_task(path), read_config(directory)
-    tokenizer, model = TextTokenizer(directory), task.model(config)
+    task = read_task(path, task)
+    config = read_config(directory)
+    tokenizer = TextTokenizer(directory)
     check_fit(tokenizer, config, task.max_length, directory)
+    model = task.model(config)
     load_weights(model, directory)
     return Finetuned(task, tokenizer, model.to(device).eval())
 
@@ -73,22 +80,26 @@ def infer(model: TaskModel, features: Sequence[Feature]) -> list[np.ndarray]:
     model.eval()
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    start = number = 0
+    start = num_batches = 0
     while start < len(order):
         # Features are sorted by length, so the first is only a lower bound of the batch's longest:
         # the size is a guess.
-        first = features[order[start]]
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // (first.length * len(first.rows)) + 1)
-        chosen = order[start : start + size]
-        batch = make_batch([features[index] for index in chosen]).to(device)
+        shortest = features[order[start]]
+        tokens_per_feature = shortest.length * len(shortest.rows)
+        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // tokens_per_feature + 1)
+        indices = order[start : start + size]
+        batch = make_batch([features[index] for index in indices]).to(device)
         with autocast(device, product_dtype("auto", device)):
             # Calling `forward` bypasses torch.compile, which would compile again for these shapes.
             values = model.forward(batch)
-        for index, value in zip(chosen, values.float().cpu().numpy(), strict=True):
-            # Copied to free the memory of the padded batch.
-            outputs[index] = value[: features[index].length].copy() if model.per_token else value
-        trim_memory(device, number)
-        start, number = start + size, number + 1
+        for index, value in zip(indices, values.float().cpu().numpy(), strict=True):
+            if model.per_token:
+                # Copied to free the memory of the padded batch.
+                value = value[: features[index].length].copy()
+            outputs[index] = value
+        trim_memory(device, num_batches)
+        start += size
+        num_batches += 1
     model.train(was_training)
     return outputs
 
@@ -100,6 +111,7 @@ def predict(
     device: str = "auto",
     *,
     official: bool = False,
+    task: Task | None = None,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
 
@@ -107,19 +119,21 @@ def predict(
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     answer and the probability of each class, or the score: tab-separated with a header line, or as
     ``.csv``, ``.jsonl`` or ``.json`` (one list); ``-`` is standard output. With `official`,
-    `output` is a folder for the task's server or script. Raises `UserError` for bad input, and then
-    writes nothing.
+    `output` is a folder for the task's server or script. `task` is needed if `finetune` was given
+    an object. Raises `UserError` for bad input, and then writes nothing.
     """
-    if str(output) != "-" and Path(output).resolve() == Path(data).resolve():
-        raise UserError(f"--output is DATA itself ({output}); give another file.")
-    if official and str(output) == "-":
-        raise UserError("--official writes files; give a folder for them as --output, not -.")
+    is_terminal = str(output) == "-"
     suffix = Path(output).suffix
-    if not official and str(output) != "-" and suffix not in PREDICTION_SUFFIXES:
+    if not is_terminal and Path(output).resolve() == Path(data).resolve():
+        raise UserError(f"`output` is DATA itself ({output}); give another file.")
+    if official and is_terminal:
+        raise UserError("`official` writes files; give a folder for them as `output`, not -.")
+    if not official and not is_terminal and suffix not in PREDICTION_SUFFIXES:
         raise UserError(
-            f"--output {output}: give a file that ends in {', '.join(PREDICTION_SUFFIXES)}, or - for the terminal."
+            f"`output` {output}: give a file that ends in {', '.join(PREDICTION_SUFFIXES)}, "
+            "or - for the terminal."
         )
-    finetuned = load_finetuned(directory, find_device(device))
+    finetuned = load_finetuned(directory, find_device(device), task)
     data = "-" if str(data) == "-" else str(local_copy(data))
     if official:
         return _predict_official(finetuned, data, str(output))
@@ -138,7 +152,7 @@ def _predict_official(finetuned: Finetuned, data: str, output: str) -> int:
     files = finetuned.task.official(answers, examples, split)
     if not files:
         raise UserError(
-            f"{finetuned.task.name} has no official format for {data}; leave out --official."
+            f"{finetuned.task.name} has no official format for {data}; leave out `official`."
         )
     directory = OutputDirectory(output)
     with locked(output):
@@ -162,39 +176,48 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
 
 
 def _answers(finetuned: Finetuned, examples: Iterator[Any], where: str) -> Iterator[Answer]:
-    cut = total = 0
+    task = finetuned.task
+    num_examples = num_examples_cut = 0
     while chunk := list(islice(examples, EXAMPLES_AT_ONCE)):
-        features = finetuned.task.encode(chunk, finetuned.tokenizer)
-        cut, total = cut + num_cut(features), total + len(chunk)
-        yield from finetuned.task.answers(infer(finetuned.model, features), features, chunk)
-    report_cut(finetuned.task, where, cut, total)
+        features = task.encode(chunk, finetuned.tokenizer)
+        num_examples += len(chunk)
+        num_examples_cut += num_cut(features)
+        outputs = infer(finetuned.model, features)
+        yield from task.answers(outputs, features, chunk)
+    report_cut(task, where, num_examples_cut, num_examples)
 
 
 def evaluate_task(
-    directory: str | Path, data: str | Path, device: str = "auto", metric: Metric | None = None
+    directory: str | Path,
+    data: str | Path,
+    device: str = "auto",
+    metric: Metric | None = None,
+    task: Task | None = None,
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.
 
     Metrics of MNLI's second dev set start with ``mismatched_``. `metric` replaces the one that a
-    model for SQuAD was tuned with. Raises `UserError` for bad input.
+    model for SQuAD was tuned with. `task` is needed if `finetune` was given an object. Raises
+    `UserError` for bad input.
     """
-    finetuned = load_finetuned(directory, find_device(device))
+    finetuned = load_finetuned(directory, find_device(device), task)
     if metric:
         if not isinstance(finetuned.task, Squad):
             raise UserError(
-                f"--metric is for squad, but {directory} is a model for {finetuned.task.name}."
+                f"`metric` is for squad, but {directory} is a model for {finetuned.task.name}."
             )
         finetuned = finetuned._replace(task=replace(finetuned.task, metric=metric))
     if storage.exists(storage.join(str(data), MANIFEST)):
         raise UserError(
-            f"{data} holds pre-training data, but {directory} is fine-tuned for {finetuned.task.name}: "
-            "give labelled examples."
+            f"{data} holds pre-training data, but {directory} is fine-tuned for "
+            f"{finetuned.task.name}: give labelled examples."
         )
-    data, suffixes = local_copy(data), TASKS[finetuned.task.name].suffixes
-    if single := single_file(data, suffixes):
-        files = {"": [single]}
-    elif not (files := dev_sets(find_splits(data, suffixes))):
+    data = local_copy(data)
+    suffixes = file_suffixes(finetuned.task)
+    single = single_file(data, suffixes)
+    files = {"": [single]} if single else dev_sets(find_splits(data, suffixes))
+    if not files:
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
         )
@@ -203,24 +226,30 @@ def evaluate_task(
         examples = read_labelled(finetuned.task, paths)
         features = finetuned.task.encode(examples, finetuned.tokenizer)
         report_cut(finetuned.task, ", ".join(map(str, paths)), num_cut(features), len(examples))
-        measured = finetuned.task.scores(infer(finetuned.model, features), features, examples)
+        outputs = infer(finetuned.model, features)
+        measured = finetuned.task.scores(outputs, features, examples)
         scores[f"{prefix}examples"] = len(examples)
         scores |= {f"{prefix}{name}": value for name, value in measured.items()}
     return scores
 
 
 def _examples(task: Task, data: str) -> Iterator[Any]:
-    is_text = data == "-" or data.endswith(".txt")
-    if not is_text or (
-        data != "-" and isinstance(task, EntityRecognition) and has_columns(Path(data))
-    ):
+    if data == "-":
+        yield from _parse_lines(task, sys.stdin.buffer, data)
+    elif not data.endswith(".txt"):
         yield from task.read(Path(data), labelled=False)
-        return
-    if data != "-":
+    elif isinstance(task, EntityRecognition) and has_columns(Path(data)):
+        # Data sets of named entities are often called .txt, too.
+        yield from task.read(Path(data), labelled=False)
+    else:
         check_file(Path(data))
-    with nullcontext(sys.stdin.buffer) if data == "-" else open(data, "rb") as file:
-        for where, line in text_lines(file, _name(data)):
-            yield task.parse_line(line, where)
+        with open(data, "rb") as file:
+            yield from _parse_lines(task, file, data)
+
+
+def _parse_lines(task: Task, file: BinaryIO, data: str) -> Iterator[Any]:
+    for where, line in text_lines(file, _name(data)):
+        yield task.parse_line(line, where)
 
 
 def _name(data: str) -> str:
@@ -232,6 +261,7 @@ def _open_output(output: str) -> Iterator[TextIO]:
     if output == "-":
         yield sys.stdout
         return
+    # Written beside it and moved into place at the end: bad input leaves no half file.
     with write_file(output) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
@@ -243,39 +273,57 @@ def _write(file: TextIO, answers: Iterable[Answer], suffix: str) -> int:
     return their number.
     """
     if suffix == ".json":
-        listed = list(answers)
-        json.dump(listed, file, ensure_ascii=False, indent=1)
-        file.write("\n")
-        return len(listed)
+        return _write_json(file, answers)
+    if suffix == ".jsonl":
+        return _write_json_lines(file, answers)
+    if suffix == ".csv":
+        return _write_table(csv.writer(file, lineterminator="\n"), answers, _cell)
     # TSV is unquoted, as `finetune` reads it.
-    unquoted: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
-    writer = csv.writer(file, lineterminator="\n", **({} if suffix == ".csv" else unquoted))
-    cell = _cell if suffix == ".csv" else _tsv_cell
+    writer = csv.writer(
+        file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
+    )
+    return _write_table(writer, answers, _tsv_cell)
+
+
+def _write_json(file: TextIO, answers: Iterable[Answer]) -> int:
+    listed = list(answers)
+    json.dump(listed, file, ensure_ascii=False, indent=1)
+    file.write("\n")
+    return len(listed)
+
+
+def _write_json_lines(file: TextIO, answers: Iterable[Answer]) -> int:
     num_answers = 0
-    for num_answers, answer in enumerate(answers, 1):
-        if suffix == ".jsonl":
-            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
-            continue
+    for answer in answers:
+        num_answers += 1
+        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    return num_answers
+
+
+def _write_table(writer: Any, answers: Iterable[Answer], cell: Callable[[Any], Any]) -> int:
+    """Write a header line and a line for each answer; each class's probability has a column."""
+    num_answers = 0
+    for answer in answers:
+        num_answers += 1
         # In a table, a question's other answers would hide the best one; they are for JSON.
         values = {
             name: value for name, value in answer.items() if name not in ("n_best", "probabilities")
         }
-        classes = answer.get("probabilities", {})
-        values |= {
-            f"p({name})" if name in values else name: share for name, share in classes.items()
-        }
+        for name, share in answer.get("probabilities", {}).items():
+            column = f"p({name})" if name in values else name  # a class may be called label
+            values[column] = share
         if num_answers == 1:
-            writer.writerow(map(cell, values))
-        writer.writerow(map(cell, values.values()))
+            writer.writerow([cell(name) for name in values])
+        writer.writerow([cell(value) for value in values.values()])
     return num_answers
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
-    )
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 def _tsv_cell(value: Any) -> Any:

@@ -1,16 +1,12 @@
-"""The results of all fine-tuning runs below a folder, beside those in the BERT paper (arXiv
-1810.04805).
-
-All numbers are in percent, as in the paper.
-"""
+"""Read the results of all fine-tuning runs below a folder, and draw them; in percent."""
 
 import csv
 import io
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta, Struct
 
@@ -84,21 +80,12 @@ class RunRow(Struct):
     variant: str = ""  # version 0.1 had no such column
 
 
-class Figure(NamedTuple):
-    """A result in the paper."""
+@dataclass(frozen=True)
+class RecordedRun:
+    """A line of ``results.csv``."""
 
-    value: float
-    split: str
-    """``dev``, or ``test`` if the paper has none on dev; results on GLUE's server are usually a
-    little lower.
-    """
-
-
-class Figures(NamedTuple):
-    """The paper's two models on one task."""
-
-    base: Figure | None
-    large: Figure | None
+    row: RunRow
+    scores: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,130 +109,90 @@ class ResultLine:
     """Runs no better than a constant answer, by the first metric; None before the search is
     finished.
     """
-    paper: Figures
 
-
-def _figures(base: float | None, large: float | None, split: str) -> Figures:
-    return Figures(*(None if value is None else Figure(value, split) for value in (base, large)))
-
-
-# By task, variant and metric. On dev: SST-2, MRPC and MNLI of table 6 (rows 12/768/12 and
-# 24/1024/16), QNLI of table 5, SQuAD of tables 2 and 3, SWAG of table 4, CoNLL-2003 of table 7,
-# left to right "LTR & No NSP" of table 5. On test: 1.
-PAPER = {
-    ("cola", "", "matthews"): _figures(52.1, 60.5, "test"),
-    ("sst2", "", "accuracy"): _figures(92.9, 93.7, "dev"),
-    ("mrpc", "", "f1"): _figures(88.9, 89.3, "test"),
-    ("mrpc", "", "accuracy"): _figures(86.7, 87.8, "dev"),
-    ("qqp", "", "f1"): _figures(71.2, 72.1, "test"),
-    ("stsb", "", "spearman"): _figures(85.8, 86.5, "test"),
-    ("mnli", "", "accuracy"): _figures(84.4, 86.6, "dev"),
-    ("mnli", "", "mismatched_accuracy"): _figures(83.4, 85.9, "test"),
-    ("qnli", "", "accuracy"): Figures(Figure(88.4, "dev"), Figure(92.7, "test")),
-    ("rte", "", "accuracy"): _figures(66.4, 70.1, "test"),
-    ("squad", "1.1", "f1"): _figures(88.5, 90.9, "dev"),
-    ("squad", "1.1", "exact_match"): _figures(80.8, 84.1, "dev"),
-    ("squad", "2.0", "f1"): _figures(None, 81.9, "dev"),
-    ("squad", "2.0", "exact"): _figures(None, 78.7, "dev"),
-    ("swag", "", "accuracy"): _figures(81.6, 86.6, "dev"),
-    ("ner", "", "f1"): _figures(96.4, 96.6, "dev"),
-    ("ner", "embeddings", "f1"): _figures(91.0, None, "dev"),
-    ("ner", "second-to-last", "f1"): _figures(95.6, None, "dev"),
-    ("ner", "last", "f1"): _figures(94.9, None, "dev"),
-    ("ner", "weighted-sum-last-four", "f1"): _figures(95.9, None, "dev"),
-    ("ner", "concat-last-four", "f1"): _figures(96.1, None, "dev"),
-    ("ner", "weighted-sum-all", "f1"): _figures(95.5, None, "dev"),
-    ("mnli", LEFT_TO_RIGHT, "accuracy"): _figures(82.1, None, "dev"),
-    ("qnli", LEFT_TO_RIGHT, "accuracy"): _figures(84.3, None, "dev"),
-    ("mrpc", LEFT_TO_RIGHT, "accuracy"): _figures(77.5, None, "dev"),
-    ("sst2", LEFT_TO_RIGHT, "accuracy"): _figures(92.1, None, "dev"),
-    ("squad", f"1.1 {LEFT_TO_RIGHT}", "f1"): _figures(77.8, None, "dev"),
-    ("mnli", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(82.1, None, "dev"),
-    ("qnli", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(84.1, None, "dev"),
-    ("mrpc", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(75.7, None, "dev"),
-    ("sst2", f"bilstm {LEFT_TO_RIGHT}", "accuracy"): _figures(91.6, None, "dev"),
-    ("squad", f"1.1 bilstm {LEFT_TO_RIGHT}", "f1"): _figures(84.9, None, "dev"),
-}
-NO_FIGURES = Figures(None, None)
-_TASK_ORDER = list(dict.fromkeys(task for task, _, _ in PAPER))
+    @property
+    def lowest(self) -> float:
+        """The worst run."""
+        return self.best - self.spread
 
 
 def read_results(folder: str | Path) -> list[ResultLine]:
-    """Return a line per metric and output directory of `finetune` below `folder`; raises
-    `UserError` without any.
+    """Return a line per metric and output directory of `finetune` below `folder`, by directory.
+
+    Raises `UserError` if there are none.
     """
-    root = results_folder(folder, RESULTS, SUMMARY)
+    root = local_copy(folder, RESULTS, SUMMARY)
+    if not root.is_dir():
+        raise UserError(f"{folder} {'is not a folder' if root.exists() else 'does not exist'}.")
     files = sorted(path for path in root.rglob(RESULTS) if path.is_file())
     if not files:
         raise UserError(
-            f"{folder} contains no {RESULTS}; `clozeworks finetune` writes it into its output directory."
+            f"{folder} contains no {RESULTS}; "
+            "`clozeworks finetune` writes it into its output directory."
         )
-    lines = [line for file in files for line in _lines_of(file, str(file.parent.relative_to(root)))]
-    return sorted(
-        lines,
-        key=lambda line: _TASK_ORDER.index(line.task) if line.task in _TASK_ORDER else len(PAPER),
-    )
-
-
-def results_folder(folder: str | Path, *names: str) -> Path:
-    """Return the local copy of a folder, with the files of these names; raises `UserError` if there
-    is no folder.
-    """
-    root = local_copy(folder, *names)
-    if not root.is_dir():
-        raise UserError(
-            f"{folder} is not a folder." if root.exists() else f"{folder} does not exist."
-        )
-    return root
+    lines: list[ResultLine] = []
+    for file in files:
+        lines.extend(_lines_of(file, str(file.parent.relative_to(root))))
+    return lines
 
 
 def _lines_of(file: Path, directory: str) -> Iterator[ResultLine]:
-    rows = read_runs(file)
-    if not rows:
+    runs = read_runs(file)
+    if not runs:
         return
     summary = read_summary(file.parent)
-    first, first_scores = rows[0]
-    metrics = [name for name in first_scores if not name.endswith(NOT_SCORES)]
+    first = runs[0]
+    metrics = [name for name in first.scores if not name.endswith(NOT_SCORES)]
     for metric in metrics:
+        # As the paper and the leaderboards give them, in percent.
+        factor = 1 if first.row.task in IN_PERCENT else 100
         # Rounded so that 0.28 does not become 28.000000000000004.
-        factor = 1 if first.task in IN_PERCENT else 100
-        values = [round(factor * scores[metric], 6) for _, scores in rows]
+        values = [round(factor * run.scores[metric], 6) for run in runs]
+        # What is degenerate is judged by the first metric alone.
+        is_judged = summary is not None and metric == metrics[0]
         yield ResultLine(
-            task=first.task,
-            variant=first.variant,
-            checkpoint=first.checkpoint,
+            task=first.row.task,
+            variant=first.row.variant,
+            checkpoint=first.row.checkpoint,
             directory=directory,
             metric=metric,
-            runs=len(rows),
+            runs=len(runs),
             finished=summary is not None,
             median=statistics.median(values),
             best=max(values),
             spread=max(values) - min(values),
-            degenerate_runs=summary["degenerate_runs"]
-            if summary and metric == metrics[0]
-            else None,
-            paper=PAPER.get((first.task, first.variant, metric), NO_FIGURES),
+            degenerate_runs=summary["degenerate_runs"] if summary and is_judged else None,
         )
 
 
 def results_table(records: Sequence[RunRecord]) -> bytes:
-    """Return the content of ``results.csv``."""
+    """Return the content of ``results.csv``: a line per run."""
+    metrics = list(records[0]["scores"])
     text = io.StringIO()
-    columns = [*RUN_COLUMNS, *records[0]["scores"], LAST_COLUMN]
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(
+        text,
+        [*RUN_COLUMNS, *metrics, LAST_COLUMN],
+        extrasaction="ignore",  # what was tuned, which only some tasks have
+        lineterminator="\n",
+    )
     writer.writeheader()
-    writer.writerows({**record, **record["scores"]} for record in records)
+    for record in records:
+        writer.writerow({**record, **record["scores"]})
     return text.getvalue().encode()
 
 
-def read_runs(file: Path) -> list[tuple[RunRow, dict[str, float]]]:
-    """Return the runs in a ``results.csv``, each with its scores."""
+def read_runs(file: Path) -> list[RecordedRun]:
+    """Return the runs in a ``results.csv``."""
     lines = read_csv(file.read_bytes(), file, _ADVICE)
     rows = convert(lines, list[RunRow], file, _ADVICE, strict=False)
-    own = {*RUN_COLUMNS, LAST_COLUMN}
-    named = [{name: value for name, value in line.items() if name not in own} for line in lines]
-    scores = convert(named, list[dict[str, Finite]], file, _ADVICE, strict=False)
-    return list(zip(rows, scores, strict=True))
+    # All other columns are metrics.
+    scores = [_without(line, (*RUN_COLUMNS, LAST_COLUMN)) for line in lines]
+    numbers = convert(scores, list[dict[str, Finite]], file, _ADVICE, strict=False)
+    return [RecordedRun(row, values) for row, values in zip(rows, numbers, strict=True)]
+
+
+def _without(line: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, value in line.items() if name not in names}
 
 
 def read_summary(directory: Path) -> SearchSummary | None:
@@ -263,12 +210,44 @@ def read_summary(directory: Path) -> SearchSummary | None:
     )
 
 
-def as_record(line: ResultLine) -> dict[str, Any]:
-    """Return a line as plain values by column, for JSON and CSV."""
-    record = {name: value for name, value in vars(line).items() if name != "paper"}
-    for name, figure in line.paper._asdict().items():
-        record |= {
-            f"paper_{name}": figure and figure.value,
-            f"paper_{name}_split": figure and figure.split,
-        }
-    return record
+def draw_results(lines: Sequence[ResultLine]) -> bytes:
+    """Return a PNG with a panel per task: each directory's median and range by the first metric.
+
+    Raises `UserError` without matplotlib.
+    """
+    # Imported here because it takes a second.
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("A picture needs matplotlib: pip install matplotlib.") from None
+
+    panels: dict[str, list[ResultLine]] = {}
+    drawn = set()
+    for line in lines:
+        if line.directory not in drawn:  # the first metric of each directory
+            drawn.add(line.directory)
+            name = " ".join(filter(None, (line.task, line.variant, line.metric)))
+            panels.setdefault(name, []).append(line)
+
+    num_rows = len(drawn) + 2 * len(panels)
+    figure = Figure(figsize=(7, 0.6 + 0.3 * num_rows), dpi=120, layout="constrained")
+    heights = [len(panel) + 1 for panel in panels.values()]
+    all_axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (name, panel) in zip(all_axes, panels.items(), strict=True):
+        medians = [line.median for line in panel]
+        ranges = [
+            [line.median - line.lowest for line in panel],
+            [line.best - line.median for line in panel],
+        ]
+        rows = list(range(len(panel), 0, -1))  # the first at the top
+        axes.errorbar(medians, rows, xerr=ranges, fmt="o", capsize=3)
+        axes.set(
+            title=f"{name.replace('_', ' ')}, in percent",
+            yticks=rows,
+            yticklabels=[line.directory for line in panel],
+            ylim=(0.5, len(panel) + 0.5),
+        )
+        axes.grid(axis="x", alpha=0.3)
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
+    return image.getvalue()

@@ -1,5 +1,4 @@
-"""The training loop of fine-tuning: from a model and its features to trained weights, exact and
-resumable.
+"""Train a task's model on its features; an interrupted training resumes exactly.
 
 An update takes one batch of features; `training.update` says how it is divided into micro-batches
 and between ranks.
@@ -27,15 +26,16 @@ from ..tasks.task import Feature, Recipe, TaskBatch, TaskModel, make_batch, num_
 from ..training.device import (
     compiles,
     drain_every,
+    kept_generators,
     oom_as_user_error,
     peak_memory,
-    pin_attention,
+    pinned_attention,
     product_dtype,
     rows_per_micro_batch,
     trim_memory,
 )
 from ..training.logs import Clock, ProgressCallback, RunLog
-from ..training.loop import prefetch, stop_signals
+from ..training.loop import StopRequest, prefetch
 from ..training.optim import learning_rate, make_optimizer
 from ..training.ranks import Ranks
 from ..training.update import Loss, Update, Updater
@@ -77,17 +77,22 @@ class Training:
 
 
 def train_model(
-    model: TaskModel, training: Training, report: ProgressCallback = lambda figures: None
+    model: TaskModel,
+    training: Training,
+    report: ProgressCallback = lambda figures: None,
+    stop: StopRequest | None = None,
 ) -> float | None:
     """Train `model` in place, on its device, resuming an interrupted training if there is a
     checkpoint.
 
-    Return the seconds of training, or None if a signal interrupted it, after saving a checkpoint.
+    Return the seconds of training, or None if `stop` interrupted it, after saving a checkpoint.
     `report` is called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last
     call), ``learning_rate``, and the figures in `SPEED`. Raises `UserError` if the loss is not
     finite, a batch does not fit into memory, or the disk is full.
     """
-    config, ranks, num_steps = training.config, training.ranks, training.num_steps
+    config = training.config
+    ranks = training.ranks
+    num_steps = training.num_steps
     optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     updater: Updater[TaskBatch] = Updater(
         model,
@@ -96,51 +101,50 @@ def train_model(
         dtype=product_dtype(config.precision, ranks.device),
         dropout_seed=(training.seed, "finetune", "dropout"),
     )
+    # The losses since the last report: with them a resumed run reports the same means.
     step, spent_s, losses = _load(training, model, updater)
-    pin_attention()
+    stop = stop or StopRequest()
     model.train()
     if compiles(config.compile, ranks.device):
         model.compile()
     lengths = np.array([feature.length for feature in training.features])
     order = list(islice(batch_rows(lengths, training.recipe.batch_size, training.seed), num_steps))
     batches = prefetch(lambda step: _make_batches(training, order[step]), range(step, num_steps))
-    devices = [ranks.device] if ranks.device.type == "cuda" else []
 
-    # Dropout re-seeds PyTorch's generator; the caller, who may train again, gets back its own.
     with (
-        torch.random.fork_rng(devices),
+        kept_generators(ranks.device),
         _open_log(training, step) as log,
         closing(batches),
-        stop_signals() as stop,
+        pinned_attention(),
+        stop,
     ):
         clock = Clock(spent=spent_s)
         while step < num_steps:
             with clock.waiting():
                 micro_batches = next(batches)
-            with oom_as_user_error("--micro-batch-size"):
+            with oom_as_user_error("micro_batch_size"):
                 updater.update(
                     step,
                     micro_batches,
                     lambda micro_batch: _loss(model, micro_batch),
                     training.rate(step),
-                    stop_asked=stop.is_set(),
+                    stop_asked=stop.is_requested,
                 )
             rows = order[step]
             clock.count(num_rows=len(rows), num_tokens=int(lengths[rows].sum()))
             step += 1
             trim_memory(ranks.device, step)
 
-            ends, reports, saves = (
-                step == num_steps,
-                step % REPORT_EVERY == 0,
-                step % config.checkpoint_every == 0,
-            )
-            if not (ends or reports or saves or step % drain_every(ranks.device) == 0):
+            is_last = step == num_steps
+            is_reported = is_last or step % REPORT_EVERY == 0
+            is_saved = step % config.checkpoint_every == 0
+            # Reading an update's loss waits for a GPU to finish it.
+            if not (is_reported or is_saved or step % drain_every(ranks.device) == 0):
                 continue
             updates = updater.drain()
             losses += [_finite_loss(update, training.peak_rate) for update in updates]
             stops = any(update.stop_asked for update in updates)
-            if reports or ends:
+            if is_reported:
                 rates = clock.rates() | peak_memory(ranks.device)
                 speed = {name: rates[name] for name in SPEED if name in rates}
                 learned = {
@@ -149,18 +153,21 @@ def train_model(
                 }
                 report({"step": step, "steps": num_steps, **learned, **speed})
                 if log:
-                    log.metrics(
-                        step, "train", learned | {"gradient_norm": updates[-1].gradient_norm}
-                    )
+                    learned["gradient_norm"] = updates[-1].gradient_norm
+                    log.metrics(step, "train", learned)
                     log.speed(step, speed)
                 losses.clear()
                 clock.start_interval()
-            if log and (stops or (saves and not ends)):
+            if log and (stops or (is_saved and not is_last)):
                 log.flush()
-                weights = {"model": model.state_dict(), "optimizer": updater.state_dict()}
-                _save(
-                    training, weights | {"step": step, "seconds": clock.elapsed(), "losses": losses}
-                )
+                state = {
+                    "model": model.state_dict(),
+                    "optimizer": updater.state_dict(),
+                    "step": step,
+                    "seconds": clock.elapsed(),
+                    "losses": losses,
+                }
+                _save(training, state)
             if stops:
                 return None
     return clock.elapsed()
@@ -171,7 +178,8 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
     row once.
 
     Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches
-    are shuffled.
+    are shuffled: a batch has rows of similar length and so little padding, but each epoch has other
+    batches.
     """
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)
@@ -180,9 +188,8 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
         for start in range(0, len(order), POOL_BATCHES * batch_size):
             pool = order[start : start + POOL_BATCHES * batch_size]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches.extend(
-                pool[first : first + batch_size] for first in range(0, len(pool), batch_size)
-            )
+            for first in range(0, len(pool), batch_size):
+                batches.append(pool[first : first + batch_size])
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
@@ -193,38 +200,48 @@ def _make_batches(training: Training, rows: np.ndarray) -> list[TaskBatch]:
     """
     rank, num_ranks, device = training.ranks
     features = [training.features[row] for row in rows]
-    total = max(1, num_targets(features))
-    own = features[rank::num_ranks]
-    if not own:
+    features_here = features[rank::num_ranks]
+    if not features_here:
         # A rank without a row computes one that counts nothing, so that all ranks have the same
         # gradients to sum.
         return [make_batch(features[:1])._replace(share=0.0)]
-    feature_tokens = max(feature.length * len(feature.rows) for feature in own)
+
+    num_batch_targets = max(1, num_targets(features))
+    feature_tokens = max(feature.length * len(feature.rows) for feature in features_here)
     size = rows_per_micro_batch(training.config.micro_batch_size, feature_tokens, device)
-    parts = [own[first : first + size] for first in range(0, len(own), size)]
-    batches = [make_batch(part)._replace(share=num_targets(part) / total) for part in parts]
-    # Copies from pinned memory to a GPU are asynchronous.
-    return [batch.map(Tensor.pin_memory) for batch in batches] if device.type == "cuda" else batches
+    micro_batches = []
+    for first in range(0, len(features_here), size):
+        chosen = features_here[first : first + size]
+        micro_batch = make_batch(chosen)._replace(share=num_targets(chosen) / num_batch_targets)
+        if device.type == "cuda":
+            # Copies from pinned memory to a GPU are asynchronous.
+            micro_batch = micro_batch.map(Tensor.pin_memory)
+        micro_batches.append(micro_batch)
+    return micro_batches
 
 
 def _loss(model: TaskModel, batch: TaskBatch) -> Loss:
     outputs = model(batch)
-    # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
-    # batch's targets, it adds up to the mean over the batch. A mean over no targets would be NaN.
-    loss = model.loss(outputs, batch) * batch.share if batch.share else outputs.float().sum() * 0.0
+    if batch.share:
+        # The task's loss is the mean over the micro-batch's targets. Weighted by its share of the
+        # batch's targets, it adds up to the mean over the batch.
+        loss = model.loss(outputs, batch) * batch.share
+    else:
+        loss = outputs.float().sum() * 0.0  # a mean over no targets would be NaN
     return Loss(loss, loss.detach().double()[None])
 
 
 def _finite_loss(update: Update, peak_rate: float) -> float:
     """Return the loss of an update; raises `UserError` if it or the gradient is not finite."""
     (loss,) = update.sums
-    if not update.is_finite:
-        what, value = (
-            ("gradient norm", update.gradient_norm) if math.isfinite(loss) else ("loss", loss)
-        )
-        found = f"The {what} is {value} at step {update.step + 1} with learning rate {peak_rate:g}"
-        raise UserError(f"{found}; try a lower one.")
-    return loss
+    if update.is_finite:
+        return loss
+    fault = f"loss is {loss}"
+    if math.isfinite(loss):
+        fault = f"gradient norm is {update.gradient_norm}"
+    raise UserError(
+        f"The {fault} at step {update.step + 1} with learning rate {peak_rate:g}; try a lower one."
+    )
 
 
 def _open_log(training: Training, step: int) -> Any:

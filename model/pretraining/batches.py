@@ -1,12 +1,12 @@
-"""Instances as tensors: padded batches of rows of similar length, or packed ones of rows one after
+"""Make batches of tensors: padded ones of rows of similar length, or packed ones of rows one after
 the other.
 
 A packed batch has few different shapes, so that a compiled model meets no new ones: its tokens are
 padded to a multiple of `TOKEN_BLOCK`, its predictions to one of `PREDICTION_BLOCK`, and its rows to
 a number that the caller sets.
 
-Shapes: B rows, L padded length, T real tokens, M predicted tokens, N and P blocks of tokens and of
-predictions.
+Shapes: B rows, L padded length, T real tokens, M predicted tokens, N tokens with padding, in a
+packed batch.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ class PretrainBatch(NamedTuple):
     """
 
     input_ids: Tensor
-    """(B, L), or packed (N, `TOKEN_BLOCK`)."""
+    """(B, L), or packed (N / `TOKEN_BLOCK`, `TOKEN_BLOCK`)."""
     token_type_ids: Tensor
     attention_mask_BL: Tensor | None
     token_index_T: Tensor | None
     masked_index: Tensor
-    """(M,), or packed (P, `PREDICTION_BLOCK`)."""
+    """(M,), or packed, with padding, (-1, `PREDICTION_BLOCK`)."""
     masked_ids: Tensor
     next_sentence_label_B: Tensor | None
     position_ids: Tensor | None = None
@@ -50,9 +50,8 @@ class PretrainBatch(NamedTuple):
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        return PretrainBatch._make(
-            change(part) if isinstance(part, Tensor) else part for part in self
-        )
+        changed = [change(value) if isinstance(value, Tensor) else value for value in self]
+        return PretrainBatch._make(changed)
 
 
 def make_batches(
@@ -61,13 +60,17 @@ def make_batches(
     """Return `rows` in batches of at most `batch_size`, sorted by length so that there is little
     padding.
 
-    Rows are padded to a multiple of `multiple` tokens. `objective` is that of `PretrainConfig`:
-    only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens and predicts each
-    token but the first from those before.
+    Rows are padded to a multiple of `multiple` tokens. `objective` is an option of
+    `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens
+    and predicts each token but the first from those before.
     """
-    order = np.argsort(-rows.lengths, kind="stable")
-    parts = (order[first : first + batch_size] for first in range(0, len(order), batch_size))
-    return [_make_batch(select(rows, part), objective, multiple) for part in parts]
+    # The first batch is then the largest: if it fits into memory, all do.
+    longest_first = np.argsort(-rows.lengths, kind="stable")
+    batches = []
+    for first in range(0, len(longest_first), batch_size):
+        index = longest_first[first : first + batch_size]
+        batches.append(_pad_batch(select(rows, index), objective, multiple))
+    return batches
 
 
 def pack_batches(
@@ -79,91 +82,114 @@ def pack_batches(
     Batches have nearly equal numbers of rows, and so of tokens. `objective` is as in
     `make_batches`.
     """
-    # What pads the tokens are rows too: attention leaves the output of tokens outside of all rows
-    # undefined.
-    num_rows = batch_size + -(-2 * TOKEN_BLOCK // max_length)
-    parts = np.array_split(np.arange(len(rows)), -(-len(rows) // batch_size))
-    return [_pack_batch(select(rows, part), max_length, num_rows, objective) for part in parts]
+    # Padding tokens are rows too: attention leaves the output of tokens outside of all rows
+    # undefined. There are at most two blocks of them.
+    num_rows = batch_size + _divide_up(2 * TOKEN_BLOCK, max_length)
+    batches = []
+    for index in np.array_split(np.arange(len(rows)), _divide_up(len(rows), batch_size)):
+        batches.append(_pack_batch(select(rows, index), max_length, num_rows, objective))
+    return batches
+
+
+def _divide_up(number: int, divisor: int) -> int:
+    return -(-number // divisor)
 
 
 def _pack_batch(
     rows: InstanceRows, max_length: int, num_rows: int, objective: str
 ) -> PretrainBatch:
-    num_tokens, left_to_right = int(rows.offsets[-1]), objective == "ltr"
-    ids = (rows.unmasked_ids() if left_to_right else rows.input_ids).astype(np.int64)
-    positions = np.arange(num_tokens) - np.repeat(rows.offsets[:-1], rows.lengths)
-    types = (positions >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
-    if left_to_right:
-        targets = np.flatnonzero(positions)
-        predicted, labels = targets - 1, ids[targets]
-    else:
-        predicted = np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions
-        labels = rows.masked_ids.astype(np.int64)
-    ids, types, positions = (_padded(part, TOKEN_BLOCK) for part in (ids, types, positions))
-    positions[num_tokens:] = np.arange(len(positions) - num_tokens) % max_length
-    ends = np.append(rows.offsets, np.arange(num_tokens + max_length, len(ids), max_length))
-    next_sentence = None
+    """Lay rows one after the other.
+
+    With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
+
+        tokens      a a a a b b b c   c c c . . . . .
+        positions   0 1 2 3 0 1 2 0   1 2 3 0 1 2 3 0     (padding has rows of `max_length`)
+        row starts  0 4 7 11 15 16 16 16                  (the last rows are empty)
+    """
+    num_tokens = int(rows.offsets[-1])
+    position_T = np.arange(num_tokens) - np.repeat(rows.offsets[:-1], rows.lengths)
+    ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
+    types_T = (position_T >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
+
+    ids_N = _padded(ids_T, TOKEN_BLOCK)
+    types_N = _padded(types_T, TOKEN_BLOCK)
+    position_N = _padded(position_T, TOKEN_BLOCK)
+    position_N[num_tokens:] = np.arange(len(position_N) - num_tokens) % max_length
+
+    padding_starts = np.arange(num_tokens + max_length, len(ids_N), max_length)
+    starts = np.append(rows.offsets, padding_starts)
+    row_starts = torch.full((num_rows + 1,), len(ids_N), dtype=torch.int32)
+    row_starts[: len(starts)] = torch.from_numpy(starts)
+
+    label_B = None
     if objective == "mlm+nsp":
-        next_sentence = torch.full((num_rows,), IGNORED)
-        next_sentence[: len(rows)] = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
-    row_starts = torch.full((num_rows + 1,), len(ids), dtype=torch.int32)
-    row_starts[: len(ends)] = torch.from_numpy(ends)
-    tokens = (torch.from_numpy(part).view(-1, TOKEN_BLOCK) for part in (ids, types, positions))
-    input_ids, token_type_ids, position_ids = tokens
+        label_B = torch.full((num_rows,), IGNORED)
+        label_B[: len(rows)] = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
     return PretrainBatch(
-        input_ids,
-        token_type_ids,
+        input_ids=_blocks(ids_N, TOKEN_BLOCK),
+        token_type_ids=_blocks(types_N, TOKEN_BLOCK),
         attention_mask_BL=None,
         token_index_T=None,
-        masked_index=torch.from_numpy(_padded(predicted, PREDICTION_BLOCK)).view(
-            -1, PREDICTION_BLOCK
-        ),
-        masked_ids=torch.from_numpy(_padded(labels, PREDICTION_BLOCK, IGNORED)).view(
-            -1, PREDICTION_BLOCK
-        ),
-        next_sentence_label_B=next_sentence,
-        position_ids=position_ids,
+        masked_index=_blocks(_padded(predicted_M, PREDICTION_BLOCK), PREDICTION_BLOCK),
+        masked_ids=_blocks(_padded(labels_M, PREDICTION_BLOCK, IGNORED), PREDICTION_BLOCK),
+        next_sentence_label_B=label_B,
+        position_ids=_blocks(position_N, TOKEN_BLOCK),
         row_starts=row_starts,
         max_length=max_length,
     )
 
 
+def _targets(
+    rows: InstanceRows, position_T: np.ndarray, objective: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the token ids (T,), int64, the flat indices (M,) that predict, and the ids (M,) that
+    they should predict.
+    """
+    if objective == "ltr":
+        ids_T = rows.unmasked_ids().astype(np.int64)
+        target_M = np.flatnonzero(position_T)  # all but each row's first token
+        # A token is predicted from the hidden state of the token before it.
+        return ids_T, target_M - 1, ids_T[target_M]
+    row_starts_M = np.repeat(rows.offsets[:-1], rows.num_masked)
+    ids_T = rows.input_ids.astype(np.int64)
+    return ids_T, row_starts_M + rows.masked_positions, rows.masked_ids.astype(np.int64)
+
+
 def _padded(values: np.ndarray, multiple: int, value: int = 0) -> np.ndarray:
     # Two blocks at least: a single one is a dimension of size 1, for which torch.compile makes a
     # graph of its own.
-    return np.pad(
-        values, (0, max(2 * multiple - len(values), -len(values) % multiple)), constant_values=value
-    )
+    length = max(2, _divide_up(len(values), multiple)) * multiple
+    return np.pad(values, (0, length - len(values)), constant_values=value)
 
 
-def _make_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBatch:
-    num_rows, max_length = len(rows), -(-int(rows.lengths.max()) // multiple) * multiple
+def _blocks(values: np.ndarray, size: int) -> Tensor:
+    return torch.from_numpy(values).view(-1, size)
+
+
+def _pad_batch(rows: InstanceRows, objective: str, multiple: int) -> PretrainBatch:
+    """Make a rectangle of rows, filled up with padding."""
+    max_length = _divide_up(int(rows.lengths.max()), multiple) * multiple
     column_L = np.arange(max_length)
     mask_BL = column_L < rows.lengths[:, None]
-    left_to_right = objective == "ltr"
+    position_T = np.broadcast_to(column_L, mask_BL.shape)[mask_BL]
+    ids_T, predicted_M, labels_M = _targets(rows, position_T, objective)
     ids_BL = np.zeros(mask_BL.shape, np.int64)
-    ids_BL[mask_BL] = rows.unmasked_ids() if left_to_right else rows.input_ids
+    ids_BL[mask_BL] = ids_T
     types_BL = ((column_L >= rows.segment_b_start[:, None]) & mask_BL).astype(np.int64)
-    if left_to_right:
-        targets_BL = mask_BL.copy()
-        targets_BL[:, 0] = False
-        # A token is predicted from the hidden state of the token before it.
-        predicted_M, labels_M = np.flatnonzero(targets_BL) - 1, ids_BL[targets_BL]
-    else:
-        predicted_M = (
-            np.repeat(np.arange(num_rows) * max_length, rows.num_masked) + rows.masked_positions
-        )
-        labels_M = rows.masked_ids.astype(np.int64)
-    tensor = torch.from_numpy
-    padding = (None, None) if mask_BL.all() else (tensor(mask_BL), tensor(np.flatnonzero(mask_BL)))
-    next_sentence_B = (
-        tensor(rows.next_sentence_label.astype(np.int64)) if objective == "mlm+nsp" else None
-    )
+
+    # Where each real token lies in the rectangle, flat.
+    token_index_T = np.flatnonzero(mask_BL)
+    # Without padding, attention needs no mask, and the encoder need not leave tokens out.
+    has_padding = not mask_BL.all()
+    label_B = None
+    if objective == "mlm+nsp":
+        label_B = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
     return PretrainBatch(
-        tensor(ids_BL),
-        tensor(types_BL),
-        *padding,
-        tensor(predicted_M),
-        tensor(labels_M),
-        next_sentence_B,
+        input_ids=torch.from_numpy(ids_BL),
+        token_type_ids=torch.from_numpy(types_BL),
+        attention_mask_BL=torch.from_numpy(mask_BL) if has_padding else None,
+        token_index_T=torch.from_numpy(token_index_T) if has_padding else None,
+        masked_index=torch.from_numpy(token_index_T[predicted_M]),
+        masked_ids=torch.from_numpy(labels_M),
+        next_sentence_label_B=label_B,
     )

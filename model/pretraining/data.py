@@ -1,6 +1,6 @@
-"""Instances as read from Parquet: a directory's row groups.
+"""Read instances from Parquet, a row group at a time.
 
-`rows` is what a row group becomes; `sequence` decides in which order rows are read, `batches` makes
+A row group becomes `rows`; `sequence` decides in which order rows are read, and `batches` makes
 tensors of them.
 """
 
@@ -29,11 +29,12 @@ COLUMNS = [
     "masked_lm_ids",
     "next_sentence_label",
 ]
-REBUILD = "rebuild the instances with `clozeworks build … --overwrite`"
+NUM_READERS = 8
+REBUILD = "rebuild the instances with `overwrite`"
 
 
 class RowGroup(NamedTuple):
-    """One row group of one shard."""
+    """One row group of one shard: the unit that is read at once."""
 
     shard: str
     number: int
@@ -55,7 +56,7 @@ class InstanceDirectory:
 
     @property
     def max_length(self) -> int:
-        """The ``--max-length`` of the rows, in tokens."""
+        """The most tokens that a row may have."""
         return self.manifest.config.max_length
 
     @property
@@ -89,12 +90,10 @@ def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     path = str(path).rstrip("/")
     manifest = read_manifest(path, InstancesManifest)
     names = sorted(shard.name for shard in manifest.shards if shard.split == split)
-    with ThreadPoolExecutor(8) as pool:
-        groups = [
-            group
-            for found in pool.map(lambda name: _row_groups(path, name), names)
-            for group in found
-        ]
+    groups: list[RowGroup] = []
+    with ThreadPoolExecutor(NUM_READERS) as pool:
+        for shard_groups in pool.map(lambda name: _row_groups(path, name), names):
+            groups.extend(shard_groups)
     if not any(group.num_rows for group in groups):
         raise UserError(
             f"{path} has no {split} rows; give a directory written by `clozeworks build`."
@@ -108,20 +107,29 @@ def _row_groups(path: str, shard: str) -> list[RowGroup]:
             footer = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}/{shard} is damaged ({error}); {REBUILD}.") from None
+    # A list's values lie in a column such as input_ids.list.element.
     columns = [
         footer.schema.column(index).path.partition(".")[0] for index in range(footer.num_columns)
     ]
-    tokens, duplicate = (columns.index(name) for name in ("input_ids", "duplicate"))
-    groups, first_row = [], 0
+    ids_column = columns.index("input_ids")
+    duplicate_column = columns.index("duplicate")
+    groups = []
+    first_row = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        statistics = group.column(duplicate).statistics
-        known = statistics.min if statistics and statistics.has_min_max else None
-        groups.append(
-            RowGroup(
-                shard, number, first_row, group.num_rows, group.column(tokens).num_values, known
-            )
+        statistics = group.column(duplicate_column).statistics
+        duplicate = None
+        if statistics is not None and statistics.has_min_max:
+            duplicate = statistics.min  # and the greatest too: no row group has rows of two passes
+        row_group = RowGroup(
+            shard=shard,
+            number=number,
+            first_row=first_row,
+            num_rows=group.num_rows,
+            num_tokens=group.column(ids_column).num_values,
+            duplicate=duplicate,
         )
+        groups.append(row_group)
         first_row += group.num_rows
     return groups
 
@@ -133,9 +141,8 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
     path = f"{directory.path}/{group.shard}"
     try:
         with storage.open_input(path) as file:
-            parquet = pq.ParquetFile(
-                file, pre_buffer=True
-            )  # all columns of the group in one request
+            # With `pre_buffer` all columns of the group come in one request.
+            parquet = pq.ParquetFile(file, pre_buffer=True)
             # One thread: a row group decodes in milliseconds, and the other cores are the model's.
             table = parquet.read_row_group(group.number, columns=COLUMNS, use_threads=False)
     except FileNotFoundError:
@@ -146,35 +153,40 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> InstanceRows:
         raise UserError(
             f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}."
         ) from None
-    ids, masked, positions = (
-        _flat(table, name) for name in ("input_ids", "masked_lm_ids", "masked_lm_positions")
+    input_ids, lengths = _flat(table, "input_ids")
+    masked_ids, num_masked = _flat(table, "masked_lm_ids")
+    masked_positions, _ = _flat(table, "masked_lm_positions")
+    rows = InstanceRows(
+        input_ids=input_ids,
+        lengths=lengths,
+        masked_positions=masked_positions,
+        masked_ids=masked_ids,
+        num_masked=num_masked,
+        segment_b_start=table["segment_b_start"].to_numpy(),
+        next_sentence_label=table["next_sentence_label"].to_numpy(),
     )
-    scalars = (table[name].to_numpy() for name in ("segment_b_start", "next_sentence_label"))
-    rows = InstanceRows(*ids, positions[0], *masked, *scalars)
     _check_rows(rows, directory, path)
     return rows
 
 
 def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a list column as one array of all its items, and each row's number of items."""
     column = cast(pa.ListArray, table[name].combine_chunks())
-    return column.flatten().to_numpy(), np.diff(column.offsets.to_numpy().astype(np.int64))
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return column.flatten().to_numpy(), np.diff(offsets)
 
 
 def _check_rows(rows: InstanceRows, directory: InstanceDirectory, path: str) -> None:
     # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
     # names no line.
-    largest = max(
-        (int(ids.max()) for ids in (rows.input_ids, rows.masked_ids) if len(ids)), default=0
-    )
+    largest = max(int(rows.input_ids.max(initial=0)), int(rows.masked_ids.max(initial=0)))
     if largest >= directory.vocab_size:
-        raise UserError(
-            f"{path} contains token {largest}, but its vocabulary has {directory.vocab_size} tokens; {REBUILD}."
-        )
+        size = f"its vocabulary has {directory.vocab_size} tokens"
+        raise UserError(f"{path} contains token {largest}, but {size}; {REBUILD}.")
     longest = int(rows.lengths.max(initial=0))
     if longest > directory.max_length:
-        raise UserError(
-            f"{path} contains a row of {longest} tokens, but its --max-length is {directory.max_length}; {REBUILD}."
-        )
+        limit = f"its `max_length` is {directory.max_length}"
+        raise UserError(f"{path} contains a row of {longest} tokens, but {limit}; {REBUILD}.")
     if rows.next_sentence_label.max(initial=0) > 1:
         raise UserError(f"{path} contains a next-sentence label other than 0 and 1; {REBUILD}.")
     if (rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)).any():
@@ -187,7 +199,9 @@ def mask_anew(
     """Return `rows` with newly drawn tokens to predict, as exactly as ``clozeworks build`` draws
     them.
     """
-    ids, segment_b_start = rows.unmasked_ids(), rows.segment_b_start.astype(np.int64)
+    ids = rows.unmasked_ids()
+    segment_b_start = rows.segment_b_start.astype(np.int64)
+    # Masks `ids` in place.
     positions, originals, offsets = mask_rows(
         ids, rows.offsets, segment_b_start, vocabulary, config, rng
     )

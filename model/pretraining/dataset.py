@@ -1,8 +1,10 @@
-"""Instances for other training loops: a PyTorch data set in the row order of `pretrain`, and its
-collator.
+"""Give instances to other training loops: a PyTorch data set in the row order of `pretrain`, and
+its collator.
 
 The order is a formula (see `sequence`), so a state is a position, and resuming is exact and
 immediate.
+
+Shapes: B rows, L tokens of a row, T tokens of all rows, M tokens to predict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +34,7 @@ class InstanceRow(TypedDict):
     labels: Tensor
     """int64 (L,): the original token if it is to be predicted, else `IGNORED`."""
     next_sentence_label: NotRequired[int]
-    """0 is IsNext, 1 is NotNext; absent if the instances were built with ``--pairing none``."""
+    """0 is IsNext, 1 is NotNext; absent if `pairing` was none."""
 
 
 class InstanceDataset(IterableDataset[InstanceRow]):
@@ -58,20 +60,26 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         num_ranks: int = 1,
     ) -> None:
         if batch_size < 1:
-            raise UserError(f"batch_size is {batch_size}, but must be at least 1.")
+            raise UserError(f"`batch_size` is {batch_size}, but must be at least 1.")
         if not 0 <= rank < num_ranks:
-            raise UserError(
-                f"rank is {rank}, but must be at least 0 and less than num_ranks ({num_ranks})."
-            )
+            must = f"must be at least 0 and less than `num_ranks` ({num_ranks})"
+            raise UserError(f"`rank` is {rank}, but {must}.")
         self.directory = open_instances(str(path), split)
-        self.batch_size, self.rank, self.num_ranks = batch_size, rank, num_ranks
+        self.batch_size = batch_size
+        self.rank = rank
+        self.num_ranks = num_ranks
         self._sequence = RowSequence(self.directory, seed, duplicates_per_epoch)
         self._end = None if epochs is None else self._sequence.epoch_start(epochs)
-        self._order = {"digest": self.directory.manifest.digest, "split": split, "seed": seed}
-        self._order["duplicates_per_epoch"] = duplicates_per_epoch
-        # Where the next iteration starts: a position in the sequence of all ranks' rows, and a
-        # number of this process's rows behind it.
-        self._position = self._num_skipped = 0
+        self._order = {
+            "digest": self.directory.manifest.digest,
+            "split": split,
+            "seed": seed,
+            "duplicates_per_epoch": duplicates_per_epoch,
+        }
+        # The next iteration starts at a position in the sequence of all ranks' rows, and skips
+        # some of this process's rows behind it.
+        self._position = 0
+        self._num_skipped = 0
         self._num_yielded = 0
 
     @property
@@ -81,17 +89,19 @@ class InstanceDataset(IterableDataset[InstanceRow]):
 
     def __iter__(self) -> Iterator[InstanceRow]:
         worker = get_worker_info()
-        index, num_workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        worker_index = worker.id if worker else 0
+        num_workers = worker.num_workers if worker else 1
         self._num_yielded = self._num_skipped
-        num_batches, first = divmod(self._num_skipped, self.batch_size)
-        for batch in count(index + num_batches * num_workers, num_workers):
+        num_batches, first_row = divmod(self._num_skipped, self.batch_size)
+        # Of two workers, one reads the batches 0, 2, 4, ... and the other 1, 3, 5, ...
+        for batch in count(worker_index + num_batches * num_workers, num_workers):
             rows = self._rows(batch)
-            for row in rows[first:]:
+            for row in rows[first_row:]:
                 self._num_yielded += 1
                 yield row
             if len(rows) < self.batch_size:
                 return
-            first = 0
+            first_row = 0
 
     def _rows(self, batch: int) -> list[InstanceRow]:
         """Return this rank's rows of a batch, counted from `_position`; fewer than `batch_size` at
@@ -99,13 +109,14 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         """
         size = self.batch_size * self.num_ranks
         start = self._position + batch * size
-        stop = start + size if self._end is None else min(start + size, self._end)
-        own = np.arange(self.rank, max(0, stop - start), self.num_ranks)
-        return (
-            _split(select(self._sequence.rows(start, stop), own), self.directory.has_pairs)
-            if len(own)
-            else []
-        )
+        stop = start + size
+        if self._end is not None:
+            stop = min(stop, self._end)
+        rank_rows = np.arange(self.rank, max(0, stop - start), self.num_ranks)
+        if not len(rank_rows):
+            return []
+        rows = select(self._sequence.rows(start, stop), rank_rows)
+        return _split_rows(rows, has_pairs=self.directory.has_pairs)
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return the state after `num_batches` batches of the current iteration, from which another
@@ -134,23 +145,36 @@ class InstanceDataset(IterableDataset[InstanceRow]):
         self._position, self._num_skipped = state["position"], state["num_rows"]
 
 
-def _split(rows: InstanceRows, has_pairs: bool) -> list[InstanceRow]:
-    labels = np.full(len(rows.input_ids), IGNORED, np.int64)
-    labels[np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions] = rows.masked_ids
-    in_row = np.arange(len(labels)) - np.repeat(rows.offsets[:-1], rows.lengths)
-    types = (in_row >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
-    columns = [
-        torch.from_numpy(column) for column in (rows.input_ids.astype(np.int64), types, labels)
-    ]
-    pieces = zip(*(column.split(rows.lengths.tolist()) for column in columns), strict=True)
-    split = [
-        InstanceRow(input_ids=ids, token_type_ids=kinds, labels=targets)
-        for ids, kinds, targets in pieces
+def _split_rows(rows: InstanceRows, *, has_pairs: bool) -> list[InstanceRow]:
+    """Cut flat columns into a dict of tensors for each row.
+
+    Of two rows [CLS] x [SEP] y [SEP] and [CLS] z [SEP], where y is to be predicted:
+
+        offsets     0               5         8
+        input_ids   CLS x SEP MASK SEP  CLS z SEP
+        labels       -  -  -   y    -    -  -  -
+        types        0  0  0   1    1    0  0  0
+    """
+    row_starts = rows.offsets[:-1]
+    labels_T = np.full(len(rows.input_ids), IGNORED, np.int64)
+    masked_M = np.repeat(row_starts, rows.num_masked) + rows.masked_positions
+    labels_T[masked_M] = rows.masked_ids
+    position_T = np.arange(len(labels_T)) - np.repeat(row_starts, rows.lengths)
+    types_T = (position_T >= np.repeat(rows.segment_b_start, rows.lengths)).astype(np.int64)
+
+    lengths = rows.lengths.tolist()
+    ids_by_row = torch.from_numpy(rows.input_ids.astype(np.int64)).split(lengths)
+    types_by_row = torch.from_numpy(types_T).split(lengths)
+    labels_by_row = torch.from_numpy(labels_T).split(lengths)
+    columns = zip(ids_by_row, types_by_row, labels_by_row, strict=True)
+    split_rows = [
+        InstanceRow(input_ids=ids_L, token_type_ids=types_L, labels=labels_L)
+        for ids_L, types_L, labels_L in columns
     ]
     if has_pairs:
-        for row, label in zip(split, rows.next_sentence_label.tolist(), strict=True):
+        for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
             row["next_sentence_label"] = label
-    return split
+    return split_rows
 
 
 def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
@@ -160,16 +184,13 @@ def collate(rows: Sequence[InstanceRow]) -> dict[str, Tensor]:
     These are input_ids, token_type_ids, attention_mask, labels (`IGNORED` if not to be predicted)
     and, if the instances have pairs, next_sentence_label (B,).
     """
-    padding = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
-    batch = {
-        name: pad_sequence([row[name] for row in rows], batch_first=True, padding_value=value)
-        for name, value in padding.items()
-    }
-    batch["attention_mask"] = pad_sequence(
-        [torch.ones_like(row["input_ids"]) for row in rows], batch_first=True
-    )
+    batch = {}
+    for name, padding in (("input_ids", 0), ("token_type_ids", 0), ("labels", IGNORED)):
+        columns = [row[name] for row in rows]
+        batch[name] = pad_sequence(columns, batch_first=True, padding_value=padding)
+    real_tokens = [torch.ones_like(row["input_ids"]) for row in rows]
+    batch["attention_mask"] = pad_sequence(real_tokens, batch_first=True)
     if "next_sentence_label" in rows[0]:
-        batch["next_sentence_label"] = torch.tensor(
-            [row.get("next_sentence_label", 0) for row in rows]
-        )
+        labels = [row.get("next_sentence_label", 0) for row in rows]
+        batch["next_sentence_label"] = torch.tensor(labels)
     return batch

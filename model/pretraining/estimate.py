@@ -1,4 +1,4 @@
-"""What a pre-training run will take, from a few timed updates on this machine that are thrown away.
+"""Estimate a run by timing a few throw-away updates on this machine.
 
 Each directory of instances is timed by `pretrain` itself, in a temporary folder, so that all that
 makes a run fast or slow counts. An update is timed on one micro-batch; a whole batch takes as much
@@ -27,7 +27,7 @@ from ..config import PretrainConfig
 from ..heads import BertForPreTraining
 from ..training.device import find_device, rows_per_micro_batch
 from .data import InstanceDirectory, open_instances
-from .pretrain import pretrain
+from .pretrain import train_into
 from .run import RUN, SUMMARY
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
@@ -37,16 +37,16 @@ TIMED_S = 5.0
 BYTES_PER_WEIGHT = 4
 BYTES_PER_CHECKPOINTED_WEIGHT = 12  # the weight, and Adam's two averages
 EVALUATION_SHARE = 1 / 3
-"""Cost of a row that is evaluated, as a share of one that is trained on: forward, without backward.
+"""Cost of evaluating a row, as a share of training on it: backward takes twice as long as forward.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainEstimate:
-    """What a run will do and need: sizes in bytes, times in seconds."""
+    """The work and the needs of a run: sizes in bytes, times in seconds."""
 
     resumes: bool
-    """Whether there is a run to resume; the figures are those from its start."""
+    """Whether there is a run to resume; the figures count from its start."""
     parameters: int
     steps: int
     tokens: int
@@ -76,7 +76,7 @@ class _Timer:
     def __call__(self, figures: Mapping[str, Any]) -> None:
         self.reports.append((time.perf_counter(), figures["step"]))
         self.memory_gb = figures.get("peak_memory_gb", 0.0)
-        # The first report is that of the warm-up: compilation, and the first allocations.
+        # The time before the first report is left out: compilation, and the first allocations.
         if len(self.reports) > 1 and self._seconds() > TIMED_S:
             raise _EnoughError
 
@@ -88,101 +88,139 @@ class _Timer:
         return self._seconds() / (self.reports[-1][1] - self.reports[0][1])
 
 
-def estimate(
+def estimate_pretraining(
     config: PretrainConfig, instances: list[str], output: str, *, overwrite: bool = False
 ) -> PretrainEstimate | None:
-    """Return what `pretrain` would take into `output`, where nothing is written; None if it is
+    """Estimate what `pretrain` would take into `output`, where nothing is written; None if it is
     finished already.
 
     Time includes evaluation, but not the writing of checkpoints. Raises `UserError` as `pretrain`
     would.
     """
+    # torchrun's other processes would wait for this one's gradients.
     if "RANK" in os.environ:
-        raise UserError("--dry-run times a single process; run it without torchrun.")
+        raise UserError("`dry_run` times a single process; run it without torchrun.")
     directories = open_directories(config, instances)
     resumes = not overwrite and _resumes(output, identity(config, directories))
     if resumes and storage.exists(storage.join(output, SUMMARY)):
         return None
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
-    timed = [
-        _time(config, path, directory)
-        for path, directory in zip(instances, directories, strict=True)
-    ]
-    step_s = [config.batch_size * row_s for row_s, _ in timed]
-    steps = _steps(schedule, step_s)
-    mean_lengths = [directory.mean_length for directory in directories]
+    speeds = [_measure(config, directory) for directory in directories]
+    phases = _phases(config, schedule, directories, speeds)
+    num_steps = sum(phase.num_steps for phase in phases)
+    tokens = round(sum(phase.num_rows * phase.directory.mean_length for phase in phases))
+    training_s = sum(phase.num_rows * phase.speed.seconds_per_row for phase in phases)
+    evaluation_s = _evaluation_seconds(config, phases[-1], num_steps)
     num_parameters = _num_parameters(config, directories)
-    tokens = round(
-        config.batch_size
-        * sum(count * length for count, length in zip(steps, mean_lengths, strict=True))
-    )
-    evaluated_rows = min(
-        config.evaluation_rows, open_instances(instances[-1], "validation").num_rows
-    )
-    num_evaluations = 2 + sum(steps) // config.evaluate_every
-    evaluation_s = num_evaluations * evaluated_rows * EVALUATION_SHARE * timed[-1][0]
-    training_s = sum(count * seconds for count, seconds in zip(steps, step_s, strict=True))
-    num_models = 1 + (sum(steps) // config.archive_every if config.archive_every else 0)
     device = find_device(config.device)
     return PretrainEstimate(
         resumes=resumes,
         parameters=num_parameters,
-        steps=sum(steps),
+        steps=num_steps,
         tokens=tokens,
-        epochs=tuple(
-            count
-            * config.batch_size
-            / RowSequence(directory, config.seed, config.duplicates_per_epoch).epoch_start(1)
-            for count, directory in zip(steps, directories, strict=True)
-        ),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
-        device_bytes=max(memory for _, memory in timed),
-        output_bytes=num_parameters
-        * (config.keep * BYTES_PER_CHECKPOINTED_WEIGHT + num_models * BYTES_PER_WEIGHT),
+        epochs=tuple(phase.num_rows / _epoch_rows(config, phase.directory) for phase in phases),
+        device=_device_name(device),
+        device_bytes=max(speed.peak_bytes for speed in speeds),
+        output_bytes=_output_bytes(config, num_parameters, num_steps),
+        # A budget of hours does not count evaluation.
         seconds=training_s + (evaluation_s if schedule.budget_s is None else 0),
         tokens_per_second=tokens / training_s,
     )
 
 
-def _time(config: PretrainConfig, path: str, directory: InstanceDirectory) -> tuple[float, int]:
-    """Return the seconds per row of `directory`, and the most memory used, in bytes."""
-    num_rows = rows_per_micro_batch(
-        config.micro_batch_size, directory.max_length, find_device(config.device)
-    )
+@dataclass(frozen=True)
+class _Speed:
+    """Measurements on one directory of instances."""
+
+    seconds_per_row: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """The part of a run on one directory of instances."""
+
+    directory: InstanceDirectory
+    speed: _Speed
+    num_steps: int
+    num_rows: int
+    """A row counts as often as it is trained on."""
+
+
+def _phases(
+    config: PretrainConfig,
+    schedule: Schedule,
+    directories: list[InstanceDirectory],
+    speeds: list[_Speed],
+) -> list[_Phase]:
+    if schedule.num_steps is None:
+        assert schedule.budget_s is not None
+        seconds_per_step = config.batch_size * speeds[0].seconds_per_row
+        step_ends = [max(1, round(schedule.budget_s / seconds_per_step))]
+    else:
+        step_ends = [*schedule.phase_ends, schedule.num_steps]
+    phases = []
+    first_step = 0
+    for directory, speed, end in zip(directories, speeds, step_ends, strict=True):
+        num_steps = end - first_step
+        phases.append(_Phase(directory, speed, num_steps, num_steps * config.batch_size))
+        first_step = end
+    return phases
+
+
+def _measure(config: PretrainConfig, directory: InstanceDirectory) -> _Speed:
+    """Train on `directory` for some seconds, in a temporary folder."""
+    device = find_device(config.device)
+    rows_at_once = rows_per_micro_batch(config.micro_batch_size, directory.max_length, device)
     short = replace(
         config,
-        **{
-            "steps": 1_000_000,
-            "tokens": None,
-            "hours": None,
-            "warmup_steps": None,
-            "archive_every": None,
-        },
-        batch_size=min(config.batch_size, num_rows),
+        # Longer than any timing, so that the end is never reached.
+        steps=1_000_000,
+        tokens=None,
+        hours=None,
+        warmup_steps=None,
+        batch_size=min(config.batch_size, rows_at_once),
         phase_shares=PretrainConfig.phase_shares,
         evaluation_rows=1,
         evaluate_every=1_000_000,
         checkpoint_every=1_000_000,
-        probe=None,
-        wandb=False,
+        archive_every=None,
     )
     timer = _Timer()
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder, suppress(_EnoughError):
-        pretrain(short, [path], Path(folder, "run"), timer)
-    # In KiB, on macOS in bytes.
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
-    return timer.seconds_per_step() / short.batch_size, round(timer.memory_gb * 1e9) or resident
+        train_into(Path(folder, "run"), short, [directory.path], timer, logs_online=False)
+    peak_bytes = round(timer.memory_gb * 1e9) or _resident_bytes()
+    return _Speed(timer.seconds_per_step() / short.batch_size, peak_bytes)
 
 
-def _steps(schedule: Schedule, step_s: list[float]) -> list[int]:
-    """Return the number of steps on each directory."""
-    if schedule.num_steps is None:
-        assert schedule.budget_s is not None
-        return [max(1, round(schedule.budget_s / step_s[0]))]
-    ends = [*schedule.phase_ends, schedule.num_steps]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+def _resident_bytes() -> int:
+    """Return the most memory that this process has had."""
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2) counts bytes on macOS alone
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _evaluation_seconds(config: PretrainConfig, last: _Phase, num_steps: int) -> float:
+    num_held_out = open_instances(last.directory.path, "validation").num_rows
+    num_rows = min(config.evaluation_rows, num_held_out)
+    num_evaluations = 2 + num_steps // config.evaluate_every  # one before, one at the end
+    return num_evaluations * num_rows * EVALUATION_SHARE * last.speed.seconds_per_row
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "CPU"
+
+
+def _epoch_rows(config: PretrainConfig, directory: InstanceDirectory) -> int:
+    return RowSequence(directory, config.seed, config.duplicates_per_epoch).epoch_start(1)
+
+
+def _output_bytes(config: PretrainConfig, num_parameters: int, num_steps: int) -> int:
+    num_models = 1  # checkpoints/best
+    if config.archive_every:
+        num_models += num_steps // config.archive_every
+    return num_parameters * (BYTES_PER_CHECKPOINTED_WEIGHT + num_models * BYTES_PER_WEIGHT)
 
 
 def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]) -> int:
@@ -195,8 +233,8 @@ def _num_parameters(config: PretrainConfig, directories: list[InstanceDirectory]
 
 
 def _resumes(output: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `output` holds the run of this identity; raises `UserError` if it holds the
-    work of another.
+    """Return whether `output` holds the run of this identity; raises `UserError` if it holds
+    another's work.
     """
     path = storage.join(output, RUN)
     if not storage.exists(path):

@@ -1,5 +1,5 @@
-"""Losses and accuracies on a held-out split: without dropout, with the stored masks, in the order
-of the files.
+"""Measure losses and accuracies on a held-out split: without dropout, with the stored masks, in the
+order of the files.
 """
 
 import math
@@ -38,38 +38,38 @@ def evaluate(
     """
     directory = open_instances(instances, split)
     config = read_config(run)
-    check_fits(run, directory)
+    # Before the weights are read, which takes longer.
+    _check_length_fits(run, directory)
+    check_vocabulary_fits(run, directory)
     target = find_device(device)
-    objective = "ltr" if config.is_decoder else "mlm+nsp" if directory.has_pairs else "mlm"
+    if config.is_decoder:
+        objective = "ltr"
+    elif directory.has_pairs:
+        objective = "mlm+nsp"
+    else:
+        objective = "mlm"
     batches = evaluation_batches(read_split(directory), objective, batch_size)
-    with oom_as_user_error("--batch-size"):
+    with oom_as_user_error("batch_size"):
         return metrics(sum_losses(read_model(run).to(target), batches, target))
 
 
-def check_fits(
-    model: str | Path,
-    directory: InstanceDirectory,
-    *,
-    own_vocabulary: bool = True,
-    own_positions: bool = True,
-) -> None:
-    """Raise `UserError` unless the model directory `model` has the positions and the vocabulary of
-    instances, of both only what it keeps as its own.
-    """
+def _check_length_fits(model: str | Path, directory: InstanceDirectory) -> None:
     num_positions = read_config(model).max_position_embeddings
-    if own_positions and directory.max_length > num_positions:
-        limit = f"the model in {model} has {num_positions} positions; build them with --max-length {num_positions}"
-        raise UserError(
-            f"{directory.path} contains rows of up to {directory.max_length} tokens, but {limit}."
-        )
-    if (
-        own_vocabulary
-        and read_vocabulary(str(model)).tokens != read_vocabulary(directory.path).tokens
-    ):
-        advice = f"build them with {model}/vocab.txt, or move the model with pretrain --vocabulary-from instances"
-        raise UserError(
-            f"{directory.path} was built with a different vocabulary from that of {model}; {advice}."
-        )
+    if directory.max_length > num_positions:
+        rows = f"{directory.path} contains rows of up to {directory.max_length} tokens"
+        limit = f"the model in {model} has {num_positions} positions"
+        raise UserError(f"{rows}, but {limit}; build them with `max_length` {num_positions}.")
+
+
+def check_vocabulary_fits(model: str | Path, directory: InstanceDirectory) -> None:
+    """Raise `UserError` unless the model directory `model` has the vocabulary of the instances."""
+    if read_vocabulary(str(model)).tokens == read_vocabulary(directory.path).tokens:
+        return
+    raise UserError(
+        f"{directory.path} was built with a different vocabulary from {model}'s; build them "
+        f"with {model}/vocab.txt, or pre-train with `vocabulary_from` instances, which moves the "
+        "model to theirs."
+    )
 
 
 def evaluation_batches(
@@ -77,7 +77,9 @@ def evaluation_batches(
 ) -> list[PretrainBatch]:
     """Return all rows in batches of about `TOKENS_PER_BATCH` tokens and at most `max_rows` rows."""
     num_rows = max(1, TOKENS_PER_BATCH // int(rows.lengths.max(initial=1)))
-    return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
+    if max_rows is not None:
+        num_rows = min(num_rows, max_rows)
+    return make_batches(rows, num_rows, objective)
 
 
 @torch.no_grad()
@@ -87,27 +89,29 @@ def sum_losses(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """Return the sums for `metrics` (see `batch_sums`) on `device`; matrix products are in `dtype`."""
+    """Return the sums for `metrics` (see `batch_sums`) on `device`, with products in `dtype`."""
     was_training = model.training
     model.eval()
     totals = torch.zeros(NUM_SUMS, dtype=torch.float64, device=device)
     for number, batch in enumerate(batches):
+        batch = batch.to(device)
         # Not through __call__: a compiled model would be compiled again for the shapes of
         # evaluation.
-        batch = batch.to(device)
         with autocast(device, dtype):
             totals += batch_sums(batch, model.forward(*batch))
         trim_memory(device, number)
-    model.train(was_training)
+    model.train(was_training)  # dropout on again, in the middle of a training
     return totals
 
 
 def batch_sums(batch: PretrainBatch, sums: PretrainSums) -> torch.Tensor:
-    """Return six sums, float64: MLM and NSP loss, correct MLM and NSP predictions, tokens and
+    """Return six sums, float64 (6,): MLM and NSP loss, correct MLM and NSP predictions, tokens and
     labels to predict.
     """
-    num_predicted, labels = (batch.masked_ids != IGNORED).sum(), batch.next_sentence_label_B
-    num_labels = torch.zeros_like(num_predicted) if labels is None else (labels != IGNORED).sum()
+    num_predicted = (batch.masked_ids != IGNORED).sum()
+    num_labels = torch.zeros_like(num_predicted)
+    if batch.next_sentence_label_B is not None:
+        num_labels = (batch.next_sentence_label_B != IGNORED).sum()
     return torch.stack([value.detach().double() for value in (*sums, num_predicted, num_labels)])
 
 
@@ -116,11 +120,14 @@ def metrics(totals: torch.Tensor) -> dict[str, float]:
     only with labels.
     """
     mlm_loss, nsp_loss, mlm_correct, nsp_correct, num_tokens, num_labels = totals.tolist()
-    values = {"loss": 0.0}
+    values = {"loss": 0.0}  # first in every file that lists these
     if num_tokens:
-        values |= {"mlm_loss": mlm_loss / num_tokens, "mlm_accuracy": mlm_correct / num_tokens}
-        values["perplexity"] = math.exp(min(mlm_loss / num_tokens, 700.0))
+        values["mlm_loss"] = mlm_loss / num_tokens
+        values["mlm_accuracy"] = mlm_correct / num_tokens
+        # A diverged model's would be infinite, which JSON cannot write.
+        values["perplexity"] = math.exp(min(values["mlm_loss"], 700.0))
     if num_labels:
-        values |= {"nsp_loss": nsp_loss / num_labels, "nsp_accuracy": nsp_correct / num_labels}
+        values["nsp_loss"] = nsp_loss / num_labels
+        values["nsp_accuracy"] = nsp_correct / num_labels
     values["loss"] = values.get("mlm_loss", 0.0) + values.get("nsp_loss", 0.0)
     return values

@@ -1,4 +1,7 @@
-"""The likeliest tokens for each [MASK] in a text."""
+"""Fill each [MASK] in a text with the likeliest tokens.
+
+Shapes: M masks, V tokens in the vocabulary.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +22,7 @@ class Guess(NamedTuple):
 
 
 def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
-    """Return, for each [MASK] in `text` from left to right, the `top` likeliest tokens (at most
-    all), best first.
+    """Return the `top` likeliest tokens, best first, for each [MASK] in `text` from left to right.
 
     Raises `UserError` without a model, a vocabulary or a mask, and for a text longer than the model
     reads.
@@ -31,6 +33,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
         )
     model = read_model(run).eval()
     tokenizer = read_tokenizer(run)
+    # A text that is too long should be an error, not an answer for its beginning.
     tokenizer.no_truncation()
     ids = torch.tensor([tokenizer.encode(text).ids])
     check_vocabulary(tokenizer.get_vocab_size(), model.config, run)
@@ -41,18 +44,15 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
     if not len(masked_M):
         raise UserError('The text has no [MASK]; for example: "The capital of France is [MASK]."')
     if ids.shape[1] > model.config.max_position_embeddings:
-        limit = model.config.max_position_embeddings
-        raise UserError(
-            f"The text has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it."
-        )
+        limit = f"the model reads at most {model.config.max_position_embeddings}"
+        raise UserError(f"The text has {ids.shape[1]} tokens, but {limit}; shorten it.")
     with torch.no_grad():
         # A left-to-right model predicts a token from the one before.
-        logits_MV = model.mlm_logits(model.bert(ids), masked_M - int(model.config.is_decoder))
+        predicted_from_M = masked_M - 1 if model.config.is_decoder else masked_M
+        logits_MV = model.mlm_logits(model.bert(ids), predicted_from_M)
     best = logits_MV.softmax(-1).topk(min(top, model.config.vocab_size))
-    return [
-        [
-            Guess(tokenizer.id_to_token(token) or "", probability)
-            for token, probability in zip(*guesses, strict=True)
-        ]
-        for guesses in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
+    guesses_by_mask = []
+    for tokens, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+        names = [tokenizer.id_to_token(token) or "" for token in tokens]
+        guesses_by_mask.append([Guess(*pair) for pair in zip(names, probabilities, strict=True)])
+    return guesses_by_mask

@@ -2,11 +2,10 @@
 text.
 
 The rest of the model stays as it is, so that training continues from what it knows instead of from
-random embeddings (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model Compression"). Its
-bias in the masked-LM head is the mean of those pieces' too.
+random embeddings (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model Compression"). A
+token's bias in the masked-LM head is the mean of its pieces' biases.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ BIAS = "cls.predictions.bias"
 
 
 class MovedTokens(NamedTuple):
-    """Where the embeddings of the new tokens come from."""
+    """Numbers of new tokens by the origin of their embeddings."""
 
     copied: int
     """The same token in the old vocabulary."""
@@ -39,20 +38,22 @@ def move_to_vocabulary(
     """Return a model for the vocabulary `new` with the weights of `model`, whose vocabulary is
     `old`.
     """
-    pieces = old_pieces(old, new)
-    ordinary = torch.from_numpy(old.is_ordinary.nonzero()[0])
+    pieces_by_token = old_pieces(old, new)
+    represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     weights = model.state_dict()
     for name in (EMBEDDINGS, BIAS):
         before = weights[name]
-        fallback = before[ordinary].mean(0)
-        weights[name] = torch.stack([before[ids].mean(0) if ids else fallback for ids in pieces])
+        mean_of_all = before[represents_text].mean(0)
+        rows = [before[pieces].mean(0) if pieces else mean_of_all for pieces in pieces_by_token]
+        weights[name] = torch.stack(rows)
     moved = BertForPreTraining(replace(model.config, vocab_size=len(new)))
     moved.load_state_dict(weights)
-    return moved, MovedTokens(
-        copied=sum(len(ids) == 1 for ids in pieces),
-        averaged=sum(len(ids) > 1 for ids in pieces),
-        without_pieces=sum(not ids for ids in pieces),
+    counts = MovedTokens(
+        copied=sum(len(pieces) == 1 for pieces in pieces_by_token),
+        averaged=sum(len(pieces) > 1 for pieces in pieces_by_token),
+        without_pieces=sum(len(pieces) == 0 for pieces in pieces_by_token),
     )
+    return moved, counts
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
@@ -66,29 +67,33 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
         strip_accents=old.normalization.strip_accents,
         clean_text=False,
     )
-    found = []
-    for token, is_ordinary, continues in zip(
-        new.tokens, new.is_ordinary, new.continues, strict=True
-    ):
-        if token in old.ids or not is_ordinary:
-            found.append([old.ids[token]] if token in old.ids else [])
+    pieces_by_token: list[list[int]] = []
+    tokens = zip(new.tokens, new.is_ordinary, new.continues, strict=True)
+    for token, is_ordinary, continues in tokens:
+        if token in old.ids:  # special tokens too
+            pieces = [old.ids[token]]
+        elif is_ordinary:
+            # "##" says where the token stands in a word, and is no part of its text.
+            text = normalizer.normalize_str(token.removeprefix("##") if continues else token)
+            pieces = _word_pieces(text.replace(" ", ""), old, continues=bool(continues))
         else:
-            text = normalizer.normalize_str(token[2:] if continues else token)
-            found.append(_word_pieces(text.replace(" ", ""), old, continues=bool(continues)))
-    return found
+            pieces = []  # an [unused] token, which no text contains
+        pieces_by_token.append(pieces)
+    return pieces_by_token
 
 
 def _word_pieces(text: str, vocabulary: Vocabulary, *, continues: bool) -> list[int]:
-    """Return the ids of the longest pieces from the left, as WordPiece does, also of the end of a
-    word.
+    """Return the ids of the longest pieces from the left, as WordPiece does; none if a character
+    has no piece. With `continues` the text is the end of a word.
     """
     pieces: list[int] = []
     start = 0
     while start < len(text):
         prefix = "##" if start or continues else ""
-        ends: Sequence[int] = range(len(text), start, -1)
-        end = next((end for end in ends if prefix + text[start:end] in vocabulary.ids), None)
-        if end is None:
+        end = len(text)
+        while end > start and prefix + text[start:end] not in vocabulary.ids:
+            end -= 1
+        if end == start:
             return []
         pieces.append(vocabulary.ids[prefix + text[start:end]])
         start = end

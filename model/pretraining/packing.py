@@ -1,7 +1,10 @@
-"""Whether this device attends to packed rows: tried once, on a few rows, before a run relies on it.
+"""Check whether this device attends to packed rows: once, on a few rows, before a run relies on it.
 
 FlashAttention's operator has no public signature, and GPUs before Ampere lack it; so its result is
-compared with that of padded rows, whose attention is public.
+compared with the result for padded rows, whose attention is public.
+
+Shapes: B rows, L tokens of the longest one, T tokens of all rows, D hidden size, E = 3 D (queries,
+keys and values).
 """
 
 import torch
@@ -12,8 +15,11 @@ from ..config import ModelConfig
 from ..training.ranks import print_notice
 
 LENGTHS = (64, 3, 17, 1, 40)
+NUM_EMPTY_ROWS = 2
+"""At the end of packed rows, as batches have them."""
 TOLERANCE = 0.03
 """Largest difference, relative to the size of what is compared: bf16 keeps 8 bits."""
+DROPOUT = 0.1
 
 
 def packs_rows(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> bool:
@@ -40,32 +46,46 @@ def check_packing(config: ModelConfig, device: torch.device, dtype: torch.dtype)
 
     `AssertionError` is raised for a difference, and any error of the operator as it is.
     """
+    packed = _packed_rows(config, device)
+    generator = torch.Generator().manual_seed(0)
+    qkv_TE = torch.randn(sum(LENGTHS), 3 * config.hidden_size, generator=generator)
+    qkv_TE = qkv_TE.to(device, dtype)
+    _check_values(_padded_rows(config, device), packed, qkv_TE, config.num_attention_heads)
+    _check_dropout(packed, torch.ones_like(qkv_TE), config.num_attention_heads)
+
+
+def _padded_rows(config: ModelConfig, device: torch.device) -> PaddedRows:
     mask_BL = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    index_T, mask_BL = real_tokens(mask_BL).to(device), mask_BL.to(device)
-    padded = PaddedRows(
-        len(LENGTHS), max(LENGTHS), index_T, mask_BL[:, None, None, :], config.is_decoder
-    )
-    ends = (
-        torch.tensor([0, *LENGTHS, 0, 0]).cumsum(0).int()
-    )  # with two empty rows, as batches have them
-    packed = PackedRows(ends.to(device), max(LENGTHS), config.is_decoder)
-    num_heads, size = config.num_attention_heads, config.hidden_size
-    qkv_TE = torch.randn(sum(LENGTHS), 3 * size, generator=torch.Generator().manual_seed(0)).to(
-        device, dtype
-    )
-    expected, found = (
-        _values_and_gradient(layout, qkv_TE, num_heads) for layout in (padded, packed)
-    )
-    if not (expected - found).norm() <= TOLERANCE * expected.norm():  # NaN is a difference too
+    index_T = real_tokens(mask_BL).to(device)
+    mask_B11L = mask_BL.to(device)[:, None, None, :]
+    return PaddedRows(len(LENGTHS), max(LENGTHS), index_T, mask_B11L, config.is_decoder)
+
+
+def _packed_rows(config: ModelConfig, device: torch.device) -> PackedRows:
+    # Where each row starts, and the last one ends: 0 64 67 84 85 125 125 125.
+    lengths = torch.tensor([0, *LENGTHS, *[0] * NUM_EMPTY_ROWS])
+    return PackedRows(lengths.cumsum(0).int().to(device), max(LENGTHS), config.is_decoder)
+
+
+def _check_values(padded: PaddedRows, packed: PackedRows, qkv_TE: Tensor, num_heads: int) -> None:
+    expected = _values_and_gradient(padded, qkv_TE, num_heads)
+    computed = _values_and_gradient(packed, qkv_TE, num_heads)
+    difference = (expected - computed).norm()
+    if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
         raise AssertionError("its values or gradients differ from those of padded rows")
+
+
+def _check_dropout(packed: PackedRows, ones_TE: Tensor, num_heads: int) -> None:
     # With dropout nothing can be compared exactly; but of values that are all 1, the mean stays 1.
-    dropped = packed.attend(torch.ones_like(qkv_TE), num_heads, 0.1).float()
-    if not (abs(dropped.mean() - 1) <= TOLERANCE and dropped.std() > 0.01):
+    dropped_TD = packed.attend(ones_TE, num_heads, DROPOUT).float()
+    keeps_mean = abs(dropped_TD.mean() - 1) <= TOLERANCE
+    if not (keeps_mean and dropped_TD.std() > 0.01):
         raise AssertionError("dropout does not keep the mean")
 
 
 def _values_and_gradient(layout: PaddedRows | PackedRows, qkv_TE: Tensor, num_heads: int) -> Tensor:
     qkv_TE = qkv_TE.clone().requires_grad_()
     values_TD = layout.attend(qkv_TE, num_heads, 0.0)
-    (gradient_TE,) = torch.autograd.grad(values_TD.float().square().sum(), qkv_TE)
+    loss = values_TD.float().square().sum()
+    (gradient_TE,) = torch.autograd.grad(loss, qkv_TE)
     return torch.cat([values_TD.detach(), gradient_TE], 1).float()

@@ -1,23 +1,22 @@
-"""The training loop of pre-training: from instances to an encoder, exact and resumable.
+"""Pre-train: the loop from instances to an encoder, exact and resumable.
 
 An update takes the next `batch_size` rows of an endless sequence (see `sequence`), in micro-batches
 of rows of similar length; `training.update` says how a global batch is divided between
 micro-batches and ranks.
 """
 
-import json
 import time
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.seeding import stable_hash
 from ...pipeline.storage.directory import NO_SPACE, WORK, OutputDirectory, unwritable_as_user_error
 from ..card import CARD
 from ..checkpoint import files_digest, model_digest
@@ -29,15 +28,16 @@ from ..training.device import (
     DTYPES,
     compiles,
     drain_every,
+    kept_generators,
     oom_as_user_error,
     peak_flops,
     peak_memory,
-    pin_attention,
+    pinned_attention,
     trim_memory,
     update_flops,
 )
 from ..training.logs import METRICS, Clock, ProgressCallback, RunLog, open_wandb
-from ..training.loop import prefetch, stop_signals
+from ..training.loop import StopRequest, prefetch
 from ..training.ranks import SHARED, Ranks, join_ranks
 from ..training.snapshot import SnapshotWriter
 from ..training.update import Loss, Update, Updater
@@ -46,7 +46,7 @@ from .card import model_card
 from .data import InstanceDirectory
 from .evaluate import NUM_SUMS, batch_sums, metrics, sum_losses
 from .packing import packs_rows
-from .rows import select
+from .rows import InstanceRows, select
 from .run import (
     RUN,
     STATE,
@@ -59,10 +59,15 @@ from .run import (
     save_best,
     save_checkpoint,
 )
-from .setup import PretrainSetup, PretrainState, identity, open_directories, set_up, start
-
-if TYPE_CHECKING:
-    from .probe import Probe
+from .setup import (
+    PretrainSetup,
+    PretrainState,
+    identity,
+    identity_digest,
+    open_directories,
+    set_up,
+    start,
+)
 
 
 class GlobalBatch(NamedTuple):
@@ -96,9 +101,28 @@ class PretrainRun:
     log: RunLog | None
     """None on all ranks but the first, which alone writes."""
     writer: SnapshotWriter
+    clock: Clock
+    report: ProgressCallback
+    stop: StopRequest
     saved_at: float
     """When the last checkpoint was begun, on the clock of `time.monotonic`."""
-    probe: "Probe | None" = None
+
+
+@dataclass(frozen=True)
+class DueWork:
+    """Work that is due after an update, by the number of updates alone."""
+
+    log: bool
+    evaluation: bool
+    checkpoint: bool
+    archive: bool
+    drain: bool
+    """Looking at the losses, for which a GPU has to wait."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is due."""
+        return self.log or self.evaluation or self.checkpoint or self.archive or self.drain
 
 
 def pretrain(
@@ -108,68 +132,92 @@ def pretrain(
     progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
-    resume: bool = False,
+    stop: StopRequest | None = None,
 ) -> dict[str, Any]:
     """Train an encoder on one directory of `instances`, or on two one after the other, into
     `output`.
 
-    The same call resumes an interrupted run; `resume` insists that there is one, `overwrite` starts
-    over. Returns the summary: ``status`` (``finished``, ``already finished``, or ``interrupted`` by
-    a signal, once everything is saved), ``step``, ``parameters``, ``tokens``, ``rows``, and the
-    metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``. `progress` is called after
-    each update (on a GPU after every tenth) with ``step``, ``steps``, ``learning_rate``, these
-    metrics in training, and the figures of `Clock.rates`. Raises `UserError` for instances that do
-    not match each other or the model, another run's directory, a loss that is not finite, a batch
-    that does not fit into memory, and a full disk.
+    The same call resumes an interrupted run; `overwrite` starts over, and `stop` lets another
+    thread end the run early. Returns the summary: ``status`` (``finished``, ``already finished``,
+    or ``interrupted`` by `stop`, once everything is saved), ``step``, ``parameters``, ``tokens``,
+    ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``.
+    `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
+    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises
+    `UserError` for instances that do not match each other or the model, another run's directory, a
+    loss that is not finite, a batch that does not fit into memory, and a full disk.
     """
-    if config.checkpoint and Path(config.checkpoint).resolve().is_relative_to(
-        Path(output).resolve()
-    ):
-        # With `overwrite` the model would be deleted before it is read.
-        raise UserError(
-            f"--checkpoint {config.checkpoint} is inside --output {output}; choose another --output."
-        )
+    return train_into(output, config, instances, progress, stop, overwrite=overwrite)
+
+
+def train_into(
+    output: str | Path,
+    config: PretrainConfig,
+    instances: list[str],
+    progress: ProgressCallback | None = None,
+    stop: StopRequest | None = None,
+    *,
+    overwrite: bool = False,
+    logs_online: bool = True,
+) -> dict[str, Any]:
+    """Do the work of `pretrain`; without `logs_online`, Weights & Biases never hears of the run."""
+    _refuse_checkpoint_inside(output, config)
     directories = open_directories(config, instances)
     with (
         mirrored(output) as folder,
         unwritable_as_user_error(folder, NO_SPACE),
         join_ranks(config.device, config.batch_size) as ranks,
+        kept_generators(ranks.device),
         ranks.on_first(claimed_run(folder, identity(config, directories), overwrite)),
     ):
         if summary := read_summary(folder):
             return {**summary, "status": "already finished"}
         checkpoint = latest_checkpoint(folder)
-        if resume and not checkpoint:
-            raise UserError(
-                f"{output} contains no checkpoint to resume from; leave out --resume to start."
-            )
         _agree(ranks, config, directories, folder, checkpoint)
         if checkpoint and ranks.rank == 0:
-            publish(checkpoint, folder, config.keep)  # the run may have been killed before it was
+            publish(checkpoint, folder)  # the run may have been killed before it was
         setup = set_up(config, directories, ranks)
         model, updater, state = start(setup, checkpoint)
         setup = replace(setup, packs=packs_rows(model.config, ranks.device, setup.dtype))
-        probe = _read_probe(config, directories[0].path)
-        columns = (*METRICS, *map(_probe_column, probe.constant if probe else ()))
-        first_step = state.step if checkpoint else -1
+        first_step = state.step if checkpoint else -1  # -1: no line of an earlier log is right
         with (
-            _open_log(folder, config, first_step, columns)
-            if ranks.rank == 0
-            else nullcontext() as log,
+            _open_log(folder, config, first_step, ranks, online=logs_online) as log,
             SnapshotWriter() as writer,
         ):
             run = PretrainRun(
-                folder, setup, updater, model, state, log, writer, time.monotonic(), probe
+                output=folder,
+                setup=setup,
+                updater=updater,
+                model=model,
+                state=state,
+                log=log,
+                writer=writer,
+                clock=Clock((peak_flops(ranks.device) or 0) * ranks.num_ranks, state.seconds),
+                report=progress or (lambda figures: None),
+                stop=stop or StopRequest(),
+                saved_at=time.monotonic(),
             )
-            return _train(run, progress or (lambda figures: None))
+            return _train(run)
 
 
+def _refuse_checkpoint_inside(output: str | Path, config: PretrainConfig) -> None:
+    # With `overwrite` the model would be deleted before it is read.
+    if config.checkpoint is None:
+        return
+    if Path(config.checkpoint).resolve().is_relative_to(Path(output).resolve()):
+        inside = f"`checkpoint` {config.checkpoint} is inside `output` {output}"
+        raise UserError(f"{inside}; choose another `output`.")
+
+
+@contextmanager
 def _open_log(
-    folder: Path, config: PretrainConfig, first_step: int, columns: tuple[str, ...]
-) -> RunLog:
-    return RunLog(
-        folder, first_step, columns, wandb=open_wandb(folder, config.wandb, asdict(config))
-    )
+    folder: Path, config: PretrainConfig, first_step: int, ranks: Ranks, *, online: bool
+) -> Iterator[RunLog | None]:
+    if ranks.rank > 0:
+        yield None
+        return
+    wandb = open_wandb(folder, asdict(config)) if online else None
+    with RunLog(folder, first_step, METRICS, wandb=wandb) as log:
+        yield log
 
 
 def _agree(
@@ -185,105 +233,48 @@ def _agree(
     if ranks.num_ranks == 1:
         return
     claim = folder / RUN
-    source = checkpoint or config.checkpoint
-    files = (
-        [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")] if checkpoint else []
-    )
-    ranks.agree(
-        {
-            "the configuration and the instances": f"{stable_hash(json.dumps(identity(config, directories))):016x}",
-            "--output": files_digest([claim]) if claim.is_file() else "missing",
-            "the checkpoint to start from": f"{checkpoint.name} {files_digest(files)}"
-            if checkpoint
-            else "none",
-            "the model to start from": model_digest(source) if source else "none",
-        },
-        SHARED,
-    )
+    claim_digest = files_digest([claim]) if claim.is_file() else "missing"
+    resumes_from = "none"
+    if checkpoint:
+        files = [checkpoint / STATE / name for name in ("optimizer.pt", "state.json")]
+        resumes_from = f"{checkpoint.name} {files_digest(files)}"
+    weights = checkpoint or config.checkpoint
+    facts = {
+        "the configuration and the instances": identity_digest(config, directories),
+        "`output`": claim_digest,
+        "the checkpoint to start from": resumes_from,
+        "the model to start from": model_digest(weights) if weights else "none",
+    }
+    ranks.agree(facts, SHARED)
     ranks.wait()  # until all have read the checkpoint: the first rank deletes older ones
 
 
-def _train(run: PretrainRun, report: ProgressCallback) -> dict[str, Any]:
-    setup, schedule, state, config = run.setup, run.setup.schedule, run.state, run.setup.config
+def _train(run: PretrainRun) -> dict[str, Any]:
+    setup = run.setup
+    schedule = setup.schedule
+    state = run.state
     device = setup.ranks.device
-    pin_attention()
-    run.model.bert.recomputes_layers = config.activation_checkpointing
-    if compiles(config.compile, device):
-        _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
-    if state.initial is None:
-        state.initial = _evaluate(
-            run, len(setup.phases) - 1
-        )  # on the rows of the final evaluation, to compare
-    steps = (
-        count(state.step) if schedule.num_steps is None else range(state.step, schedule.num_steps)
-    )
-    batches = prefetch(lambda step: _make_global_batch(setup, step), steps)
-    clock = Clock((peak_flops(device) or 0) * setup.ranks.num_ranks, state.seconds)
-    with stop_signals() as stop, closing(batches):
-        while not schedule.is_over(state.step, state.seconds):
-            with clock.waiting():
-                batch = next(batches)
-            with oom_as_user_error("--micro-batch-size"):
-                run.updater.update(
-                    state.step,
-                    batch.batches,
-                    lambda micro_batch, batch=batch: batch.loss(run.model, micro_batch),
-                    schedule.learning_rate(state.step, state.seconds),
-                    stop_asked=stop.is_set(),
-                    seconds=clock.elapsed(),
-                )
-            num_rows, num_tokens = len(batch.lengths), int(batch.lengths.sum())
-            state.step += 1
-            state.num_rows += num_rows
-            state.num_tokens += num_tokens
-            flops = update_flops(run.model.config, batch.lengths, batch.num_predicted)
-            clock.count(
-                num_rows=num_rows, num_tokens=num_tokens, num_padded=batch.num_padded, flops=flops
-            )
-            trim_memory(device, state.step)
-
-            logs, last = state.step % schedule.log_every == 0, state.step == schedule.num_steps
-            evaluates = state.step % config.evaluate_every == 0
-            saves, archives = (
-                bool(every) and state.step % every == 0
-                for every in (config.checkpoint_every, config.archive_every)
-            )
-            if not (
-                last
-                or logs
-                or evaluates
-                or saves
-                or archives
-                or state.step % drain_every(device) == 0
-            ):
-                continue
-            stops, gradient_norm = _drain(run)
-            ends = schedule.is_over(state.step, state.seconds)
-            figures = _figures(run, clock)
-            report(figures)
-            if logs or ends:
-                if run.log:
-                    run.log.metrics(state.step, "train", figures | {"gradient_norm": gradient_norm})
-                    run.log.speed(state.step, figures)
-                state.sums = [0.0] * NUM_SUMS
-                clock.start_interval()
-            if evaluates or ends:
-                with clock.evaluating():
-                    _evaluate(run, schedule.phase(state.step - 1)[0])
-            with clock.saving():
-                if archives and run.log:
-                    step = state.step
-                    run.writer.submit(
-                        lambda files, step=step: save_archive(run.output, files, step),
-                        _model_files(run),
-                    )
-                # Only the first rank saves, so that its clock alone counts.
-                due = time.monotonic() >= run.saved_at + 60 * config.checkpoint_minutes
-                if run.log and (saves or ends or stops or due):
-                    _save(run, run.log)
-            if stops and not ends:
-                return _summary(run, "interrupted")
-    return _finish(run, clock)
+    run.model.bert.recomputes_layers = setup.config.activation_checkpointing
+    with pinned_attention():
+        if compiles(setup.config.compile, device):
+            _compile(run.model, by_layer=setup.ranks.num_ranks > 1)
+        if state.initial is None:
+            # On the rows of the final evaluation, so that the two compare.
+            state.initial = _evaluate(run, len(setup.phases) - 1)
+        steps = count(state.step)  # a budget of hours ends by the clock
+        if schedule.num_steps is not None:
+            steps = range(state.step, schedule.num_steps)
+        run.clock.restart()
+        batches = prefetch(lambda step: _make_global_batch(setup, step), steps)
+        with closing(batches), run.stop:
+            while not schedule.is_over(state.step, state.seconds):
+                with run.clock.waiting():
+                    batch = next(batches)
+                _update(run, batch)
+                due = _due_work(run)
+                if due.any and not _settle(run, due):
+                    return _summary(run, "interrupted")
+    return _finish(run)
 
 
 def _compile(model: BertForPreTraining, *, by_layer: bool) -> None:
@@ -301,43 +292,134 @@ def _compile(model: BertForPreTraining, *, by_layer: bool) -> None:
 
 def _make_global_batch(setup: PretrainSetup, step: int) -> GlobalBatch:
     sequence, first = setup.first_row(step)
-    rows = sequence.rows(first, first + setup.config.batch_size)
-    on_gpu, objective = setup.ranks.device.type == "cuda", setup.config.objective
-    own = select(rows, setup.ranks.rows(setup.config.batch_size))
+    batch_size = setup.config.batch_size
+    objective = setup.config.objective
+    on_gpu = setup.ranks.device.type == "cuda"
+    rows = sequence.rows(first, first + batch_size)
+    # All ranks read the whole batch: its counts, by which losses are divided, then need no message.
+    rank_rows = select(rows, setup.ranks.rows(batch_size))
+    rows_at_once = setup.rows_at_once(sequence)
     if setup.packs:
-        batches = pack_batches(
-            own, setup.rows_at_once(sequence), sequence.directory.max_length, objective
-        )
+        max_length = sequence.directory.max_length
+        batches = pack_batches(rank_rows, rows_at_once, max_length, objective)
     else:
-        batches = make_batches(own, setup.rows_at_once(sequence), objective, 8 if on_gpu else 1)
-    num_predicted = int(
-        rows.lengths.sum() - len(rows) if objective == "ltr" else rows.num_masked.sum()
-    )
+        multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
+        batches = make_batches(rank_rows, rows_at_once, objective, multiple)
     num_padded = sum(batch.input_ids.numel() for batch in batches) * setup.ranks.num_ranks
-    batches = [batch.pin() for batch in batches] if on_gpu else batches
-    return GlobalBatch(batches, rows.lengths, num_predicted, num_padded)
+    if on_gpu:
+        batches = [batch.pin() for batch in batches]
+    return GlobalBatch(batches, rows.lengths, _num_predicted(rows, objective), num_padded)
 
 
-def _drain(run: PretrainRun) -> tuple[bool, float]:
-    """Add up the losses of the last updates; return whether to stop, and the last gradient norm."""
-    state, updates = run.state, run.updater.drain()
+def _num_predicted(rows: InstanceRows, objective: str) -> int:
+    if objective == "ltr":  # every token but each row's first
+        return int(rows.lengths.sum()) - len(rows)
+    return int(rows.num_masked.sum())
+
+
+def _update(run: PretrainRun, batch: GlobalBatch) -> None:
+    """Change the weights once, and count the update."""
+    state = run.state
+    with oom_as_user_error("micro_batch_size"):
+        run.updater.update(
+            state.step,
+            batch.batches,
+            lambda micro_batch: batch.loss(run.model, micro_batch),
+            run.setup.schedule.learning_rate(state.step, state.seconds),
+            stop_asked=run.stop.is_requested,
+            seconds=run.clock.elapsed(),
+        )
+    num_rows = len(batch.lengths)
+    num_tokens = int(batch.lengths.sum())
+    state.step += 1
+    state.num_rows += num_rows
+    state.num_tokens += num_tokens
+    run.clock.count(
+        num_rows=num_rows,
+        num_tokens=num_tokens,
+        num_padded=batch.num_padded,
+        flops=update_flops(run.model.config, batch.lengths, batch.num_predicted),
+    )
+    trim_memory(run.setup.ranks.device, state.step)
+
+
+def _due_work(run: PretrainRun) -> DueWork:
+    config = run.setup.config
+    schedule = run.setup.schedule
+    step = run.state.step
+
+    def is_due(every: int | None) -> bool:
+        return every is not None and step % every == 0
+
+    is_last = step == schedule.num_steps
+    return DueWork(
+        log=is_due(schedule.log_every),
+        evaluation=is_due(config.evaluate_every),
+        checkpoint=is_due(config.checkpoint_every),
+        archive=is_due(config.archive_every),
+        drain=is_last or is_due(drain_every(run.setup.ranks.device)),
+    )
+
+
+def _settle(run: PretrainRun, due: DueWork) -> bool:
+    """Look at the last updates' losses, and log, evaluate and save; return whether to go on."""
+    state = run.state
+    schedule = run.setup.schedule
+    updates = _drain(run)
+    stops = any(update.stop_asked for update in updates)
+    ends = schedule.is_over(state.step, state.seconds)
+
+    figures = _figures(run)
+    run.report(figures)
+    if due.log or ends:
+        if run.log:
+            gradient_norm = updates[-1].gradient_norm
+            run.log.metrics(state.step, "train", figures | {"gradient_norm": gradient_norm})
+            run.log.speed(state.step, figures)
+        state.sums = [0.0] * NUM_SUMS
+        run.clock.start_interval()
+    if due.evaluation or ends:
+        phase, _ = schedule.phase(state.step - 1)
+        with run.clock.evaluating():
+            _evaluate(run, phase)
+    if run.log:
+        with run.clock.saving():
+            if due.archive:
+                _archive(run)
+            # Only the first rank saves, so that its clock alone counts.
+            minutes = run.setup.config.checkpoint_minutes
+            is_time = time.monotonic() >= run.saved_at + 60 * minutes
+            if due.checkpoint or is_time or ends or stops:
+                _save(run, run.log)
+    return ends or not stops
+
+
+def _drain(run: PretrainRun) -> list[Update]:
+    """Add up the losses of the last updates, and return these."""
+    state = run.state
+    updates = run.updater.drain()
     for update in updates:
         if not update.is_finite:
-            _refuse(run.setup, update)
-        state.sums = [old + new for old, new in zip(state.sums, update.sums, strict=True)]
+            raise _not_finite(run.setup, update)
+        # Python's floats: JSON keeps them exactly, so that a resumed run logs the same line.
+        state.sums = [before + new for before, new in zip(state.sums, update.sums, strict=True)]
         state.seconds = 0.0 if run.setup.config.hours is None else update.seconds
-    return any(update.stop_asked for update in updates), updates[-1].gradient_norm
+    return updates
 
 
-def _refuse(setup: PretrainSetup, update: Update) -> None:
-    """Name the rows of a step whose loss or gradient is not finite."""
+def _not_finite(setup: PretrainSetup, update: Update) -> UserError:
+    """Return an error that names the rows of a step whose loss or gradient is not finite."""
     sequence, first = setup.first_row(update.step)
     located = sorted(sequence.locate(first + row) for row in range(setup.config.batch_size))
-    named = ", ".join(located[:8]) + (f" and {len(located) - 8} more" if len(located) > 8 else "")
+    named = ", ".join(located[:8])
+    if len(located) > 8:
+        named += f" and {len(located) - 8} more"
+    # A gradient can overflow although the loss does not.
     what = "gradient" if np.isfinite(update.sums).all() else "loss"
-    raise UserError(
+    return UserError(
         f"The {what} is not finite at step {update.step + 1}, on a batch of the rows {named} of "
-        f"{sequence.directory.path}; lower --learning-rate or look at these rows. The last checkpoint is kept."
+        f"{sequence.directory.path}; lower `learning_rate` or look at these rows. "
+        "The last checkpoint is kept."
     )
 
 
@@ -345,60 +427,51 @@ def _evaluate(run: PretrainRun, phase: int) -> dict[str, float]:
     """Evaluate on the validation rows of a phase, log it, and keep the model if it is the best of
     the phase so far.
     """
-    setup, state = run.setup, run.state
-    with oom_as_user_error("--micro-batch-size"):
-        sums = sum_losses(
-            run.model, setup.evaluation_batches(phase), setup.ranks.device, setup.dtype
-        )
+    setup = run.setup
+    state = run.state
+    with oom_as_user_error("micro_batch_size"):
+        batches = setup.evaluation_batches(phase)
+        sums = sum_losses(run.model, batches, setup.ranks.device, setup.dtype)
     values = metrics(setup.ranks.sum(sums))
     state.final = values
     if run.log:
-        probed = run.probe.scores(run.model.bert) if run.probe else {}
-        if probed:
-            state.probe = {"initial": probed, **(state.probe or {}), "final": probed}
-        run.log.metrics(
-            state.step,
-            "validation",
-            values | {_probe_column(name): probed[name] for name in probed},
-        )
+        run.log.metrics(state.step, "validation", values)
         run.log.flush()
-        run.writer.submit(lambda _: draw_curve(run.output))
-    if not state.step:
-        return values
-    # Losses on the rows of different phases do not compare.
-    best = (
-        state.best
-        if state.best and setup.schedule.phase(int(state.best["step"]) - 1)[0] == phase
-        else None
-    )
-    if best is None or values["loss"] < best["loss"]:
-        state.best = found = {"step": state.step, **values}
-        if run.log:
-            run.writer.submit(lambda files: save_best(run.output, files, found), _model_files(run))
+        run.writer.submit(lambda _: draw_curve(run.output))  # takes a second, beside training
+    if state.step and _is_best(run, phase, values["loss"]):
+        _keep_best(run, values)
     return values
 
 
-def _read_probe(config: PretrainConfig, vocabulary: str) -> "Probe | None":
-    if config.probe is None:
-        return None
-    from .probe import (
-        read_probe,
-    )  # imported here because the tasks and scikit-learn take three seconds
+def _is_best(run: PretrainRun, phase: int, loss: float) -> bool:
+    best = run.state.best
+    if best is None:
+        return True
+    best_phase, _ = run.setup.schedule.phase(int(best["step"]) - 1)
+    # Losses on the rows of different phases do not compare.
+    return best_phase != phase or loss < best["loss"]
 
-    return read_probe(config, vocabulary)
+
+def _keep_best(run: PretrainRun, values: dict[str, float]) -> None:
+    best = {"step": run.state.step, **values}
+    run.state.best = best
+    if run.log:
+        run.writer.submit(lambda files: save_best(run.output, files, best), _model_files(run))
 
 
-def _probe_column(name: str) -> str:
-    return f"probe_{name}"
+def _archive(run: PretrainRun) -> None:
+    step = run.state.step
+    run.writer.submit(lambda files: save_archive(run.output, files, step), _model_files(run))
 
 
 def _save(run: PretrainRun, log: RunLog) -> None:
     """Write a checkpoint in the background; its lines of the log are on the disk before it is."""
     log.flush()
-    state, keep = asdict(run.state), run.setup.config.keep
+    state = asdict(run.state)
 
     def write(copy: tuple[dict[str, Any], dict[str, Any]]) -> None:
-        save_checkpoint(run.output, *copy, state, keep)
+        model_files, optimizer = copy
+        save_checkpoint(run.output, model_files, optimizer, state)
         upload(run.output)
 
     run.writer.submit(write, (_model_files(run), run.updater.state_dict()))
@@ -410,15 +483,17 @@ def _model_files(run: PretrainRun) -> dict[str, Any]:
     return {"weights": run.model.state_dict(), "config": shape, "tokenizer": run.setup.tokenizer}
 
 
-def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
+def _figures(run: PretrainRun) -> dict[str, Any]:
     """Return all figures since the last line of the log; with a budget of hours, the number of
     steps is an estimate.
     """
-    state, schedule = run.state, run.setup.schedule
+    state = run.state
+    schedule = run.setup.schedule
     steps = schedule.num_steps
     if schedule.budget_s is not None:
         seconds_left = max(0.0, schedule.budget_s - state.seconds)
-        steps = state.step + round(seconds_left / (clock.seconds() / clock.num_steps))
+        seconds_per_step = run.clock.seconds() / run.clock.num_steps
+        steps = state.step + round(seconds_left / seconds_per_step)
     figures = metrics(torch.tensor(state.sums, dtype=torch.float64))
     del figures["loss"]  # the sum of two losses, which says less than either
     return {
@@ -426,35 +501,25 @@ def _figures(run: PretrainRun, clock: Clock) -> dict[str, Any]:
         "steps": steps,
         **figures,
         "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
-        **(
-            {"probe": next(iter(state.probe["final"].values()))}
-            if run.probe and state.probe
-            else {}
-        ),
-        **clock.rates(),
+        **run.clock.rates(),
         **peak_memory(run.setup.ranks.device),
     }
 
 
-def _finish(run: PretrainRun, clock: Clock) -> dict[str, Any]:
+def _finish(run: PretrainRun) -> dict[str, Any]:
     summary = _summary(run, "finished")
-    run.writer.wait()
+    run.writer.wait()  # a finished run has all its files, or an error says what is missing
     if run.log:
-        setup, output, seconds = run.setup, OutputDirectory(str(run.output)), clock.seconds()
-        tokens_per_second = clock.num_tokens / seconds if seconds else 0.0
-        timings = {
-            "seconds": seconds,
-            "steps": clock.num_steps,
-            "tokens_per_second": tokens_per_second,
-        }
-        timings |= {
-            name: getattr(clock, name) for name in ("data_wait_s", "evaluation_s", "checkpoint_s")
-        }
-        output.write_json("timings.json", timings)
-        manifests = [phase.directory.manifest for phase in setup.phases]
-        products = next(name for name, dtype in DTYPES.items() if dtype == setup.dtype)
+        setup = run.setup
+        output = OutputDirectory(str(run.output))
+        output.write_json("timings.json", run.clock.totals())
         card = model_card(
-            setup.config, run.model.config, manifests, summary, setup.tokenizer, products=products
+            setup.config,
+            run.model.config,
+            [phase.directory.manifest for phase in setup.phases],
+            summary,
+            setup.tokenizer,
+            products=next(name for name, dtype in DTYPES.items() if dtype == setup.dtype),
         )
         output.write_bytes(CARD, card.encode())
         output.write_json(SUMMARY, summary)  # last: a run with a summary is finished
@@ -473,9 +538,4 @@ def _summary(run: PretrainRun, status: str) -> dict[str, Any]:
         "initial": state.initial,
         "final": state.final,
         "best": state.best,
-        **(
-            {"probe": {"constant": run.probe.constant, **state.probe}}
-            if run.probe and state.probe
-            else {}
-        ),
     }

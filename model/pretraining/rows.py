@@ -1,7 +1,12 @@
-"""Rows of instances as flat columns.
+"""Hold rows of instances as flat columns.
 
 No row is ever a Python object: columns are flat NumPy arrays, and rows are chosen by arithmetic on
 offsets.
+
+    rows       [CLS] a b [SEP]      [CLS] c [SEP]      [CLS] d e f [SEP]
+    input_ids   CLS  a b  SEP        CLS  c  SEP        CLS  d e f  SEP
+    lengths               4                   3                      5
+    offsets     0                    4                  7                 12
 """
 
 from dataclasses import dataclass, fields
@@ -40,38 +45,44 @@ class InstanceRows:
     def unmasked_ids(self) -> np.ndarray:
         """Return `input_ids` with the original tokens restored."""
         restored = self.input_ids.copy()
-        restored[np.repeat(self.offsets[:-1], self.num_masked) + self.masked_positions] = (
-            self.masked_ids
-        )
+        row_starts = np.repeat(self.offsets[:-1], self.num_masked)
+        restored[row_starts + self.masked_positions] = self.masked_ids
         return restored
 
 
 def select(rows: InstanceRows, index: np.ndarray) -> InstanceRows:
     """Return the rows at `index` (int64), in that order."""
-    tokens, masked = _items(rows.offsets, index), _items(rows.masked_offsets, index)
+    # Two kinds of list columns, of different lengths: tokens, and tokens to predict.
+    tokens = _items(rows.offsets, index)
+    masked = _items(rows.masked_offsets, index)
     return InstanceRows(
-        rows.input_ids[tokens],
-        rows.lengths[index],
-        rows.masked_positions[masked],
-        rows.masked_ids[masked],
-        rows.num_masked[index],
-        rows.segment_b_start[index],
-        rows.next_sentence_label[index],
+        input_ids=rows.input_ids[tokens],
+        lengths=rows.lengths[index],
+        masked_positions=rows.masked_positions[masked],
+        masked_ids=rows.masked_ids[masked],
+        num_masked=rows.num_masked[index],
+        segment_b_start=rows.segment_b_start[index],
+        next_sentence_label=rows.next_sentence_label[index],
     )
 
 
 def _items(offsets: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the flat indices of the chosen rows' items."""
-    starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
-    ends = np.cumsum(lengths)
-    return np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
+    """Return the flat indices of the chosen rows' items.
+
+    Of the rows above, `index` [2, 0] gives 7 8 9 10 11, 0 1 2 3: the target indices 0 to 8 moved by
+    7 - 0 for the first row and by 0 - 5 for the second.
+    """
+    starts = offsets[index]
+    lengths = offsets[index + 1] - starts
+    target_starts = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - target_starts, lengths)
 
 
 def concatenate(parts: list[InstanceRows]) -> InstanceRows:
     """Return the rows of all `parts`, in their order."""
     if len(parts) == 1:
         return parts[0]
-    names = [field.name for field in fields(InstanceRows)]
-    return InstanceRows(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    )
+    columns = {}
+    for field in fields(InstanceRows):
+        columns[field.name] = np.concatenate([getattr(part, field.name) for part in parts])
+    return InstanceRows(**columns)

@@ -1,9 +1,9 @@
-"""The directory of a pre-training run: whose it is, its checkpoints, and where it resumes.
+"""Keep the directory of a pre-training run: its claim, its checkpoints, and its resumption.
 
-run.json                  what the run is: configuration and instances; another one is refused
+run.json                  the run's identity: configuration and instances; another one is refused
 checkpoints/step-000100/  a model directory, with training_state/ beside it for the exact resume
 checkpoints/best/         the model with the lowest validation loss
-archive/step-100/         models of ``--archive-every``, which nothing deletes
+archive/step-100/         models of `archive_every`, which nothing deletes
 model.safetensors ...     the model of the last checkpoint
 README.md                 the model card, once the run is finished
 metrics.csv speed.csv loss.png logs/ summary.json timings.json
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import torch
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Summary(TypedDict):
-    """What ``summary.json`` holds, and `pretrain` returns."""
+    """The content of ``summary.json``, which `pretrain` returns."""
 
     status: str
     step: Count
@@ -47,15 +47,11 @@ class Summary(TypedDict):
     initial: dict[str, Finite]
     final: dict[str, Finite]
     best: dict[str, Finite] | None
-    probe: NotRequired[dict[str, dict[str, Finite]]]
-    """With ``--probe``: its metrics ``constant`` (always the most frequent answer), ``initial`` and
-    ``final``.
-    """
 
 
 def check_metrics(*measured: Mapping[str, float] | None) -> None:
-    """Raise `ValueError` unless the same metrics were measured before training, at its end and of
-    the best model.
+    """Raise `ValueError` unless the metrics before training, at its end and of the best model have
+    the same names.
     """
     names = [metrics.keys() - {"step"} for metrics in measured if metrics is not None]
     if any("loss" not in metrics or metrics != names[0] for metrics in names):
@@ -68,8 +64,9 @@ def claimed_run(
     """Hold `output` as the directory of the run that `identity` describes; another one without a
     checkpoint is replaced.
     """
-    advice = f"; to continue from its weights, use --checkpoint {output} with another --output"
+    advice = f"; to continue from its weights, use `checkpoint` {output} with another `output`"
 
+    # A run without any of these has nothing to lose, so that its options may still be changed.
     def has_work() -> bool:
         made = (output / SUMMARY).exists() or latest_checkpoint(output) is not None
         return made or any((output / "archive").glob("step-*"))
@@ -95,16 +92,18 @@ def read_summary(output: Path) -> Summary | None:
 
 def latest_checkpoint(output: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
-    return next(reversed(_checkpoints(output)), None)
+    checkpoints = _checkpoints(output)
+    return checkpoints[-1] if checkpoints else None
 
 
 def _checkpoints(output: Path) -> list[Path]:
-    found = [
-        path
-        for path in (output / "checkpoints").glob("step-*")
-        if path.name.removeprefix("step-").isdecimal()
-    ]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    """Return the checkpoints of a run, the oldest first."""
+    path_by_step = {}
+    for path in (output / "checkpoints").glob("step-*"):
+        number = path.name.removeprefix("step-")
+        if number.isdecimal():  # else it is a checkpoint that a kill left unfinished
+            path_by_step[int(number)] = path
+    return [path_by_step[step] for step in sorted(path_by_step)]
 
 
 def save_checkpoint(
@@ -112,10 +111,9 @@ def save_checkpoint(
     model: Mapping[str, Any],
     optimizer: Mapping[str, Any],
     state: Mapping[str, Any],
-    keep: int,
 ) -> None:
-    """Write a checkpoint, complete or not at all, make its model the run's own, and delete the
-    oldest ones.
+    """Write a checkpoint, complete or not at all, make its model the run's own, and delete the one
+    before.
 
     `model` holds the arguments of `save_model` but the directory; `state` is plain JSON with the
     number of steps done in ``step``. Raises `UserError` if it cannot be written; the checkpoint
@@ -133,24 +131,24 @@ def save_checkpoint(
         raise UserError(
             f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
         ) from None
-    publish(output / name, output, keep)
+    publish(output / name, output)
 
 
-def publish(checkpoint: Path, output: Path, keep: int) -> None:
-    """Make the model of the newest checkpoint the run's own, and delete all checkpoints but the
-    newest `keep`.
-    """
+def publish(checkpoint: Path, output: Path) -> None:
+    """Make the model of the newest checkpoint the run's own, and delete all older checkpoints."""
     temporary = output / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
         partial = temporary / f"{name}.{uuid.uuid4().hex}"
+        # A link takes no space, and `replace` makes the model whole at once for its readers.
         try:
             os.link(checkpoint / name, partial)
-        except OSError:
+        except OSError:  # a file system without hard links
             shutil.copyfile(checkpoint / name, partial)
         partial.replace(output / name)
-    for old in _checkpoints(output)[:-keep]:
-        shutil.rmtree(old)
+    *older, _newest = _checkpoints(output)
+    for checkpoint_before in older:
+        shutil.rmtree(checkpoint_before)
 
 
 def save_best(output: Path, model: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
@@ -170,12 +168,18 @@ def read_state(checkpoint: Path, kind: type[T]) -> tuple[dict[str, Any], T]:
     """Return the optimiser's and the run's state (the latter as `kind`) as `save_checkpoint` was
     given them.
     """
-    advice = f"Delete {checkpoint} to resume from the checkpoint before it, or to start over if there is none."
+    advice = advice_if_damaged(checkpoint)
     folder = checkpoint / STATE
+    path = folder / "state.json"
     try:
-        content = (folder / "state.json").read_bytes()
+        content = path.read_bytes()
     except OSError:
-        raise UserError(f"{folder / 'state.json'} is missing. {advice}") from None
-    return load_tensors(folder / "optimizer.pt", advice), parse_json(
-        content, kind, folder / "state.json", advice
-    )
+        raise UserError(f"{path} is missing. {advice}") from None
+    optimizer = load_tensors(folder / "optimizer.pt", advice)
+    return optimizer, parse_json(content, kind, path, advice)
+
+
+def advice_if_damaged(checkpoint: Path) -> str:
+    """Say how a run goes on without this checkpoint of its own."""
+    # A run has one checkpoint, except when it was killed between writing one and deleting the last.
+    return f"Delete {checkpoint} to resume from the checkpoint before it, or to start over."

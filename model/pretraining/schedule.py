@@ -1,6 +1,4 @@
-"""The schedule of a pre-training run: its length, its learning rate, and which phase a step belongs
-to.
-"""
+"""Schedule a pre-training run: its length, its learning rate, and the phase of each step."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -9,8 +7,8 @@ from ...pipeline.errors import UserError
 from ..config import DEFAULT_STEPS, PretrainConfig
 from ..training.optim import default_warmup, learning_rate
 
-# For a budget of hours: the share of the time that is warm-up, and the steps between two lines of
-# the log.
+# For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
+# steps between two lines of the log.
 WARMUP_SHARE = 0.1
 TIMED_LOG_EVERY = 10
 
@@ -33,32 +31,35 @@ class Schedule:
     @property
     def log_every(self) -> int:
         """Steps between two lines of the log: about 200 lines a run, at most 100 steps apart."""
-        return (
-            TIMED_LOG_EVERY if self.num_steps is None else max(1, min(100, self.num_steps // 200))
-        )
+        if self.num_steps is None:
+            return TIMED_LOG_EVERY
+        return max(1, min(100, self.num_steps // 200))
 
     def learning_rate(self, step: int, seconds: float) -> float:
         """Return the learning rate of the update with index `step`, `seconds` of training after the
         start.
         """
         if self.budget_s is not None:
-            return max(
-                0.0,
-                learning_rate(seconds, self.peak_rate, WARMUP_SHARE * self.budget_s, self.budget_s),
-            )
+            warmup_s = WARMUP_SHARE * self.budget_s
+            # The last update begins before the end, but may be reported after it.
+            return max(0.0, learning_rate(seconds, self.peak_rate, warmup_s, self.budget_s))
         assert self.num_steps is not None
         return learning_rate(step, self.peak_rate, self.warmup_steps, self.num_steps)
 
     def is_over(self, step: int, seconds: float) -> bool:
         """Return whether the budget is spent after `step` updates."""
-        return seconds >= self.budget_s if self.budget_s is not None else step == self.num_steps
+        if self.budget_s is not None:
+            return seconds >= self.budget_s
+        return step == self.num_steps
 
     def phase(self, step: int) -> tuple[int, int]:
         """Return the phase of the update with index `step`, and the update's index within the
         phase.
         """
+        # A step that ends one phase is the first of the next.
         phase = bisect_right(self.phase_ends, step)
-        return phase, step - (self.phase_ends[phase - 1] if phase else 0)
+        first_step = self.phase_ends[phase - 1] if phase else 0
+        return phase, step - first_step
 
 
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
@@ -67,20 +68,25 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     """
     if config.hours is not None:
         return Schedule(config.learning_rate, budget_s=config.hours * 3600)
-    num_steps = config.steps or DEFAULT_STEPS
-    if config.tokens is not None:
-        shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
-        mean = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
-        num_steps = max(1, round(config.tokens / (config.batch_size * mean)))
+    num_steps = _num_steps(config, mean_lengths)
     warmup_steps = default_warmup(num_steps) if config.warmup_steps is None else config.warmup_steps
     if warmup_steps > num_steps:
-        budget = f"--tokens {config.tokens} allows only {num_steps} steps"
-        raise UserError(f"--warmup-steps is {warmup_steps}, but {budget}; lower it.")
+        budget = f"`tokens` {config.tokens} allows only {num_steps} steps"
+        raise UserError(f"`warmup_steps` is {warmup_steps}, but {budget}; lower it.")
     if len(mean_lengths) == 1:
         return Schedule(config.learning_rate, num_steps, warmup_steps)
     if num_steps < 2:
         raise UserError(
             "Two directories of instances need at least two steps, but the budget is one; raise it."
         )
-    first_phase = min(max(1, round(num_steps * config.phase_shares[0])), num_steps - 1)
+    first_phase = round(num_steps * config.phase_shares[0])
+    first_phase = min(max(1, first_phase), num_steps - 1)  # each phase has a step at least
     return Schedule(config.learning_rate, num_steps, warmup_steps, phase_ends=(first_phase,))
+
+
+def _num_steps(config: PretrainConfig, mean_lengths: list[float]) -> int:
+    if config.tokens is None:
+        return config.steps or DEFAULT_STEPS
+    shares = config.phase_shares if len(mean_lengths) == 2 else (1.0,)
+    mean_length = sum(share * length for share, length in zip(shares, mean_lengths, strict=True))
+    return max(1, round(config.tokens / (config.batch_size * mean_length)))

@@ -1,5 +1,4 @@
-"""The order of the rows: a formula of (seed, epoch, position), so that a checkpoint need not store
-it.
+"""Order the rows by a formula of (seed, epoch, position), so that a checkpoint need not store it.
 
 The rows of a directory form one endless sequence, epoch after epoch. Row groups come in an order
 that depends on (seed, epoch); consecutive row groups form a block of about 65,536 rows, which is
@@ -7,6 +6,12 @@ shuffled by (seed, epoch, block). Rows are stored shuffled already, so this is a
 shuffle; and the row at any position is found without reading those before it. Step k takes the
 positions from k * batch size on, and each rank its part of them. Dynamic masks are drawn for
 `MASKED_TOGETHER` rows at once, by a generator seeded with their position.
+
+    position    0 ... 65,600     ... 131,000    ... 180,000    ...
+    epoch       |-------------------- 0 -------------------|---- 1 ...
+    block       |----- 0 -----|------ 1 ------|---- 2 -----|-- 0 ---
+    row group    7   2   9   4   0   3   8   1   6   5      3   9 ...   (in any order, as units)
+    row          each block's rows are shuffled as one
 """
 
 import os
@@ -14,7 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +31,20 @@ from .data import InstanceDirectory, RowGroup, mask_anew, read_group
 from .rows import InstanceRows, concatenate, select
 
 BLOCK_ROWS = 65_536
-NUM_READERS = (
-    8  # requests under way at once, as an object store answers each after tens of milliseconds
-)
+# Requests under way at once, as an object store answers each after tens of milliseconds.
+NUM_READERS = 8
 # Few enough that no batch waits long for its masks.
 MASKED_TOGETHER = 2048
+
+
+class _Piece(NamedTuple):
+    """Consecutive rows of one block, all of whose masks are drawn together."""
+
+    epoch: int
+    block: int
+    first: int
+    """In the shuffled order of the block."""
+    stop: int
 
 
 class RowSequence:
@@ -53,11 +67,13 @@ class RowSequence:
         self.seed = seed
         self.masks = masks
         self._duplicates_per_epoch = duplicates_per_epoch
+        # The same for all blocks, so that a block's row groups are found by arithmetic.
         mean_rows = directory.num_rows / len(directory.row_groups)
         self.groups_per_block = max(1, round(BLOCK_ROWS / mean_rows))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._epochs = _epochs(directory, duplicates_per_epoch)
         """Indices of the row groups of each epoch, until they repeat."""
+        # Beyond the last of these the epochs repeat: a position's round, and the rest, by division.
         self._epoch_ends = np.cumsum([self._group_rows[groups].sum() for groups in self._epochs])
         self._coming: dict[tuple[int, int], list[Future[InstanceRows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
@@ -76,12 +92,13 @@ class RowSequence:
         """Return the rows at the positions from `start` up to `stop`, which may lie in several
         epochs.
         """
-        return concatenate([self._piece(*piece) for piece in self._pieces(start, stop)])
+        return concatenate([self._piece_rows(piece) for piece in self._pieces(start, stop)])
 
     def epoch_start(self, epoch: int) -> int:
         """Return the position of the first row of an epoch."""
-        rounds, rest = divmod(epoch, len(self._epochs))
-        return rounds * int(self._epoch_ends[-1]) + (int(self._epoch_ends[rest - 1]) if rest else 0)
+        num_rounds, epoch_in_round = divmod(epoch, len(self._epochs))
+        rows_per_round = int(self._epoch_ends[-1])
+        return num_rounds * rows_per_round + _start(self._epoch_ends, epoch_in_round)
 
     def locate(self, position: int) -> str:
         """Return the shard and row number of the row at `position`, for messages."""
@@ -93,27 +110,25 @@ class RowSequence:
             row -= group.num_rows
         raise AssertionError("a block's order names only its own rows")
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        # Cut the positions by epoch, block and rows masked together: (epoch, block, first, last + 1
-        # in the block).
+    def _pieces(self, start: int, stop: int) -> Iterator[_Piece]:
+        """Cut the positions by epoch, block, and rows that are masked together."""
         while start < stop:
             epoch, offset = self._epoch_of(start)
-            ends = self._block_ends(epoch)
-            block = int(np.searchsorted(ends, offset, side="right"))
-            first = offset - (int(ends[block - 1]) if block else 0)
-            num_left = min(stop - start, int(ends[block]) - offset)
-            num_taken = (
-                min(num_left, MASKED_TOGETHER - first % MASKED_TOGETHER) if self.masks else num_left
-            )
-            yield epoch, block, first, first + num_taken
-            start += num_taken
+            block_ends = self._block_ends(epoch)
+            block = int(np.searchsorted(block_ends, offset, side="right"))
+            first = offset - _start(block_ends, block)
+            num_rows = min(stop - start, int(block_ends[block]) - offset)
+            if self.masks:
+                num_rows = min(num_rows, MASKED_TOGETHER - first % MASKED_TOGETHER)
+            yield _Piece(epoch, block, first, first + num_rows)
+            start += num_rows
 
     def _epoch_of(self, position: int) -> tuple[int, int]:
-        # The epoch that contains a position, and the offset within it.
-        rounds, rest = divmod(position, int(self._epoch_ends[-1]))
-        number = int(np.searchsorted(self._epoch_ends, rest, side="right"))
-        first = int(self._epoch_ends[number - 1]) if number else 0
-        return rounds * len(self._epochs) + number, rest - first
+        """Return the epoch that contains a position, and the offset within it."""
+        num_rounds, offset = divmod(position, int(self._epoch_ends[-1]))
+        epoch_in_round = int(np.searchsorted(self._epoch_ends, offset, side="right"))
+        epoch = num_rounds * len(self._epochs) + epoch_in_round
+        return epoch, offset - _start(self._epoch_ends, epoch_in_round)
 
     def _group_order(self, epoch: int) -> np.ndarray:
         groups = self._epochs[epoch % len(self._epochs)]
@@ -121,74 +136,93 @@ class RowSequence:
 
     def _block_groups(self, epoch: int, block: int) -> list[RowGroup]:
         first = block * self.groups_per_block
-        chosen = self._group_order(epoch)[first : first + self.groups_per_block]
-        return [self.directory.row_groups[index] for index in chosen]
+        indices = self._group_order(epoch)[first : first + self.groups_per_block]
+        return [self.directory.row_groups[index] for index in indices]
 
     def _count_blocks(self, epoch: int) -> np.ndarray:
-        # The offset behind each block within its epoch.
+        """Return the offset behind each block within its epoch."""
         num_rows = self._group_rows[self._group_order(epoch)]
-        return np.cumsum(
-            np.add.reduceat(num_rows, np.arange(0, len(num_rows), self.groups_per_block))
-        )
+        first_groups = np.arange(0, len(num_rows), self.groups_per_block)
+        return np.cumsum(np.add.reduceat(num_rows, first_groups))
 
     def _row_order(self, epoch: int, block: int) -> np.ndarray:
         num_rows = sum(group.num_rows for group in self._block_groups(epoch, block))
         return rng_for(self.seed, "order", epoch, block).permutation(num_rows)
 
     def _read_block(self, epoch: int, block: int) -> tuple[InstanceRows, np.ndarray]:
-        if (
-            self._process_id != os.getpid()
-        ):  # in a fork, the parent's threads and what they read are missing
-            self._process_id, self._readers, self._coming = os.getpid(), None, {}
-        groups = self._coming.pop((epoch, block), None) or self._read((epoch, block))
+        """Return a block's rows as they are stored, and their order; begin to read the next one."""
+        self._forget_after_fork()
+        groups = self._coming.pop((epoch, block), None)
+        if groups is None:
+            groups = self._start_reading(epoch, block)
         rows = concatenate([group.result() for group in groups])
-        is_last = block + 1 == len(self._block_ends(epoch))
-        following = (epoch + 1, 0) if is_last else (epoch, block + 1)
-        self._coming = {following: self._read(following)}
+        following = (epoch, block + 1)
+        if block + 1 == len(self._block_ends(epoch)):
+            following = (epoch + 1, 0)
+        # Alone: what was read ahead for another block is not needed any more.
+        self._coming = {following: self._start_reading(*following)}
         return rows, self._row_order(epoch, block)
 
-    def _read(self, block: tuple[int, int]) -> "list[Future[InstanceRows]]":
-        self._readers = self._readers or ThreadPoolExecutor(
-            NUM_READERS, thread_name_prefix="reader"
-        )
-        return [
-            self._readers.submit(read_group, self.directory, group)
-            for group in self._block_groups(*block)
-        ]
+    def _forget_after_fork(self) -> None:
+        # A forked process lacks its parent's threads, and so the groups that they were reading.
+        if self._process_id != os.getpid():
+            self._process_id = os.getpid()
+            self._readers = None
+            self._coming = {}
 
-    def _mask(self, epoch: int, block: int, part: int) -> InstanceRows:
+    def _start_reading(self, epoch: int, block: int) -> "list[Future[InstanceRows]]":
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(NUM_READERS, thread_name_prefix="reader")
+        futures = []
+        for group in self._block_groups(epoch, block):
+            futures.append(self._readers.submit(read_group, self.directory, group))
+        return futures
+
+    def _mask(self, epoch: int, block: int, number: int) -> InstanceRows:
+        """Return the rows of a block that are masked together with this number, with new masks."""
         assert self.masks is not None
         rows, order = self._block(epoch, block)
-        chosen = select(rows, order[part * MASKED_TOGETHER : (part + 1) * MASKED_TOGETHER])
-        return mask_anew(chosen, *self.masks, rng_for(self.seed, "masks", epoch, block, part))
+        first = number * MASKED_TOGETHER
+        chosen = select(rows, order[first : first + MASKED_TOGETHER])
+        rng = rng_for(self.seed, "masks", epoch, block, number)
+        return mask_anew(chosen, *self.masks, rng)
 
-    def _piece(self, epoch: int, block: int, first: int, stop: int) -> InstanceRows:
-        if self.masks:
-            part, start = divmod(first, MASKED_TOGETHER)
-            return select(self._masked(epoch, block, part), np.arange(start, start + stop - first))
-        rows, order = self._block(epoch, block)
-        return select(rows, order[first:stop])
+    def _piece_rows(self, piece: _Piece) -> InstanceRows:
+        if self.masks is None:
+            rows, order = self._block(piece.epoch, piece.block)
+            return select(rows, order[piece.first : piece.stop])
+        number, start = divmod(piece.first, MASKED_TOGETHER)
+        rows = self._masked(piece.epoch, piece.block, number)
+        return select(rows, np.arange(start, start + piece.stop - piece.first))
+
+
+def _start(ends: np.ndarray, index: int) -> int:
+    """Return where a stretch starts, of those that end at `ends` and begin at 0."""
+    return int(ends[index - 1]) if index else 0
 
 
 def _epochs(directory: InstanceDirectory, duplicates_per_epoch: int | None) -> list[np.ndarray]:
-    # Indices of the row groups of each epoch, until they repeat.
+    """Return the indices of the row groups of each epoch, until they repeat.
+
+    With 2 of 3 passes per epoch, the epochs use the passes 0 and 1, then 2 and 0, then 1 and 2.
+    """
     if duplicates_per_epoch is None:
         return [np.arange(len(directory.row_groups))]
-    known = np.array(
-        [-1 if group.duplicate is None else group.duplicate for group in directory.row_groups]
-    )
-    stored = np.unique(known)
-    if stored[0] < 0:
-        where = f"{directory.path}/{directory.row_groups[int(known.argmin())].shard}"
-        reason = f"the footer of {where} does not say which pass its rows belong to"
-        raise UserError(
-            f"--duplicates-per-epoch cannot be used because {reason}; rebuild the instances."
-        )
-    if duplicates_per_epoch > len(stored):
-        raise UserError(
-            f"--duplicates-per-epoch is {duplicates_per_epoch}, but {directory.path} was built with "
-            f"--duplicates {len(stored)}; lower it."
-        )
-    num_epochs = len(stored) // gcd(len(stored), duplicates_per_epoch)
-    turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(stored)
-    return [np.flatnonzero(np.isin(known, stored[turn])) for turn in turns]
+    passes_of_groups = []
+    for group in directory.row_groups:
+        if group.duplicate is None:
+            footer = f"the footer of {directory.path}/{group.shard}"
+            raise UserError(
+                f"`duplicates_per_epoch` cannot be used because {footer} does not say which pass "
+                "its rows belong to; rebuild the instances."
+            )
+        passes_of_groups.append(group.duplicate)
+    pass_by_group = np.array(passes_of_groups)
+    passes = np.unique(pass_by_group)
+    if duplicates_per_epoch > len(passes):
+        built = f"{directory.path} was built with `duplicates` {len(passes)}"
+        raise UserError(f"`duplicates_per_epoch` is {duplicates_per_epoch}, but {built}; lower it.")
+    # After this many epochs each pass was used equally often, and the first ones come again.
+    num_epochs = len(passes) // gcd(len(passes), duplicates_per_epoch)
+    turns = np.arange(num_epochs * duplicates_per_epoch).reshape(num_epochs, -1) % len(passes)
+    return [np.flatnonzero(np.isin(pass_by_group, passes[turn])) for turn in turns]

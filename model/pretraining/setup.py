@@ -1,14 +1,18 @@
-"""What pre-training needs before its first step: matching instances, model, optimiser, state."""
+"""Prepare a pre-training run: check the instances, then make the model, optimiser and state.
+
+Shapes: P positions, D hidden size.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ...pipeline.vocabulary.vocabulary import Vocabulary, read_vocabulary, vocabulary_files
@@ -23,10 +27,10 @@ from ..training.ranks import Ranks, print_notice
 from ..training.update import Updater
 from .batches import PretrainBatch, pack_batches
 from .data import InstanceDirectory, open_instances, read_split
-from .evaluate import NUM_SUMS, check_fits, evaluation_batches
+from .evaluate import NUM_SUMS, check_vocabulary_fits, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
 from .rows import InstanceRows, select
-from .run import STATE, check_metrics, read_state
+from .run import STATE, advice_if_damaged, check_metrics, read_state
 from .schedule import Schedule, make_schedule
 from .sequence import RowSequence
 
@@ -35,28 +39,17 @@ BATCHES_IN_MEMORY = 6
 BYTES_PER_TOKEN = 30
 
 POSITIONS = "bert.embeddings.position_embeddings.weight"
-
-# These decide how the work is done, not its result, so they may change when a run is resumed.
-FREE_OPTIONS = (
-    "micro_batch_size",
-    "evaluate_every",
-    "evaluation_rows",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "archive_every",
-    "license",
-    "keep",
-    "compile",
-    "activation_checkpointing",
-    "extend_positions",
-    "wandb",
-    "device",
-)
+HEADS = {
+    "cls.predictions.": "masked-LM head",
+    "cls.seq_relationship.": "next-sentence head",
+    "bert.pooler.": "pooler",
+}
+"""Parts that a checkpoint may lack, by the prefix of their weights' names."""
 
 
 @dataclass
 class PretrainState:
-    """What a run remembers besides weights and optimiser; saved with each checkpoint."""
+    """Everything that a run remembers besides weights and optimiser; saved with each checkpoint."""
 
     step: int = 0
     num_tokens: int = 0
@@ -70,8 +63,6 @@ class PretrainState:
     initial: Mapping[str, int | float] | None = None
     best: Mapping[str, int | float] | None = None
     final: Mapping[str, int | float] | None = None
-    probe: Mapping[str, Mapping[str, float]] | None = None
-    """The metrics of ``--probe``: ``initial`` and ``final``."""
 
     def __post_init__(self) -> None:
         check_metrics(self.initial, self.final, self.best)
@@ -79,7 +70,7 @@ class PretrainState:
 
 @dataclass(frozen=True)
 class PretrainSetup:
-    """What stays the same throughout a run."""
+    """Everything that stays the same throughout a run."""
 
     config: PretrainConfig
     ranks: Ranks
@@ -102,62 +93,53 @@ class PretrainSetup:
 
     def rows_at_once(self, sequence: RowSequence) -> int:
         """Return the size of a micro-batch of rows of `sequence`."""
-        return rows_per_micro_batch(
-            self.config.micro_batch_size, sequence.directory.max_length, self.ranks.device
-        )
+        max_length = sequence.directory.max_length
+        return rows_per_micro_batch(self.config.micro_batch_size, max_length, self.ranks.device)
 
     def evaluation_batches(self, phase: int) -> list[PretrainBatch]:
         """Return this rank's part of the rows that are evaluated in a phase."""
-        rows, objective = self.validation[phase], self.config.objective
-        if self.packs and len(rows):
-            sequence = self.phases[phase]
-            return pack_batches(
-                rows, self.rows_at_once(sequence), sequence.directory.max_length, objective
-            )
-        return evaluation_batches(rows, objective, self.config.micro_batch_size)
+        rows = self.validation[phase]
+        objective = self.config.objective
+        if not self.packs or not len(rows):
+            return evaluation_batches(rows, objective, self.config.micro_batch_size)
+        sequence = self.phases[phase]
+        rows_at_once = self.rows_at_once(sequence)
+        return pack_batches(rows, rows_at_once, sequence.directory.max_length, objective)
 
 
 def open_directories(config: PretrainConfig, instances: list[str]) -> list[InstanceDirectory]:
     """Open one or two directories; raises `UserError` unless they match each other, the options and
     the checkpoint.
     """
-    if len(instances) not in (1, 2):
-        raise UserError(
-            f"Pre-training takes one or two directories of instances, but got {len(instances)}."
-        )
-    if config.hours is not None and len(instances) == 2:
-        raise UserError(
-            "--hours takes one directory of instances, because the number of steps is unknown; train on the second "
-            "one afterwards, in a run of its own with --checkpoint."
-        )
-    if len(instances) == 1 and config.phase_shares != PretrainConfig.phase_shares:
-        raise UserError(
-            f"--phase-shares is {config.phase_shares}, but there is one directory of instances; leave it out."
-        )
+    _check_phases(config, len(instances))
     directories = [open_instances(path) for path in instances]
     for directory in directories:
         _check_batch(config.batch_size, directory)
     if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
         names = f"{instances[1]} and {instances[0]}"
-        raise UserError(
-            f"{names} were built with different vocabularies; rebuild one with that of the other."
-        )
+        advice = "rebuild one with the other's vocabulary"
+        raise UserError(f"{names} were built with different vocabularies; {advice}.")
     for directory in directories:
         if config.objective == "mlm+nsp" and not directory.has_pairs:
-            reason = "built with --pairing none: it has no next sentences"
-            raise UserError(f"{directory.path} was {reason}; use --objective mlm.")
-        if config.checkpoint:
-            own_vocabulary, own_positions = (
-                config.vocabulary_from == "checkpoint",
-                not config.extend_positions,
-            )
-            check_fits(
-                config.checkpoint,
-                directory,
-                own_vocabulary=own_vocabulary,
-                own_positions=own_positions,
-            )
+            reason = "built with `pairing` none: it has no next sentences"
+            raise UserError(f"{directory.path} was {reason}; use `objective` mlm.")
+        if config.checkpoint and config.vocabulary_from == "checkpoint":
+            check_vocabulary_fits(config.checkpoint, directory)
     return directories
+
+
+def _check_phases(config: PretrainConfig, num_directories: int) -> None:
+    if num_directories not in (1, 2):
+        given = f"but got {num_directories}"
+        raise UserError(f"Pre-training takes one or two directories of instances, {given}.")
+    if config.hours is not None and num_directories == 2:
+        raise UserError(
+            "`hours` takes one directory of instances, because the number of steps is unknown; "
+            "train on the second one afterwards, in a run of its own with `checkpoint`."
+        )
+    if num_directories == 1 and config.phase_shares != PretrainConfig.phase_shares:
+        shares = f"`phase_shares` is {config.phase_shares}"
+        raise UserError(f"{shares}, but there is one directory of instances; leave it out.")
 
 
 def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
@@ -167,20 +149,32 @@ def _check_batch(batch_size: int, directory: InstanceDirectory) -> None:
     # The default is tolerated: a first try on a few documents should train, not fail.
     most = max(directory.num_rows, PretrainConfig.batch_size)
     if batch_size > most:
-        raise UserError(
-            f"--batch-size is {batch_size}, but {directory.path} has {directory.num_rows} rows; lower it."
-        )
-    num_bytes = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
-    if num_bytes > (memory := host_memory()):
-        needs = f"needs up to {num_bytes / 1e9:,.0f} GB of memory, but there are only {memory / 1e9:,.0f} GB"
-        raise UserError(f"--batch-size is {batch_size}, which {needs}; lower it.")
+        available = f"{directory.path} has {directory.num_rows} rows"
+        raise UserError(f"`batch_size` is {batch_size}, but {available}; lower it.")
+    needed = BATCHES_IN_MEMORY * batch_size * directory.max_length * BYTES_PER_TOKEN
+    available = host_memory()
+    if needed > available:
+        needs = f"needs up to {_gigabytes(needed)} of memory"
+        there_are = f"there are only {_gigabytes(available)}"
+        raise UserError(f"`batch_size` is {batch_size}, which {needs}, but {there_are}; lower it.")
+
+
+def _gigabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:,.0f} GB"
 
 
 def identity(config: PretrainConfig, directories: list[InstanceDirectory]) -> dict[str, Any]:
     """Return, as plain JSON values, what distinguishes a run from any other."""
-    fields = {name: value for name, value in asdict(config).items() if name not in FREE_OPTIONS}
+    fields = identity_fields(config)
+    # Their content, not their paths: a directory may be moved between an interruption and a resume.
     fields["instances"] = [directory.manifest.digest for directory in directories]
+    # Tuples become lists, as they are when the claim is read again.
     return json.loads(json.dumps(fields))
+
+
+def identity_digest(config: PretrainConfig, directories: list[InstanceDirectory]) -> str:
+    """Return a short hash of `identity`."""
+    return f"{stable_hash(json.dumps(identity(config, directories))):016x}"
 
 
 def set_up(
@@ -189,31 +183,31 @@ def set_up(
     """Resolve the defaults that depend on the device and the instances, and read the validation
     split.
     """
-    vocabulary = read_vocabulary(directories[0].path)
+    vocabulary = read_vocabulary(directories[0].path)  # all directories have the same
+    held_out = [_held_out(directory, config.evaluation_rows, ranks) for directory in directories]
     return PretrainSetup(
         config=config,
         ranks=ranks,
         schedule=make_schedule(config, [directory.mean_length for directory in directories]),
         phases=[_sequence(config, directory, vocabulary) for directory in directories],
-        validation=[
-            _held_out(directory, config.evaluation_rows, ranks) for directory in directories
-        ],
+        validation=held_out,
         tokenizer=vocabulary_files(vocabulary, _trained_length(config.checkpoint, directories)),
         dtype=product_dtype(config.precision, ranks.device),
     )
 
 
-def _trained_length(checkpoint: str | None, directories: list[InstanceDirectory]) -> int:
-    before = (
-        trained_length(checkpoint, read_config(checkpoint).max_position_embeddings)
-        if checkpoint
-        else 0
-    )
-    return max(before, *(directory.max_length for directory in directories))
+def _trained_length(checkpoint: str | None, directories: Sequence[InstanceDirectory]) -> int:
+    """Return the length of the longest rows that the model was or will be trained on."""
+    longest = max(directory.max_length for directory in directories)
+    if checkpoint is None:
+        return longest
+    num_positions = read_config(checkpoint).max_position_embeddings
+    return max(longest, trained_length(checkpoint, num_positions))
 
 
 def _held_out(directory: InstanceDirectory, num_rows: int, ranks: Ranks) -> InstanceRows:
     rows = read_split(open_instances(directory.path, "validation"))
+    # Ranks take turns, so that each has the same number of rows.
     return select(rows, np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks))
 
 
@@ -222,12 +216,9 @@ def _sequence(
 ) -> RowSequence:
     masks = None
     if config.dynamic_masking != "none":
-        drawn = {
-            "masking": config.dynamic_masking,
-            "mask_rate": config.mask_rate,
-            "mask_split": config.mask_split,
-        }
-        masks = vocabulary, replace(directory.manifest.config, **drawn)
+        built = directory.manifest.config
+        split = config.mask_split or built.mask_split
+        masks = vocabulary, replace(built, masking=config.dynamic_masking, mask_split=split)
     return RowSequence(directory, config.seed, config.duplicates_per_epoch, masks)
 
 
@@ -241,36 +232,45 @@ def start(
     if checkpoint:
         model = read_model(checkpoint, _overrides(config))
     elif config.checkpoint:
-        model = _read_encoder(config.checkpoint, config)
-        if config.vocabulary_from == "instances":
-            model = _moved(model, setup)
-        if config.extend_positions:
-            model = extended(model, max(phase.directory.max_length for phase in setup.phases))
+        model = _model_from(config.checkpoint, setup)
     else:
         model = new_model(config, [phase.directory for phase in setup.phases])
     model.to(setup.ranks.device).train()
-    optimizer = make_optimizer(model, config.weight_decay, bias_correction=config.bias_correction)
     updater: Updater[PretrainBatch] = Updater(
-        model, optimizer, setup.ranks, dtype=setup.dtype, dropout_seed=(config.seed, "dropout")
+        model,
+        make_optimizer(model, config.weight_decay),
+        setup.ranks,
+        dtype=setup.dtype,
+        dropout_seed=(config.seed, "dropout"),
     )
-    return model, updater, _load(updater, checkpoint) if checkpoint else PretrainState()
+    state = _load_state(updater, checkpoint) if checkpoint else PretrainState()
+    return model, updater, state
+
+
+def _model_from(checkpoint: str, setup: PretrainSetup) -> BertForPreTraining:
+    """Return another run's model, fitted to the instances' vocabulary and lengths."""
+    model = _read_encoder(checkpoint, setup.config)
+    if setup.config.vocabulary_from == "instances":
+        model = _move_vocabulary(model, checkpoint, setup)
+    longest = max(phase.directory.max_length for phase in setup.phases)
+    return extended(model, longest)
 
 
 def _read_encoder(checkpoint: str, config: PretrainConfig) -> BertForPreTraining:
     """Return a checkpoint's model; heads that it lacks, as most published encoders do, are new, and
     reported.
     """
-    model = _initialised(replace(read_config(checkpoint), **_overrides(config)), config.seed)
+    shape = replace(read_config(checkpoint), **_overrides(config))
+    model = _initialised(shape, config.seed)
+    # Initialised whole first, so that the missing heads are what this seed gives a new model.
     missing = load_weights(model, checkpoint, new=("cls.", "bert.pooler."))
-    names = {
-        "cls.predictions.": "masked-LM head",
-        "cls.seq_relationship.": "next-sentence head",
-        "bert.pooler.": "pooler",
-    }
-    if new := [
-        name for prefix, name in names.items() if any(key.startswith(prefix) for key in missing)
-    ]:
-        print_notice(f"{checkpoint} has no {' and no '.join(new)}; they start from random weights.")
+    new_parts = []
+    for prefix, name in HEADS.items():
+        if any(key.startswith(prefix) for key in missing):
+            new_parts.append(name)
+    if new_parts:
+        lacks = " and no ".join(new_parts)
+        print_notice(f"{checkpoint} has no {lacks}; they start from random weights.")
     return model
 
 
@@ -285,56 +285,65 @@ def extended(model: BertForPreTraining, num_positions: int) -> BertForPreTrainin
     if num_positions <= before:
         return model
     weights = model.state_dict()
-    table = weights[POSITIONS]
-    weights[POSITIONS] = table[torch.arange(num_positions) % before]
+    table_PD = weights[POSITIONS]
+    # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
+    weights[POSITIONS] = table_PD[torch.arange(num_positions) % before]
     longer = BertForPreTraining(replace(model.config, max_position_embeddings=num_positions))
     longer.load_state_dict(weights)
     print_notice(f"Extended the model from {before} to {num_positions} positions.")
     return longer
 
 
-def _moved(model: BertForPreTraining, setup: PretrainSetup) -> BertForPreTraining:
+def _move_vocabulary(
+    model: BertForPreTraining, checkpoint: str, setup: PretrainSetup
+) -> BertForPreTraining:
     """Return the checkpoint's model with the vocabulary of the instances, and say where the
     embeddings come from.
     """
-    old, new = (
-        read_vocabulary(str(setup.config.checkpoint)),
-        read_vocabulary(setup.phases[0].directory.path),
-    )
+    old = read_vocabulary(checkpoint)
+    new = read_vocabulary(setup.phases[0].directory.path)
     model, moved = move_to_vocabulary(model, old, new)
-    counts = (
-        f"{moved.copied:,} embeddings copied, {moved.averaged:,} averaged over a token's old pieces"
-    )
-    rest = f", {moved.without_pieces:,} over all tokens" if moved.without_pieces else ""
-    print_notice(
-        f"Moved the model from a vocabulary of {len(old):,} tokens to one of {len(new):,}: {counts}{rest}."
-    )
+    counts = [
+        f"{moved.copied:,} embeddings copied",
+        f"{moved.averaged:,} averaged over a token's old pieces",
+    ]
+    if moved.without_pieces:
+        counts.append(f"{moved.without_pieces:,} over all tokens")
+    sizes = f"from a vocabulary of {len(old):,} tokens to one of {len(new):,}"
+    print_notice(f"Moved the model {sizes}: {', '.join(counts)}.")
     return model
 
 
-def _load(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
-    averages, state = read_state(checkpoint, PretrainState)
+def _load_state(updater: Updater[PretrainBatch], checkpoint: Path) -> PretrainState:
+    optimizer, state = read_state(checkpoint, PretrainState)
     try:
-        updater.load_state_dict(averages)
-        fits = len(state.sums) == NUM_SUMS and all(
-            value.shape in (parameter.shape, ())
-            and bool(value.isfinite().all())  # () is the number of steps
-            for parameter, values in updater.optimizer.state.items()
-            for value in values.values()
-        )
+        updater.load_state_dict(optimizer)
+        fits = len(state.sums) == NUM_SUMS and _averages_fit(updater.optimizer)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         fits = False
     if not fits:
-        what_next = f"delete {checkpoint} to resume from the checkpoint before it, or to start over if there is none"
-        raise UserError(
-            f"{checkpoint}/{STATE} is damaged or belongs to another model; {what_next}."
-        )
+        damaged = f"{checkpoint}/{STATE} is damaged or belongs to another model"
+        raise UserError(f"{damaged}. {advice_if_damaged(checkpoint)}")
     return state
 
 
+def _averages_fit(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether Adam's averages are finite and have their parameters' shapes."""
+    for parameter, averages in optimizer.state.items():
+        for average in averages.values():
+            # A scalar is the number of steps.
+            if average.shape not in (parameter.shape, ()) or not average.isfinite().all():
+                return False
+    return True
+
+
 def _overrides(config: PretrainConfig) -> dict[str, Any]:
-    rates = {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
-    return rates | {"is_decoder": config.objective == "ltr"}
+    """Return the fields of a model's shape that the run decides, whatever a checkpoint says."""
+    return {
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.dropout,
+        "is_decoder": config.objective == "ltr",
+    }
 
 
 def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> BertForPreTraining:
@@ -349,24 +358,23 @@ def new_model(config: PretrainConfig, directories: list[InstanceDirectory]) -> B
         hidden_size=config.hidden_size,
         initializer_range=config.initializer_range,
         num_attention_heads=config.num_heads,
-        intermediate_size=config.intermediate_size,
         **_overrides(config),
     )
     # Training holds a parameter four times on its device: weight, gradient and two averages; it
     # starts on the CPU.
     num_copies = 1 if find_device(config.device).type == "cuda" else 4
-    needed, memory = 4 * num_copies * shape.num_parameters(), host_memory()
-    if needed > memory:
-        needs = f"needs {needed / 1e9:,.0f} GB of memory, but there are only {memory / 1e9:,.0f} GB"
-        raise UserError(
-            f"A model of {shape.num_parameters():,} parameters {needs}; make it smaller."
-        )
+    needed = 4 * num_copies * shape.num_parameters()
+    available = host_memory()
+    if needed > available:
+        model = f"A model of {shape.num_parameters():,} parameters"
+        needs = f"needs {_gigabytes(needed)} of memory"
+        there_are = f"there are only {_gigabytes(available)}"
+        raise UserError(f"{model} {needs}, but {there_are}; make it smaller.")
     return _initialised(shape, config.seed)
 
 
 def _initialised(shape: ModelConfig, seed: int) -> BertForPreTraining:
     model = BertForPreTraining(shape)
-    initialise(
-        model, shape, torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
-    )
+    generator = torch.Generator().manual_seed(stable_hash(seed, "initial weights") >> 1)
+    initialise(model, shape, generator)
     return model

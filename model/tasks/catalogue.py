@@ -1,16 +1,16 @@
-"""The tasks by their names on the command line."""
+"""Look tasks up by their names on the command line, and restore them from ``task.json``."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from . import tables
-from .bilstm import bilstm_size
 from .choice import Choice, read_choice
 from .classification import Classification, read_classify
 from .glue import GLUE
@@ -32,7 +32,7 @@ class TaskEntry(NamedTuple):
 
 def _glue(task: Classification) -> TaskEntry:
     def read(_: Sequence[Path], options: TaskOptions) -> Classification:
-        return replace(task, **options.given("max_length"), lstm_size=bilstm_size(options))
+        return replace(task, **options.given("max_length"))
 
     return TaskEntry(Classification, read)
 
@@ -47,29 +47,62 @@ TASKS = {
 
 
 def find_entry(name: str, options: TaskOptions) -> TaskEntry:
-    """Return the entry of the task `name`; raises `UserError` for an unknown name or another task's
-    option.
+    """Return the entry of the task `name`.
+
+    Raises `UserError` for an unknown name or another task's option.
     """
     check_task(name, options)
     return TASKS[name]
+
+
+def file_suffixes(task: Task) -> tuple[str, ...]:
+    """Return the suffixes of the task's files; empty for any."""
+    return TASKS[task.name].suffixes if task.name in TASKS else tables.SUFFIXES
 
 
 def restore_task(settings: dict[str, Any]) -> Task:
     """Recreate a task from its `Task.settings`."""
     name = settings["task"]
     if name in GLUE:
-        max_length = msgspec.convert(settings["max_length"], Size)
-        return replace(
-            GLUE[name],
-            max_length=max_length,
-            lstm_size=msgspec.convert(settings.get("lstm_size"), Size | None),
-        )
+        return replace(GLUE[name], max_length=msgspec.convert(settings["max_length"], Size))
     return msgspec.convert({**settings, "name": name}, TASKS[name].kind)
 
 
-def read_task(path: Path) -> Task:
-    """Return the task in a ``task.json``; raises `UserError` if the file is damaged."""
+def task_settings(task: Task) -> dict[str, Any]:
+    """Return the content of ``task.json``: the settings, and the class of a user's own task."""
+    if task.name in TASKS and type(task) is TASKS[task.name].kind:
+        return task.settings()
+    return {**task.settings(), "class": type(task).__name__}
+
+
+def read_task(path: Path, given: Task | None = None) -> Task:
+    """Return the task in a ``task.json``.
+
+    A task of the user's own must be `given`; what was tuned on dev is then taken from the file.
+    Raises `UserError` if the file is damaged, and if `given` is not the task that was fine-tuned.
+    """
+    settings = parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again.")
+    if given is not None:
+        return _with_tuned_settings(given, settings, path)
+    if "class" in settings:
+        raise UserError(
+            f"{path.parent} was fine-tuned as {settings['class']}, a task of your own; "
+            "give that object as `task` in Python."
+        )
     try:
-        return restore_task(parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again."))
+        return restore_task(settings)
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged or belongs to another task. Fine-tune again.") from None
+
+
+def _with_tuned_settings(task: Task, settings: dict[str, Any], path: Path) -> Task:
+    # As JSON gives them back: tuples are lists.
+    expected = json.loads(json.dumps(task_settings(task)))
+    for name in sorted({*expected, *settings}.difference(task.tuned_settings)):
+        if expected.get(name) != settings.get(name):
+            raise UserError(
+                f"{path.parent} was fine-tuned with {name} {settings.get(name)!r}, "
+                f"but `task` has {expected.get(name)!r}."
+            )
+    tuned = {name: settings[name] for name in task.tuned_settings if name in settings}
+    return replace(cast(Any, task), **tuned)

@@ -1,15 +1,16 @@
-"""Multiple choice as in SWAG: which of several endings follows a text (section 4.4 of the paper).
+"""Choose between endings as in SWAG: which of several follows a text (section 4.4 of the paper).
 
 Each choice is a row of its own, ``[CLS] text [SEP] ending [SEP]``; one vector scores them. SWAG is
 a CSV (or another table with the same columns), CODAH a TSV without a header line.
 
-Shapes: N examples, C choices, D hidden size.
+Shapes: N examples, C choices.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -48,7 +49,8 @@ class BertForMultipleChoice(LinearHead):
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (N, C)."""
-        return self.classify(self.bert.pooler(self.states(batch))).view(-1, self.num_choices)
+        pooled = self.bert.pooler(self.states(batch))  # N * C rows
+        return self.classify(pooled).view(-1, self.num_choices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +74,37 @@ class Choice(LabelTask):
 
     def read(self, path: Path, labelled: bool) -> Iterator[Choices]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
-        for row in read_rows(
-            path, partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
-        ):
-            # SWAG repeats the words that start every ending.
-            start = row.text("sent2") if "sent1" in row.values else ""
-            names = (name for name in ("sent1", "prompt") if name in row.values)
-            text, endings = row.text(next(names, "startphrase")), _endings(row)
+        columns = partial(_codah_columns, num_choices=self.num_choices, labelled=labelled)
+        for row in read_rows(path, columns):
+            endings = _endings(row)
             if len(endings) != self.num_choices:
                 raise UserError(
                     f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}."
                 )
+            # SWAG: the sentence `sent1` is the text; `sent2` starts every ending.
+            start = ""
+            if "sent1" in row.values:
+                start = row.text("sent2")
+                text = row.text("sent1")
+            elif "prompt" in row.values:
+                text = row.text("prompt")
+            else:
+                text = row.text("startphrase")
+            whole_endings = tuple(f"{start} {ending}".strip() for ending in endings)
             target = self._target(row) if labelled else None
-            yield Choices(text, tuple(f"{start} {ending}".strip() for ending in endings), target)
+            yield Choices(text, whole_endings, target)
 
     def _target(self, row: TableRow) -> int:
         label = row.label("label")
         if not label.isdecimal() or int(label) >= self.num_choices:
             raise UserError(
-                f"{row.where}: the label is {shown(label)}, not an ending (0 to {self.num_choices - 1})."
+                f"{row.where}: the label is {shown(label)}, not an ending (0 to "
+                f"{self.num_choices - 1})."
             )
         return int(label)
 
     def parse_line(self, line: str, where: str) -> Choices:
-        """Return the example on a line of plain text: the text and its endings, separated by tabs."""
+        """Return the example on a line of text: the text and its endings, separated by tabs."""
         text, *endings = line.split("\t")
         if len(endings) != self.num_choices:
             raise UserError(
@@ -110,16 +119,16 @@ class Choice(LabelTask):
     def encode(self, examples: Sequence[Choices], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example, with one row per choice."""
         texts = tokenizer.token_ids([example.text for example in examples])
-        endings = iter(
-            tokenizer.token_ids([ending for example in examples for ending in example.endings])
-        )
+        all_endings = [ending for example in examples for ending in example.endings]
+        endings = iter(tokenizer.token_ids(all_endings))
         features = []
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
-            rows = tuple(
-                tokenizer.row(text, next(endings), self.max_length) for _ in example.endings
-            )
+            rows = [
+                tokenizer.row(text, ending, self.max_length)
+                for ending in islice(endings, len(example.endings))
+            ]
             target = None if example.target is None else np.array(example.target, dtype=np.int64)
-            features.append(Feature(rows, target, index))
+            features.append(Feature(tuple(rows), target, index))
         return features
 
     def model(self, config: ModelConfig) -> BertForMultipleChoice:
@@ -135,8 +144,9 @@ class Choice(LabelTask):
 
 
 def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
-    """Return the task that the first row of the `files` defines; raises `UserError` without two
-    choices.
+    """Return the task that the first row of the `files` defines.
+
+    Raises `UserError` without two choices.
     """
     first = next(read_rows(files[0], _codah_columns), None)
     if first is None:
@@ -152,19 +162,25 @@ def read_choice(files: Sequence[Path], options: TaskOptions) -> Choice:
 def _codah_columns(
     fields: list[str], num_choices: int | None = None, labelled: bool = True
 ) -> tuple[str, ...] | None:
-    """Return the columns of a TSV without a header line, from its first line; without labels the
-    last may be absent.
+    """Return the columns of a TSV without a header line, from the fields of its first line.
+
+    They are the category, the text, its endings, and the label, which may be absent where no labels
+    are read: then there are only two fields besides `num_choices` endings.
     """
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
-    endings = (f"ending{index}" for index in range(max(2, len(fields) - 2 - has_label)))
-    return "category", "prompt", *endings, *(["label"] if has_label else [])
+    num_endings = max(2, len(fields) - 2 - has_label)
+    columns = ["category", "prompt", *(f"ending{index}" for index in range(num_endings))]
+    if has_label:
+        columns.append("label")
+    return tuple(columns)
 
 
 def _endings(row: TableRow) -> list[str]:
-    """Return the endings by number, without trailing empty cells; raises `UserError` if a number is
-    missing.
+    """Return the endings by number, without trailing empty cells.
+
+    Raises `UserError` if a number is missing.
     """
     names = {name for name in row.values if _ENDING.fullmatch(name)}
     endings = [row.text(f"ending{index}") for index in range(len(names))]

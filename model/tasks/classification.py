@@ -1,6 +1,6 @@
-"""Classification and regression on single texts and pairs: one linear layer on the pooled [CLS].
+"""Classify single texts and pairs, or score them: one linear layer on the pooled [CLS].
 
-Shapes: B rows, L padded length, D hidden size, U units of an LSTM, K classes (1 for regression).
+Shapes: B rows, L padded length, D hidden size, K classes (1 for regression).
 """
 
 import math
@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...pipeline.errors import UserError
-from ..bert import dropout
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .bilstm import BiLstm, bilstm_size
 from .metrics import measure
 from .options import TaskOptions
 from .tables import TableRow, listed, read_rows, shown
@@ -38,12 +35,12 @@ from .task import (
     Size,
     Task,
     TaskBatch,
-    hf_encoder_alone,
     hf_labels,
 )
 
 TEXT_COLUMNS = ("text", "sentence")
-WORD_BASELINE_EXAMPLES = 20_000  # more take longer than a baseline should
+WORD_BASELINE_EXAMPLES = 20_000
+"""More take longer than a baseline should."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -71,58 +68,41 @@ class BertForSequenceClassification(LinearHead):
         return F.mse_loss(outputs.squeeze(1), batch.target)
 
 
-class BiLstmForSequenceClassification(BertForSequenceClassification):
-    """BERT with a BiLSTM on all hidden states, and a linear layer on the last state of either
-    direction.
-    """
-
-    def __init__(self, config: ModelConfig, num_outputs: int, lstm_size: int):
-        super().__init__(config, num_outputs)
-        self.bert.pooler.requires_grad_(False)
-        self.lstm = BiLstm(config.hidden_size, lstm_size, self.rate)
-        self.classifier = nn.Linear(2 * lstm_size, num_outputs)
-
-    def forward(self, batch: TaskBatch) -> Tensor:
-        """Return logits (B, K)."""
-        lengths_B = batch.attention_mask_BL.sum(1)
-        # Not `states`: the LSTM reads the tokens in their order, also those of a left-to-right
-        # encoder.
-        states_BLD = dropout(self.bert(*batch[:4]), self.rate, self.training)
-        left_BLU, right_BLU = self.lstm(states_BLD, lengths_B).chunk(2, dim=2)
-        rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
-        return self.classify(torch.cat([left_BLU[rows_B, lengths_B - 1], right_BLU[:, 0]], dim=1))
-
-
 class LabelTask(Task):
     """A task with one class or score per example, which is its ``target``."""
 
     labels: tuple[str, ...]
     """Names of the classes, in order; none for regression."""
     metrics: tuple[str, ...]
-    """The first one chooses between runs; if there is none, those of a table of the user's own."""
+    """The first one chooses between runs; a table of the user's own names none."""
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> Scores:
         """Return the task's metrics; `outputs` are logits (K,)."""
-        logits = np.stack(outputs)
-        return self._measure(logits.argmax(1) if self.labels else logits[:, 0], examples)
+        logits_NK = np.stack(outputs)
+        predictions_N = logits_NK.argmax(1) if self.labels else logits_NK[:, 0]
+        return self._measure(predictions_N, examples)
 
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
-        """Return the metrics on `examples` of always predicting the most frequent class (the mean
-        score) of `train`.
+        """Return the metrics on `examples` of always predicting the most frequent class of `train`.
+
+        In a regression that is its mean score.
         """
         targets = np.array([example.target for example in train])
-        answer = np.bincount(targets.astype(np.int64)).argmax() if self.labels else targets.mean()
-        return self._measure(np.full(len(examples), answer), examples)
+        if self.labels:
+            constant = np.bincount(targets.astype(np.int64)).argmax()
+        else:
+            constant = targets.mean()
+        return self._measure(np.full(len(examples), constant), examples)
 
     def _measure(self, predictions: np.ndarray, examples: Sequence[Any]) -> Scores:
         targets = np.array([example.target for example in examples], dtype=np.float64)
         if self.labels:
             targets = targets.astype(np.int64)
-        metrics = self.metrics or (
-            ("accuracy", "macro_f1") if self.labels else ("spearman", "pearson")
-        )
+        metrics = self.metrics
+        if not metrics:
+            metrics = ("accuracy", "macro_f1") if self.labels else ("spearman", "pearson")
         return {name: measure(name, predictions, targets) for name in metrics}
 
     def answers(
@@ -133,12 +113,10 @@ class LabelTask(Task):
             return [{"score": float(logits_K[0])} for logits_K in outputs]
         answers = []
         for logits_K in outputs:
-            probabilities = dict(
-                zip(self.labels, softmax(logits_K.astype(np.float64)).tolist(), strict=True)
-            )
-            answers.append(
-                {"label": self.labels[logits_K.argmax()], "probabilities": probabilities}
-            )
+            probabilities_K = softmax(logits_K.astype(np.float64)).tolist()
+            probabilities = dict(zip(self.labels, probabilities_K, strict=True))
+            label = self.labels[logits_K.argmax()]
+            answers.append({"label": label, "probabilities": probabilities})
         return answers
 
 
@@ -165,24 +143,20 @@ class Classification(LabelTask):
     """Names of the files for GLUE's server, by split."""
     server_words: bool = False
     """The server expects the names of the classes instead of their indices."""
-    lstm_size: Size | None = None
-    """Units in each direction of a BiLSTM on top of the encoder; None for none."""
-
-    @property
-    def variant(self) -> str:
-        """``bilstm`` if there is one."""
-        return "bilstm" if self.lstm_size else ""
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         """Yield the examples in a table; raises `UserError` naming file and line."""
         # The server expects a prediction for every line, so no line of a test file may be left out.
-        for row in read_rows(path, self._columns, self.max_short_share if labelled else 0.0):
+        max_short_share = self.max_short_share if labelled else 0.0
+        for row in read_rows(path, self._columns, max_short_share):
             text = row.text(_column(row, self.text))
             text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
-            yield TextExample(text, text_pair, self._target(row) if labelled else None)
+            target = self._target(row) if labelled else None
+            yield TextExample(text, text_pair, target)
 
     def _columns(self, fields: list[str]) -> tuple[str, ...] | None:
-        return None if set(self.text) & set(fields) else self.headerless
+        has_header = any(name in fields for name in self.text)
+        return None if has_header else self.headerless
 
     def parse_line(self, line: str, where: str) -> TextExample:
         """Return the example on a line of plain text; a tab separates the texts of a pair."""
@@ -197,14 +171,12 @@ class Classification(LabelTask):
         column = _column(row, self.label)
         text = row.label(column)
         if not self.labels:
-            with suppress(ValueError):
-                if math.isfinite(float(text)):
-                    return float(text)
-            raise UserError(f"{row.where}: the score in {column} is {shown(text)}, not a number.")
+            return _score(text, f"{row.where}: the score in {column}")
         if text in self.labels:
             return self.labels.index(text)
         # Published forms of GLUE give classes by name or by index.
-        if self.metrics and text.isdecimal() and int(text) < len(self.labels):
+        is_of_glue = bool(self.metrics)
+        if is_of_glue and text.isdecimal() and int(text) < len(self.labels):
             return int(text)
         raise UserError(
             f"{row.where}: the label {shown(text)} in {column} is not one of {listed(self.labels)}."
@@ -220,19 +192,16 @@ class Classification(LabelTask):
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
+        dtype = np.int64 if self.labels else np.float32
         features = []
-        for index, (example, a, b) in enumerate(zip(examples, tokens_a, tokens_b, strict=True)):
-            dtype = np.int64 if self.labels else np.float32
+        for index, example in enumerate(examples):
+            row = tokenizer.row(tokens_a[index], tokens_b[index], self.max_length)
             target = None if example.target is None else np.array(example.target, dtype=dtype)
-            features.append(Feature((tokenizer.row(a, b, self.max_length),), target, index))
+            features.append(Feature((row,), target, index))
         return features
 
     def model(self, config: ModelConfig) -> BertForSequenceClassification:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
-        one.
-        """
-        if self.lstm_size:
-            return BiLstmForSequenceClassification(config, len(self.labels) or 1, self.lstm_size)
+        """Return the encoder with a new linear layer."""
         return BertForSequenceClassification(config, len(self.labels) or 1)
 
     def word_baseline(
@@ -241,17 +210,19 @@ class Classification(LabelTask):
         """Return the metrics of logistic regression on TF-IDF of words, for classes of single
         texts.
         """
-        train = train[
-            :: math.ceil(len(train) / WORD_BASELINE_EXAMPLES)
-        ]  # files may be sorted by class
-        if not self.labels or self.text_pair or len({example.target for example in train}) < 2:
+        # A file may be sorted by class, so the examples are taken from all over it.
+        step = math.ceil(len(train) / WORD_BASELINE_EXAMPLES)
+        train = train[::step]
+        targets = [example.target for example in train]
+        if not self.labels or self.text_pair or len(set(targets)) < 2:
             return {}
         # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is
         # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
-        model.fit([example.text for example in train], [example.target for example in train])
-        return self._measure(model.predict([example.text for example in examples]), examples)
+        model.fit([example.text for example in train], targets)
+        predictions = model.predict([example.text for example in examples])
+        return self._measure(predictions, examples)
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[TextExample], split: str
@@ -259,44 +230,50 @@ class Classification(LabelTask):
         """Return the file for GLUE's server if `split` is a test split of GLUE, else nothing."""
         if split not in self.server_files:
             return {}
-        lines = [
-            "index\tprediction",
-            *(f"{index}\t{self._for_server(answer)}" for index, answer in enumerate(answers)),
-        ]
+        lines = ["index\tprediction"]
+        for index, answer in enumerate(answers):
+            lines.append(f"{index}\t{self._for_server(answer)}")
         return {self.server_files[split]: ("\n".join(lines) + "\n").encode()}
 
     def _for_server(self, answer: Answer) -> str:
         if not self.labels:
-            return f"{min(max(answer['score'], 0.0), 5.0):.3f}"  # the scores that STS-B knows
-        return answer["label"] if self.server_words else str(self.labels.index(answer["label"]))
+            score = min(max(answer["score"], 0.0), 5.0)  # the range of STS-B
+            return f"{score:.3f}"
+        if self.server_words:
+            return answer["label"]
+        return str(self.labels.index(answer["label"]))
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: what a table of the user's own needs."""
-        lstm = {"lstm_size": self.lstm_size} if self.lstm_size else {}
-        columns = {
+        return {
+            "task": self.name,
             "text": list(self.text),
             "text_pair": list(self.text_pair),
             "label": list(self.label),
-        }
-        return {
-            "task": self.name,
-            **columns,
             "labels": list(self.labels),
             "max_length": self.max_length,
-        } | lstm
+        }
 
     def hf_settings(self) -> dict[str, Any]:
         """Return the kind of problem and the classes for ``config.json``."""
         kind = "single_label_classification" if self.labels else "regression"
-        return {
-            "problem_type": kind,
-            **hf_labels(self.labels or ("LABEL_0",)),
-            **hf_encoder_alone(self.lstm_size),
-        }
+        return {"problem_type": kind, **hf_labels(self.labels or ("LABEL_0",))}
 
 
 def _column(row: TableRow, names: tuple[str, ...]) -> str:
-    return next((name for name in names if name in row.values), names[0])
+    """Return the first of alternative `names` that the table has, or else the first of them."""
+    for name in names:
+        if name in row.values:
+            return name
+    return names[0]
+
+
+def _score(text: str, what: str) -> float:
+    with suppress(ValueError):
+        score = float(text)
+        if math.isfinite(score):
+            return score
+    raise UserError(f"{what} is {shown(text)}, not a number.")
 
 
 def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification:
@@ -309,7 +286,7 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
     first = next(rows, None)
     if first is None:
         raise UserError(f"{files[0]} contains no rows.")
-    text = options.text or next((name for name in TEXT_COLUMNS if name in first.values), None)
+    text = options.text or _column(first, TEXT_COLUMNS)
     label = options.label or "label"
     if text not in first.values or label not in first.values:
         raise UserError(
@@ -322,39 +299,48 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         label=(label,),
         labels=_labels(chain([first], rows), label, str(files[0])),
         **options.given("max_length"),
-        lstm_size=bilstm_size(options),
     )
 
 
 def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
-    """Return the names of the classes, in order; none if the labels are scores. `where` is for
-    messages.
-    """
+    """Return the names of the classes, in order; none if the labels are scores."""
     first_seen: dict[str, str] = {}
     num_rows = 0
     for row in rows:
         num_rows += 1
         first_seen.setdefault(row.label(column), row.where)
-    first, *others = first_seen
-    is_number = _NUMBER.fullmatch(first) is not None
-    for text in others:
-        if (_NUMBER.fullmatch(text) is not None) != is_number:
-            found = f"the label {shown(text)} in {column} follows {shown(first)}"
+    texts = list(first_seen)
+    are_numbers = _is_number(texts[0])
+    for text in texts:
+        if _is_number(text) != are_numbers:
             raise UserError(
-                f"{first_seen[text]}: {found}; give labels that are all words or all numbers."
+                f"{first_seen[text]}: the label {shown(text)} in {column} follows "
+                f"{shown(texts[0])}; give labels that are all words or all numbers."
             )
-    if is_number and not all(float(text).is_integer() for text in first_seen):
+    if are_numbers and not all(float(text).is_integer() for text in texts):
         return ()
-    classes: dict[Any, str] = {}
-    for text, seen in first_seen.items():
-        if (other := classes.setdefault(float(text) if is_number else text, text)) != text:
-            found = f"the label {shown(text)} in {column} is the same number as {shown(other)}"
-            raise UserError(f"{seen}: {found}; write each class in one way.")
-    if not others:
+    text_of_class: dict[Any, str] = {}
+    for text in texts:
+        # Numbers in their order: 10 comes after 9.
+        key = float(text) if are_numbers else text
+        other = text_of_class.setdefault(key, text)
+        if other != text:
+            raise UserError(
+                f"{first_seen[text]}: the label {shown(text)} in {column} is the same number as "
+                f"{shown(other)}; write each class in one way."
+            )
+    if len(texts) == 1:
         raise UserError(
-            f"{where}: every row has {shown(first)} in {column}; training needs at least two classes."
+            f"{where}: every row has {shown(texts[0])} in {column}; training needs at least two "
+            "classes."
         )
-    if len(classes) > max(2, num_rows / 2):
-        found = f"{column} holds {len(classes):,} labels in {num_rows:,} rows"
-        raise UserError(f"{where}: {found}; is it the column of the label?")
-    return tuple(classes[key] for key in sorted(classes))
+    if len(text_of_class) > max(2, num_rows / 2):
+        raise UserError(
+            f"{where}: {column} holds {len(text_of_class):,} labels in {num_rows:,} rows; is it "
+            "the column of the label?"
+        )
+    return tuple(text_of_class[key] for key in sorted(text_of_class))
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None

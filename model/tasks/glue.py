@@ -6,47 +6,96 @@ or JSON Lines); classes have its names and numbers. The server expects a table o
 ``prediction``, the class's index for some tasks and its name for others.
 """
 
-from typing import Any
-
 from .classification import Classification
 
-# Task, columns of the text, of the second text and of the label, metrics, files for the server, and
-# classes.
-_TABLE = """
-cola|sentence           |                    |label       |matthews   |CoLA          |unacceptable,acceptable
-sst2|sentence           |                    |label       |accuracy   |SST-2         |negative,positive
-mrpc|#1 String,sentence1|#2 String,sentence2 |Quality     |f1,accuracy|MRPC          |not_equivalent,equivalent
-qqp |question1          |question2           |is_duplicate|f1,accuracy|QQP           |not_duplicate,duplicate
-stsb|sentence1          |sentence2           |score       |           |STS-B         |
-mnli|sentence1,premise|sentence2,hypothesis|gold_label|accuracy   |MNLI-m,MNLI-mm,AX|entailment,neutral,contradiction
-qnli|question           |sentence            |label       |accuracy   |QNLI          |entailment,not_entailment
-rte |sentence1          |sentence2           |label       |accuracy   |RTE           |entailment,not_entailment
-wnli|sentence1          |sentence2           |label       |accuracy   |WNLI          |not_entailment,entailment
-"""
-_MORE: dict[str, dict[str, Any]] = {
-    "cola": {"headerless": ("source", "label", "star", "sentence")},
-    "qqp": {"max_short_share": 0.001},
-    "stsb": {"metrics": ("spearman", "pearson")},
-    **{name: {"server_words": True} for name in ("mnli", "qnli", "rte")},
-}
+_COLA = Classification(
+    name="cola",
+    text=("sentence",),
+    label=("label",),
+    labels=("unacceptable", "acceptable"),
+    metrics=("matthews",),
+    headerless=("source", "label", "star", "sentence"),
+    server_files={"test": "CoLA.tsv"},
+)
+_SST2 = Classification(
+    name="sst2",
+    text=("sentence",),
+    label=("label",),
+    labels=("negative", "positive"),
+    metrics=("accuracy",),
+    server_files={"test": "SST-2.tsv"},
+)
+_MRPC = Classification(
+    name="mrpc",
+    text=("#1 String", "sentence1"),
+    text_pair=("#2 String", "sentence2"),
+    label=("Quality", "label"),
+    labels=("not_equivalent", "equivalent"),
+    metrics=("f1", "accuracy"),
+    server_files={"test": "MRPC.tsv"},
+)
+_QQP = Classification(
+    name="qqp",
+    text=("question1",),
+    text_pair=("question2",),
+    label=("is_duplicate", "label"),
+    labels=("not_duplicate", "duplicate"),
+    metrics=("f1", "accuracy"),
+    max_short_share=0.001,
+    server_files={"test": "QQP.tsv"},
+)
+_STSB = Classification(
+    name="stsb",
+    text=("sentence1",),
+    text_pair=("sentence2",),
+    label=("score", "label"),
+    metrics=("spearman", "pearson"),
+    server_files={"test": "STS-B.tsv"},
+)
+_MNLI = Classification(
+    name="mnli",
+    text=("sentence1", "premise"),
+    text_pair=("sentence2", "hypothesis"),
+    label=("gold_label", "label"),
+    labels=("entailment", "neutral", "contradiction"),
+    metrics=("accuracy",),
+    # The diagnostic set (AX) is answered by a model of MNLI.
+    server_files={
+        "test": "MNLI-m.tsv",
+        "test_mismatched": "MNLI-mm.tsv",
+        "diagnostic": "AX.tsv",
+    },
+    server_words=True,
+)
+_QNLI = Classification(
+    name="qnli",
+    text=("question",),
+    text_pair=("sentence",),
+    label=("label",),
+    labels=("entailment", "not_entailment"),
+    metrics=("accuracy",),
+    server_files={"test": "QNLI.tsv"},
+    server_words=True,
+)
+_RTE = Classification(
+    name="rte",
+    text=("sentence1",),
+    text_pair=("sentence2",),
+    label=("label",),
+    labels=("entailment", "not_entailment"),
+    metrics=("accuracy",),
+    server_files={"test": "RTE.tsv"},
+    server_words=True,
+)
+_WNLI = Classification(
+    name="wnli",
+    text=("sentence1",),
+    text_pair=("sentence2",),
+    label=("label",),
+    labels=("not_entailment", "entailment"),
+    metrics=("accuracy",),
+    server_files={"test": "WNLI.tsv"},
+)
 
-SERVER_SPLITS = ("test", "test_mismatched", "diagnostic")
-"""The last is AX, which a model of MNLI answers."""
-
-
-def _task(line: str) -> Classification:
-    cells = (tuple(filter(None, cell.strip().split(","))) for cell in line.split("|"))
-    (name,), text, text_pair, label, metrics, files, labels = cells
-    settings: dict[str, Any] = {
-        "text": text,
-        "text_pair": text_pair,
-        "metrics": metrics,
-        "labels": labels,
-    }
-    settings |= _MORE.get(name, {})
-    server_files = {split: f"{file}.tsv" for split, file in zip(SERVER_SPLITS, files, strict=False)}
-    label = tuple(dict.fromkeys([*label, "label"]))
-    return Classification(name=name, label=label, server_files=server_files, **settings)
-
-
-GLUE = {task.name: task for task in map(_task, _TABLE.strip().splitlines())}
+GLUE = {task.name: task for task in (_COLA, _SST2, _MRPC, _QQP, _STSB, _MNLI, _QNLI, _RTE, _WNLI)}
+"""By their names on the command line."""

@@ -1,4 +1,4 @@
-"""The official metrics of GLUE, from scikit-learn and SciPy."""
+"""Compute the official metrics of GLUE with scikit-learn and SciPy."""
 
 import math
 import warnings
@@ -31,4 +31,6 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
                 correlation = stats.pearsonr if name == "pearson" else stats.spearmanr
                 value = correlation(predictions, labels)[0] if len(labels) > 1 else 0.0
     value = float(np.asarray(value))
-    return 0.0 if math.isnan(value) else value
+    if math.isnan(value):
+        return 0.0
+    return value

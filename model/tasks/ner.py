@@ -3,13 +3,12 @@
 Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides
 (`sentence_rows`). There is no CRF. Metrics are those of ``conlleval`` (`entities`).
 
-Shapes: B rows, L padded length, D hidden size, K classes.
+Shapes: B rows, L padded length, W words read from a row, K classes.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +20,8 @@ from torch import Tensor
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 from ..tokenizer import TextTokenizer
-from .bilstm import LSTM_SIZE, BiLstmTagger
 from .conll import OUTSIDE, Entity, bio_tags, entities, entity_scores, read_conll, split_words
-from .options import LayerChoice, TaskOptions
+from .options import TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
 from .task import (
     IGNORED,
@@ -37,7 +35,6 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    hf_encoder_alone,
     hf_labels,
 )
 
@@ -59,35 +56,29 @@ class EntityRecognition(Task):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Of the entities, in order."""
     max_length: Size = 128
-    features: LayerChoice | None = None
-    """The hidden states that a BiLSTM is trained on; None to fine-tune the whole encoder."""
-    lstm_size: Size | None = None
-    """Of that BiLSTM."""
     name: str = "ner"
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The classes of a word: BIO tags."""
-        return (OUTSIDE, *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
-
-    @property
-    def variant(self) -> str:
-        """The hidden states that a BiLSTM learns from, if it is one."""
-        return self.features or ""
+        tags = [OUTSIDE]
+        for kind in self.types:
+            tags += [f"B-{kind}", f"I-{kind}"]
+        return tuple(tags)
 
     @property
     def recipe(self) -> Recipe:
-        """The paper's. It does not say how it trains the BiLSTM, whose new weights need larger
-        steps.
-        """
-        return Recipe(32, 10.0, (1e-3,)) if self.features else Recipe(32, 3.0, (5e-5,))
+        """The paper's."""
+        return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
-        """Yield the sentences in a file with CoNLL columns; raises `UserError` naming file and
-        line.
+        """Yield the sentences in a file with CoNLL columns.
+
+        Raises `UserError` naming file and line.
         """
         for document in read_conll(path, labelled, self.types):
-            yield from (SentenceExample(document, index) for index in range(len(document)))
+            for number in range(len(document)):
+                yield SentenceExample(document, number)
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
         """Return the sentence on a line of plain text, split into words at white space."""
@@ -103,36 +94,34 @@ class EntityRecognition(Task):
         """Return one feature per row; a sentence without words has none.
 
         The target of a word's first token is its class, or 0 without labels, so that `IGNORED`
-        marks the other tokens.
+        marks the other tokens::
+
+            [CLS]  play  ##ers  from  Lon    ##don  [SEP]
+            -100   O     -100   O     B-loc  -100   -100
         """
-        classes = {tag: index for index, tag in enumerate(self.labels)}
+        class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
         features = []
         for row in sentence_rows(examples, tokenizer, self.max_length):
-            if len(row.words):
-                sentence = examples[row.example].sentence
-                # The model learns BIO, whatever the scheme of the file.
-                tags = bio_tags(entities(sentence.tags or ()), len(sentence.words))
-                target = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
-                target[row.word_positions] = [classes[tags[word]] for word in row.words]
-                features.append(Feature((row.row,), target, row.example, row))
+            if not len(row.words):
+                continue
+            sentence = examples[row.example].sentence
+            # The model learns BIO, whatever the scheme of the file.
+            tags = bio_tags(entities(sentence.tags or ()), len(sentence.words))
+            target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
+            target_L[row.word_positions] = [class_of_tag[tags[word]] for word in row.words]
+            features.append(Feature((row.row,), target_L, row.example, row))
         return features
 
     def model(self, config: ModelConfig) -> TaskModel:
-        """Return the encoder with a new linear layer, or frozen with a new BiLSTM."""
-        if self.features:
-            return BiLstmTagger(
-                config, len(self.labels), self.features, self.lstm_size or LSTM_SIZE
-            )
+        """Return the encoder with a new linear layer."""
         return BertForTokenClassification(config, len(self.labels))
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[SentenceExample]
     ) -> Scores:
         """Return F1, precision and recall of the entities; `outputs` are logits (L, K)."""
-        return _measure(
-            [entities(answer["tags"]) for answer in self.answers(outputs, features, examples)],
-            examples,
-        )
+        answers = self.answers(outputs, features, examples)
+        return _measure([entities(answer["tags"]) for answer in answers], examples)
 
     def baseline(
         self, train: Sequence[SentenceExample], examples: Sequence[SentenceExample]
@@ -149,78 +138,80 @@ class EntityRecognition(Task):
         is the product of those of its words' tags.
         """
         tags = [[OUTSIDE] * len(example.sentence.words) for example in examples]
-        shares = [[1.0] * len(example.sentence.words) for example in examples]
+        probabilities = [[1.0] * len(example.sentence.words) for example in examples]
         labels = self.labels
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
-            shares_WK = softmax(logits_LK[row.word_positions].astype(np.float64), axis=1)
-            best = zip(
-                row.words.tolist(),
-                shares_WK.argmax(1).tolist(),
-                shares_WK.max(1).tolist(),
-                strict=True,
-            )
-            for word, label, share in best:
-                tags[row.example][word], shares[row.example][word] = labels[label], share
-        words = (example.sentence.words for example in examples)
-        return list(map(_answer, words, tags, shares))
+            logits_WK = logits_LK[row.word_positions].astype(np.float64)
+            probabilities_WK = softmax(logits_WK, axis=1)
+            classes_W = probabilities_WK.argmax(1).tolist()
+            best_W = probabilities_WK.max(1).tolist()
+            for word, index, probability in zip(row.words.tolist(), classes_W, best_W, strict=True):
+                tags[row.example][word] = labels[index]
+                probabilities[row.example][word] = probability
+        words = [example.sentence.words for example in examples]
+        return list(map(_answer, words, tags, probabilities))
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
     ) -> dict[str, bytes]:
-        """Return the input of ``conlleval``: the file's lines, without document marks, with the
-        predicted tag added.
+        """Return the input of ``conlleval``: the file's lines with the predicted tag added.
+
+        Marks between documents are left out.
         """
-        sentences = (
-            "".join(map(_with_tag, example.sentence.lines or answer["words"], answer["tags"]))
-            for answer, example in zip(answers, examples, strict=True)
-        )
+        sentences = []
+        for answer, example in zip(answers, examples, strict=True):
+            lines = example.sentence.lines or answer["words"]
+            tagged = map(_with_tag, lines, answer["tags"])
+            sentences.append("".join(tagged))
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return the classes for ``config.json``; of a BiLSTM ``transformers`` knows the encoder
-        alone.
-        """
-        return hf_labels(self.labels) | hf_encoder_alone(self.features)
+        """Return the classes for ``config.json``."""
+        return hf_labels(self.labels)
 
 
 def read_ner(files: Sequence[Path], options: TaskOptions) -> EntityRecognition:
-    """Return the task defined by the training `files`; raises `UserError` if they contain no
-    entity.
+    """Return the task that the training `files` define: their types of entities.
+
+    Raises `UserError` if they contain no entity.
     """
-    documents = chain.from_iterable(read_conll(file, labelled=True) for file in files)
-    tags = {tag for document in documents for sentence in document for tag in sentence.tags or ()}
-    types = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
+    types: set[str] = set()
+    for file in files:
+        for document in read_conll(file, labelled=True):
+            for sentence in document:
+                types.update(tag[2:] for tag in sentence.tags or () if tag != OUTSIDE)
     if not types:
         raise UserError(
-            f"{files[0]} contains no entity; the last column of each line must be a tag such as B-person."
+            f"{files[0]} contains no entity; the last column of each line must be a tag such as "
+            "B-person."
         )
-    given = options.given("max_length", "features", "lstm_size")
-    if options.features:
-        given.setdefault("lstm_size", LSTM_SIZE)
-    return EntityRecognition(types=tuple(types), **given)
+    return EntityRecognition(types=tuple(sorted(types)), **options.given("max_length"))
 
 
-def _answer(words: Sequence[str], tags: Sequence[str], shares: Sequence[float]) -> Answer:
-    found = entities(tags)
-    named = [
+def _answer(words: Sequence[str], tags: Sequence[str], probabilities: Sequence[float]) -> Answer:
+    predicted = entities(tags)
+    described = [
         {
             "type": kind,
             "text": " ".join(words[start:end]),
             "start": start,
             "end": end,
-            "probability": math.prod(shares[start:end]),
+            "probability": math.prod(probabilities[start:end]),
         }
-        for start, end, kind in found
+        for start, end, kind in predicted
     ]
-    return {"words": list(words), "tags": bio_tags(found, len(words)), "entities": named}
+    # A model may predict an invalid sequence, such as I- after O; these tags are valid.
+    return {"words": list(words), "tags": bio_tags(predicted, len(words)), "entities": described}
 
 
 def _measure(
     predicted: Sequence[Sequence[Entity]], examples: Sequence[SentenceExample]
 ) -> dict[str, float]:
-    return entity_scores(predicted, [entities(example.sentence.tags or ()) for example in examples])
+    gold = [entities(example.sentence.tags or ()) for example in examples]
+    return entity_scores(predicted, gold)
 
 
 def _with_tag(line: str, tag: str) -> str:
-    return line + ("\t" if "\t" in line else " ") + tag + "\n"
+    separator = "\t" if "\t" in line else " "
+    return f"{line}{separator}{tag}\n"

@@ -7,15 +7,6 @@ from ...pipeline.errors import UserError, did_you_mean
 
 MAX_TASK_SIZE = 1 << 16
 """The most tokens or units that a task's settings may name."""
-LayerChoice = Literal[
-    "embeddings",
-    "second-to-last",
-    "last",
-    "weighted-sum-last-four",
-    "concat-last-four",
-    "weighted-sum-all",
-]
-"""The rows of the paper's Table 7."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +20,6 @@ class TaskOptions:
     text: str | None = None
     text_pair: str | None = None
     label: str | None = None
-    features: LayerChoice | None = None
-    bilstm: bool = False
-    lstm_size: int | None = None
     stride: int | None = None
     max_question_length: int | None = None
     max_answer_length: int | None = None
@@ -42,16 +30,12 @@ class TaskOptions:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-_BILSTM = ("bilstm", "lstm_size")
-
 TASK_OPTIONS = {
-    **dict.fromkeys(
-        ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"), _BILSTM
-    ),
-    "classify": ("text", "text_pair", "label", *_BILSTM),
-    "squad": ("stride", "max_question_length", "max_answer_length", "metric", *_BILSTM),
+    **dict.fromkeys(("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"), ()),
+    "classify": ("text", "text_pair", "label"),
+    "squad": ("stride", "max_question_length", "max_answer_length", "metric"),
     "swag": (),
-    "ner": ("features", "lstm_size"),
+    "ner": (),
 }
 """By the task's name: the options that other tasks do not take."""
 
@@ -62,6 +46,6 @@ def check_task(name: str, options: TaskOptions) -> None:
         raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
     of_any_task = {option for taken in TASK_OPTIONS.values() for option in taken}
     for option in sorted(of_any_task.difference(TASK_OPTIONS[name])):
-        if getattr(options, option) not in (None, False):
+        if getattr(options, option) is not None:
             owners = ", ".join(task for task, taken in TASK_OPTIONS.items() if option in taken)
             raise UserError(f"`{option}` is for {owners}; {name} does not take it.")

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..mirror import local_copy
-from .catalogue import find_entry
+from .catalogue import file_suffixes, find_entry
 from .options import TaskOptions
 from .tables import SUFFIXES, hub_split, is_hub
 from .task import Task
@@ -27,60 +27,67 @@ _WORDS = {
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
-    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`;
-    raises `UserError` without any, and for files of one split with different suffixes.
+    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`.
 
     In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that
     contains it as a word (``wnut17dev.tsv``), which beats one in which a word begins with it
     (``devset.tsv``). Several files of equal rank form one split, in the order of their names. A
     single file is for training, whatever its name. Only files with one of `suffixes` count, or with
     any if that is empty, and no hidden files or editors' backups. The splits of a data set of the
-    Hub are found in the same way; one that `data` names is like a single file.
+    Hub are found in the same way; one that `data` names is like a single file. Raises `UserError`
+    without any, and for files of one split with different suffixes.
     """
     path = local_copy(data)
     if single := single_file(path, suffixes):
         return {"train": [single]}
     if is_hub(path):
-        # Imported late: it needs the `datasets` library.
-        from ...pipeline.storage.hub import splits
-
-        names = splits(str(data))
-        found = _by_split(map(Path, names))
-        if not found:
-            raise UserError(
-                f"{data} has no split train, validation or test, only {', '.join(names)}."
-            )
-        return {
-            split: [hub_split(str(data), name.name) for name in found[split]] for split in found
-        }
+        return _hub_splits(str(data))
     if not path.is_dir():
         raise UserError(f"{data} does not exist.")
-    files = [
-        file
-        for file in sorted(path.iterdir())
-        if not file.name.startswith(".") and not file.name.endswith(BACKUPS)
-    ]
-    found = _by_split(
-        file for file in files if (not suffixes or file.suffix in suffixes) and file.is_file()
-    )
-    if not found:
+    splits = _by_split(_candidates(path, suffixes))
+    if not splits:
+        endings = ", ".join(suffixes) or "any"
+        raise UserError(f"{data} contains no file with train, dev or test in its name ({endings}).")
+    for split, (first, *others) in splits.items():
+        for other in others:
+            if other.suffix != first.suffix:
+                raise UserError(
+                    f"{first} and {other.name} are both for {split}; remove or rename one of them."
+                )
+    return splits
+
+
+def _candidates(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    files: list[Path] = []
+    for file in sorted(folder.iterdir()):
+        is_ignored = file.name.startswith(".") or file.name.endswith(BACKUPS)
+        has_suffix = not suffixes or file.suffix in suffixes
+        if has_suffix and not is_ignored and file.is_file():
+            files.append(file)
+    return files
+
+
+def _hub_splits(name: str) -> dict[str, list[Path]]:
+    # Imported late: it needs the `datasets` library.
+    from ...pipeline.storage.hub import splits
+
+    all_splits = splits(name)
+    paths_by_split = _by_split(map(Path, all_splits))
+    if not paths_by_split:
         raise UserError(
-            f"{data} contains no file with train, dev or test in its name ({', '.join(suffixes) or 'any'})."
+            f"{name} has no split train, validation or test, only {', '.join(all_splits)}."
         )
-    for split, (first, *others) in found.items():
-        if other := next((file for file in others if file.suffix != first.suffix), None):
-            raise UserError(
-                f"{first} and {other.name} are both for {split}; remove or rename one of them."
-            )
-    return found
+    return {
+        split: [hub_split(name, path.name) for path in paths]
+        for split, paths in paths_by_split.items()
+    }
 
 
 def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None:
-    """Return local `data` if it is one file, or one split of a data set of the Hub; None if there
-    may be several.
+    """Return local `data` if it is one file, or one split of a data set of the Hub.
 
-    Raises `UserError` if there is no such split, or tasks with files of these `suffixes` do not
-    read tables.
+    Return None if there may be several. Raises `UserError` if there is no such split, or tasks with
+    files of these `suffixes` do not read tables.
     """
     if not is_hub(data):
         return data if data.is_file() else None
@@ -89,7 +96,8 @@ def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None
 
     if suffixes != SUFFIXES:
         raise UserError(
-            f"{data} is a table, but this task reads files of another format; give a folder of those."
+            f"{data} is a table, but this task reads files of another format; give a folder of "
+            "those."
         )
     split = named_split(str(data))
     return hub_split(str(data), split) if split else None
@@ -99,45 +107,53 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
     """Return the files of each split, those of the best rank only."""
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in files:
-        if match := _match(file):
-            rank, split = match
-            ranked.setdefault(split, {}).setdefault(rank, []).append(file)
-    return {split: ranks[min(ranks)] for split, ranks in ranked.items()}
+        match = _match(file)
+        if match:
+            of_split = ranked.setdefault(match.split, {})
+            of_split.setdefault(match.rank, []).append(file)
+    return {split: of_split[min(of_split)] for split, of_split in ranked.items()}
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
-    """Return the dev files of `find_splits` by the prefix of their metrics' names: empty, or
-    ``mismatched_``.
+    """Return the dev files of `find_splits` by the prefix of their metrics' names.
+
+    It is empty, or ``mismatched_`` for MNLI's second dev set.
     """
     prefixes = {"dev": "", "dev_mismatched": "mismatched_"}
     return {prefix: splits[split] for split, prefix in prefixes.items() if split in splits}
 
 
 def split_of(file: Path) -> str | None:
-    """Return the split that a file's name means, as `find_splits` names it; None if it means none."""
+    """Return the split that a file's name means, as `find_splits` names it, if any."""
     match = _match(file)
-    return match[1] if match else None
+    return match.split if match else None
 
 
-def _match(file: Path) -> tuple[int, str] | None:
-    """Return the split that a file's name means, after 0 if it is the word, 1 if it contains the
-    word, and 2 if one of its words begins with it.
-    """
-    stem = file.stem.lower()
-    # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
-    stem = stem if any(word in stem for word in _WORDS) else file.name.lower()
-    whole = stem.removesuffix("_matched").removesuffix("_mismatched")
-    words = re.split("[^a-z]+", stem)
+class _Match(NamedTuple):
+    """The split that a file's name means."""
+
+    rank: int
+    """0 if the name is the word, 1 if it contains it, 2 if one of its words begins with it."""
+    split: str
+
+
+def _match(file: Path) -> _Match | None:
+    name = file.stem.lower()
+    if not any(word in name for word in _WORDS):
+        # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
+        name = file.name.lower()
+    whole_name = name.removesuffix("_matched").removesuffix("_mismatched")
+    words = re.split("[^a-z]+", name)
+    beginnings = [word for word in _WORDS if any(each.startswith(word) for each in words)]
     # "val" begins too many words, such as "values".
-    begun = [
-        word for word in _WORDS if word != "val" and any(each.startswith(word) for each in words)
-    ]
-    for rank, names in enumerate(([whole], words, begun)):
-        found = {split for word, split in _WORDS.items() if word in names}
-        if len(found) > 1:
+    beginnings = [word for word in beginnings if word != "val"]
+    for rank, candidates in enumerate(([whole_name], words, beginnings)):
+        splits = {split for word, split in _WORDS.items() if word in candidates}
+        if len(splits) > 1:
             raise UserError(f"{file} names more than one of train, dev and test; rename it.")
-        if found:
-            return rank, found.pop() + ("_mismatched" if "mismatched" in stem else "")
+        if splits:
+            (split,) = splits
+            return _Match(rank, f"{split}_mismatched" if "mismatched" in name else split)
     return None
 
 
@@ -149,11 +165,15 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tupl
     """
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))
-    held_out = set(distinct[: max(1, round(HELD_OUT_SHARE * len(distinct)))])
-    train = [
-        example for example, value in zip(examples, hashes, strict=True) if value not in held_out
-    ]
-    dev = [example for example, value in zip(examples, hashes, strict=True) if value in held_out]
+    num_held_out = max(1, round(HELD_OUT_SHARE * len(distinct)))
+    held_out = set(distinct[:num_held_out])
+    train: list[T] = []
+    dev: list[T] = []
+    for example, value in zip(examples, hashes, strict=True):
+        if value in held_out:
+            dev.append(example)
+        else:
+            train.append(example)
     if not train:
         raise UserError(
             f"All examples in {where} share one text, so none can be held out; give a dev file."
@@ -175,13 +195,14 @@ class TaskData:
     """There is no dev file; a tenth of the training examples is held out instead."""
 
     def digest(self) -> str:
-        """Return a digest of the contents of the files of each split, or of the examples of a data
-        set of the Hub.
-        """
-        parts = {"train": self.splits["train"], **dev_sets(self.splits)}
-        if any(map(is_hub, chain.from_iterable(parts.values()))):
+        """Return a digest of the training and dev files, or of the examples of a Hub data set."""
+        files_by_name = {"train": self.splits["train"], **dev_sets(self.splits)}
+        if any(map(is_hub, chain.from_iterable(files_by_name.values()))):
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
-        return f"{stable_hash(*chain.from_iterable((name, files_digest(files)) for name, files in parts.items())):016x}"
+        hashed: list[str] = []
+        for name, files in files_by_name.items():
+            hashed += [name, files_digest(files)]
+        return f"{stable_hash(*hashed):016x}"
 
     @property
     def tests(self) -> dict[str, list[Path]]:
@@ -196,32 +217,58 @@ class TaskData:
         # Imported late: it needs the `datasets` library.
         from ...pipeline.storage.hub import open_set
 
-        return f"{stable_hash(*(open_set(*str(file).split('#', 1)).digest for file in files)):016x}"
+        digests = [open_set(*str(file).split("#", 1)).digest for file in files]
+        return f"{stable_hash(*digests):016x}"
 
 
-def read_data(task_name: str, data: str | Path, options: TaskOptions) -> TaskData:
-    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
+def make_task(name: str, data: str | Path, **options: Any) -> Task:
+    """Return the task `name` as the training files in `data` define it (their classes and so on).
 
-    Raises `UserError` for bad rows, a missing training file, and a file without rows.
+    `options` are fields of `TaskOptions`, such as ``max_length``. Raises `UserError` for an unknown
+    name, another task's option, and `data` without a training file.
     """
-    entry = find_entry(task_name, options)
-    splits = find_splits(data, entry.suffixes)
+    task_options = TaskOptions(**options)
+    entry = find_entry(name, task_options)
+    return entry.read(_training_splits(data, entry.suffixes)["train"], task_options)
+
+
+def _training_splits(data: str | Path, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Return the files of each split; raises `UserError` if there are none for training."""
+    splits = find_splits(data, suffixes)
     if "train" not in splits:
         raise UserError(
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
-    task = entry.read(splits["train"], options)
-    train, dev_files = read_labelled(task, splits["train"]), dev_sets(splits)
-    dev = {prefix: read_labelled(task, files) for prefix, files in dev_files.items()}
+    return splits
+
+
+def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskData:
+    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
+
+    A `task` given by its name is made from the training files and `options`; a `Task` has none, as
+    its fields say all. Raises `UserError` for bad rows, a missing training file, and a file without
+    rows.
+    """
+    if isinstance(task, str):
+        entry = find_entry(task, options)
+        splits = _training_splits(data, entry.suffixes)
+        task = entry.read(splits["train"], options)
+    else:
+        for name, value in vars(options).items():
+            if value is not None:
+                raise UserError(f"`{name}` is a field of the task itself; set it there.")
+        splits = _training_splits(data, file_suffixes(task))
+    train = read_labelled(task, splits["train"])
+    dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group, str(data))
-    found = TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
+    task_data = TaskData(task, train, dict(sorted(dev.items())), splits, held_out)
     # Test files are needed only after training: report mistakes in them now.
-    for file in chain.from_iterable(found.tests.values()):
+    for file in chain.from_iterable(task_data.tests.values()):
         if not sum(1 for _ in task.read(file, labelled=False)):
             raise UserError(f"{file} contains no rows.")
-    return found
+    return task_data
 
 
 def read_labelled(task: Task, files: Sequence[Path]) -> list[Any]:

@@ -1,7 +1,13 @@
 """SQuAD 1.1, 2.0 and KorQuAD: the answer to a question is a span of a passage, or none (sections
 4.2 and 4.3 of the paper).
 
-Shapes: N windows, L padded length, D hidden size.
+A row holds the question and a window of the passage; the answer is the span of tokens between two
+positions in it, or [CLS] twice if this window has none::
+
+    [CLS] who sang ? [SEP] the cat sang . [SEP]
+      0    1   2   3   4    5   6   7   8   9         answer "the cat": 5, 6
+
+Shapes: N windows, L padded length, P tokens of a passage.
 """
 
 import json
@@ -17,11 +23,10 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
-from ..bert import BertModel, dropout
+from ..bert import BertModel
 from ..config import ModelConfig
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, TokenRow
 from ..training.ranks import print_notice
-from .bilstm import BiLstm, bilstm_size
 from .options import TaskOptions
 from .squad_files import GoldAnswer, Question, Version, read_questions
 from .squad_metrics import Metric, best_threshold, question_scores, squad1_scores, squad2_scores
@@ -45,41 +50,29 @@ from .task import (
     Task,
     TaskBatch,
     TaskModel,
-    hf_encoder_alone,
 )
 
 
 class BertForQuestionAnswering(TaskModel):
-    """BERT with a start and an end vector; keys and logits as in ``transformers``, unless there is
-    a BiLSTM below.
-    """
+    """BERT with a start and an end vector; keys and logits as in ``transformers``."""
 
     per_token = True
 
-    def __init__(self, config: ModelConfig, lstm_size: int | None = None):
+    def __init__(self, config: ModelConfig):
         super().__init__()
         self.bert = BertModel(config)
         self.bert.pooler.requires_grad_(False)
-        self.lstm = (
-            BiLstm(config.hidden_size, lstm_size, config.hidden_dropout_prob) if lstm_size else None
-        )
-        self.qa_outputs = nn.Linear(2 * lstm_size if lstm_size else config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return each token's logits as the first and the last of the answer (N, L, 2)."""
-        if self.lstm is None:
-            return self.qa_outputs(self.states(batch))
-        rate = self.bert.config.hidden_dropout_prob
-        states_NLD = dropout(self.bert(*batch[:4]), rate, self.training)
-        hidden_NLU = self.lstm(states_NLD, batch.attention_mask_BL.sum(1))
-        return self.qa_outputs(dropout(hidden_NLU, rate, self.training))
+        return self.qa_outputs(self.states(batch))
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the mean cross-entropy of the first and last token over all real tokens of the
-        row.
-        """
+        """Return the mean cross-entropy of the first and last token over the row's real tokens."""
         assert batch.target is not None
-        logits_NL2 = outputs.float().masked_fill(~batch.attention_mask_BL[:, :, None], -np.inf)
+        is_padding_NL1 = ~batch.attention_mask_BL[:, :, None]
+        logits_NL2 = outputs.float().masked_fill(is_padding_NL1, -np.inf)
         return F.cross_entropy(logits_NL2, batch.target)
 
 
@@ -95,32 +88,29 @@ class Squad(Task):
     """Tokens from the start of a window to the start of the next."""
     max_question_length: Size = 64
     max_answer_length: Size = 30
-    lstm_size: Size | None = None
-    """Units in each direction of a BiLSTM on top of the encoder; None for none."""
     tau: float = 0.0
-    """For 2.0: the margin by which the best answer must score above "no answer" to be given
-    (section 4.3).
-    """
+    """For 2.0: the margin by which an answer must outscore "no answer" (section 4.3)."""
     cut = "questions", "max_question_length"
+    tuned_settings = ("tau",)
 
     @property
     def variant(self) -> str:
-        """The version, ``korquad`` if that is the metric, and ``bilstm`` if there is one."""
-        parts = (
-            self.version,
-            "" if self.metric == "squad" else self.metric,
-            "bilstm" if self.lstm_size else "",
-        )
-        return " ".join(filter(None, parts))
+        """The version, and ``korquad`` if that is the metric."""
+        if self.metric == "squad":
+            return self.version
+        return f"{self.version} {self.metric}"
 
     @property
     def recipe(self) -> Recipe:
         """The paper's."""
-        return Recipe(32, 3.0, (5e-5,)) if self.version == "1.1" else Recipe(48, 2.0, (5e-5,))
+        if self.version == "1.1":
+            return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5,))
+        return Recipe(batch_size=48, epochs=2.0, learning_rates=(5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        """Yield the questions of a file; raises `UserError` naming it, also for a labelled file of
-        another version.
+        """Yield the questions of a file.
+
+        Raises `UserError` naming it, also for a labelled file of another version.
         """
         version, questions, _ = read_questions(path, labelled)
         if labelled and version not in (self.version, None):
@@ -144,50 +134,65 @@ class Squad(Task):
         return example.group
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per window, without a target (and counted in a notice) if no answer is
-        at its ``answer_start``.
+        """Return one feature per window of a question's passage.
+
+        A question with answers has no target if none is at its ``answer_start``; a notice counts
+        such questions.
         """
-        texts = dict.fromkeys(example.passage for example in examples)
-        passages = dict(zip(texts, tokenizer.token_ids_and_offsets(list(texts)), strict=True))
+        texts = list(dict.fromkeys(example.passage for example in examples))
+        passages = dict(zip(texts, tokenizer.token_ids_and_offsets(texts), strict=True))
         questions = tokenizer.token_ids([example.text for example in examples])
-        features, unlocated = [], []
+        features: list[Feature] = []
+        unlocated: list[Question] = []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            kept = question[: self.max_question_length]
-            room = self.max_length - len(kept) - 3
-            if room < 1:
-                found = f"{len(question)} tokens, which leaves no room for the passage in rows of {self.max_length}"
-                raise UserError(
-                    f"{example.where} has {found}; raise `max_length` or lower `max_question_length`."
-                )
-            ids, offsets_P2 = passages[example.passage]
-            answer = example.located_answer
-            span = answer and token_span(
-                offsets_P2, answer.answer_start, answer.answer_start + len(answer.text)
-            )
-            is_unlocated = bool(example.answers) and span is None
-            if is_unlocated:
+            passage, offsets_P2 = passages[example.passage]
+            span = _answer_span(example, offsets_P2)
+            has_target = example.answers is not None
+            if example.answers and span is None:
                 unlocated.append(example)
-            owner_P = most_context(len(ids), room, self.stride)
-            for number, (start, end) in enumerate(window_spans(len(ids), room, self.stride)):
-                row = tokenizer.row(kept, ids[start:end], self.max_length)
-                row = row._replace(num_cut=len(question) - len(kept))
-                window = PassageWindow(
-                    start, row.segment_b_start, offsets_P2[start:end], owner_P[start:end] == number
-                )
-                target = (
-                    None if example.answers is None or is_unlocated else window_target(span, window)
-                )
+                has_target = False
+            for row, window in self._windows(example, question, passage, offsets_P2, tokenizer):
+                target = window_target(span, window) if has_target else None
                 features.append(Feature((row,), target, index, window))
         if unlocated:
-            found = f"{len(unlocated):,} of {len(examples):,} questions have no answer where answer_start says"
-            print_notice(f"{found} ({_first_answer(unlocated)}); they are not used for training.")
+            print_notice(
+                f"{len(unlocated):,} of {len(examples):,} questions have no answer where "
+                f"answer_start says ({_first_answer(unlocated)}); they are not used for training."
+            )
         return features
 
+    def _windows(
+        self,
+        example: Question,
+        question: list[int],
+        passage: list[int],
+        offsets_P2: np.ndarray,
+        tokenizer: TextTokenizer,
+    ) -> Iterator[tuple[TokenRow, PassageWindow]]:
+        """Yield the rows of a question and its passage, both given as token ids."""
+        cut_question = question[: self.max_question_length]
+        num_cut = len(question) - len(cut_question)
+        room = self.max_length - len(cut_question) - 3  # [CLS] and two [SEP]
+        if room < 1:
+            raise UserError(
+                f"{example.where} has {len(question)} tokens, which leaves no room for the passage "
+                f"in rows of {self.max_length}; raise `max_length` or lower `max_question_length`."
+            )
+        window_P = most_context(len(passage), room, self.stride)
+        for number, (start, end) in enumerate(window_spans(len(passage), room, self.stride)):
+            row = tokenizer.row(cut_question, passage[start:end], self.max_length)
+            window = PassageWindow(
+                first_token=start,
+                row_start=row.segment_b_start,
+                offsets_P2=offsets_P2[start:end],
+                may_start_P=window_P[start:end] == number,
+            )
+            # The passage is in other windows, so only what the question lost is cut.
+            yield row._replace(num_cut=num_cut), window
+
     def model(self, config: ModelConfig) -> BertForQuestionAnswering:
-        """Return the encoder with a new linear layer, and a new BiLSTM below it if the task has
-        one.
-        """
-        return BertForQuestionAnswering(config, self.lstm_size)
+        """Return the encoder with a new linear layer."""
+        return BertForQuestionAnswering(config)
 
     def _predictions(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
@@ -195,16 +200,16 @@ class Squad(Task):
         windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
-        passages = (example.passage for example in examples)
         return [
-            predict_answer(*each, self.max_answer_length)
-            for each in zip(windows, passages, strict=True)
+            predict_answer(windows_of_example, example.passage, self.max_answer_length)
+            for windows_of_example, example in zip(windows, examples, strict=True)
         ]
 
-    def _answer(self, prediction: Prediction, tau: float | None = None) -> str:
-        """Return the answer's text, "" for none, at `tau` or by default the task's own."""
-        threshold = -(self.tau if tau is None else tau)
-        return prediction.text if self.version == "1.1" or prediction.null_odds <= threshold else ""
+    def _answer(self, prediction: Prediction, tau: float) -> str:
+        """Return the answer's text, "" for none."""
+        if self.version == "1.1" or prediction.null_odds <= -tau:
+            return prediction.text
+        return ""
 
     def tuned(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
@@ -212,49 +217,55 @@ class Squad(Task):
         """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
-        predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
-        texts, odds = [each.text for each in predictions], [each.null_odds for each in predictions]
-        score, threshold = best_threshold(
-            texts, question_scores(texts, golds, self.metric)[1], odds, golds
-        )
-        if score == 100 * golds.count([]) / len(golds):
-            # No threshold beats answering nothing, for which the official script reports 0.
+        golds = _golds(examples)
+        predictions = self._predictions(outputs, features, examples)
+        texts = [prediction.text for prediction in predictions]
+        odds = [prediction.null_odds for prediction in predictions]
+        f1 = question_scores(texts, golds, self.metric).f1
+        score, threshold = best_threshold(texts, f1, odds, golds)
+        score_of_silence = 100 * golds.count([]) / len(golds)
+        if score == score_of_silence:
+            # No threshold beats answering nothing, for which the official script reports 0. That
+            # would answer some questions; this one is below all odds.
             threshold = float(np.nextafter(min(odds), -np.inf))
         return replace(self, tau=-threshold)
 
     def scores(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> Scores:
-        """Return the official metrics in percent; for 2.0 at the task's tau, at tau 0, and at the
-        best threshold.
+        """Return the official metrics in percent.
+
+        Those of 2.0 are given at the task's tau, at tau 0, and at the best threshold.
         """
-        predictions, golds = self._predictions(outputs, features, examples), _golds(examples)
-        texts = [each.text for each in predictions]
+        golds = _golds(examples)
+        predictions = self._predictions(outputs, features, examples)
+        texts = [prediction.text for prediction in predictions]
         if self.version == "1.1":
             return squad1_scores(texts, golds, self.metric)
-        odds = [each.null_odds for each in predictions]
+        odds = [prediction.null_odds for prediction in predictions]
         exact, f1 = question_scores(texts, golds, self.metric)
         best_f1, best_f1_threshold = best_threshold(texts, f1, odds, golds)
         best_exact, best_exact_threshold = best_threshold(texts, exact, odds, golds)
-        at_0 = squad2_scores([self._answer(each, 0.0) for each in predictions], golds, self.metric)
+        answers = [self._answer(prediction, self.tau) for prediction in predictions]
+        answers_at_0 = [self._answer(prediction, 0.0) for prediction in predictions]
+        scores_at_0 = squad2_scores(answers_at_0, golds, self.metric)
         return {
             "best_f1": best_f1,
             "best_f1_thresh": best_f1_threshold,
             "best_exact": best_exact,
             "best_exact_thresh": best_exact_threshold,
-            **squad2_scores([self._answer(each) for each in predictions], golds, self.metric),
-            "exact_at_tau_0": at_0["exact"],
-            "f1_at_tau_0": at_0["f1"],
+            **squad2_scores(answers, golds, self.metric),
+            "exact_at_tau_0": scores_at_0["exact"],
+            "f1_at_tau_0": scores_at_0["f1"],
         }
 
     def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> Scores:
-        """Return the metrics of the most frequent answer in `train`; for 2.0 of answering nothing."""
+        """Return the metrics of `train`'s most frequent answer; for 2.0 of answering nothing."""
         golds = _golds(examples)
         if self.version == "1.1":
-            counts = Counter(
-                answer.text for question in train for answer in (question.answers or ())[:1]
-            )
-            return squad1_scores([counts.most_common(1)[0][0]] * len(golds), golds, self.metric)
+            first_answers = [question.answers[0].text for question in train if question.answers]
+            most_frequent = Counter(first_answers).most_common(1)[0][0]
+            return squad1_scores([most_frequent] * len(golds), golds, self.metric)
         scores = squad2_scores([""] * len(golds), golds, self.metric)
         return {
             "best_f1": scores["f1"],
@@ -266,19 +277,24 @@ class Squad(Task):
     def answers(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> list[Answer]:
-        """Return each question's answer (or ""), its first character, probability, the n best, and
-        for 2.0 the null odds.
+        """Return each question's answer (or ""), its first character, probability and n best.
+
+        Answers of 2.0 have the null odds besides.
         """
+        predictions = self._predictions(outputs, features, examples)
         answers = []
-        for example, prediction in zip(
-            examples, self._predictions(outputs, features, examples), strict=True
-        ):
-            text, n_best = self._answer(prediction), self._n_best(prediction)
-            start = prediction.spans[0].start if text else None
-            probability = next(each["probability"] for each in n_best if each["text"] == text)
-            answer = {"id": example.id, "answer": text, "start": start, "probability": probability}
-            null_odds = {"null_odds": prediction.null_odds} if self.version == "2.0" else {}
-            answers.append({**answer, **null_odds, "n_best": n_best})
+        for example, prediction in zip(examples, predictions, strict=True):
+            text = self._answer(prediction, self.tau)
+            n_best = self._n_best(prediction)
+            answer: Answer = {
+                "id": example.id,
+                "answer": text,
+                "start": prediction.spans[0].start if text else None,
+                "probability": next(each["probability"] for each in n_best if each["text"] == text),
+            }
+            if self.version == "2.0":
+                answer["null_odds"] = prediction.null_odds
+            answers.append({**answer, "n_best": n_best})
         return answers
 
     def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
@@ -287,73 +303,66 @@ class Squad(Task):
         if self.version == "2.0" or not spans:
             spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
             spans.sort(key=lambda span: -span.score)
+        probabilities = softmax([span.score for span in spans]).tolist()
         return [
             {
                 "text": span.text,
-                "probability": share,
+                "probability": probability,
                 "start_logit": span.start_logit,
                 "end_logit": span.end_logit,
             }
-            for span, share in zip(
-                spans, softmax([span.score for span in spans]).tolist(), strict=True
-            )
+            for span, probability in zip(spans, probabilities, strict=True)
         ]
-
-    def hf_settings(self) -> dict[str, Any]:
-        """Return nothing; with a BiLSTM, that ``transformers`` knows the encoder alone."""
-        return hf_encoder_alone(self.lstm_size)
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Question], split: str
     ) -> dict[str, bytes]:
-        """Return predictions, n best, and for 2.0 null odds by question, as google-research's
-        script writes them.
-        """
-        files = {
-            "predictions.json": "answer",
-            "nbest_predictions.json": "n_best",
-            "null_odds.json": "null_odds",
-        }
-        if self.version == "1.1":
-            del files["null_odds.json"]
-        return {
-            name: json.dumps({answer["id"]: answer[field] for answer in answers}, indent=4).encode()
-            + b"\n"
-            for name, field in files.items()
-        }
+        """Return the files of google-research's script: predictions, n best, null odds of 2.0."""
+        fields = {"predictions.json": "answer", "nbest_predictions.json": "n_best"}
+        if self.version == "2.0":
+            fields["null_odds.json"] = "null_odds"
+        files: dict[str, bytes] = {}
+        for name, field in fields.items():
+            by_question = {answer["id"]: answer[field] for answer in answers}
+            files[name] = json.dumps(by_question, indent=4).encode() + b"\n"
+        return files
+
+
+def _answer_span(example: Question, offsets_P2: np.ndarray) -> tuple[int, int] | None:
+    """Return the first and last token of the passage in the answer to train on; None if none."""
+    answer = example.located_answer
+    if answer is None:
+        return None
+    return token_span(offsets_P2, answer.answer_start, answer.answer_start + len(answer.text))
 
 
 def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
-    """Return the task of the training `files`; raises `UserError` for mixed versions and misplaced
-    answers.
+    """Return the task of the training `files`.
+
+    Raises `UserError` for mixed versions, and if every answer is misplaced.
     """
-    contents = {file: read_questions(file, labelled=True) for file in files}
-    versions: dict[Version, Path] = {
-        content.version or "1.1": file for file, content in contents.items()
-    }
+    contents = [read_questions(file, labelled=True) for file in files]
+    versions: dict[Version, Path] = {}
+    for file, content in zip(files, contents, strict=True):
+        versions[content.version or "1.1"] = file
     if len(versions) > 1:
         raise UserError(
             f"{versions['1.1']} is SQuAD 1.1, but {versions['2.0']} is 2.0; give one of them."
         )
-    answered = [
-        question
-        for content in contents.values()
-        for question in content.questions
-        if question.answers
-    ]
+    questions = [question for content in contents for question in content.questions]
+    answered = [question for question in questions if question.answers]
     if answered and not any(question.located_answer for question in answered):
-        found = f"No answer is where answer_start says ({_first_answer(answered)})"
         raise UserError(
-            f"{found}; answer_start must be the index of its first character in the passage."
+            f"No answer is where answer_start says ({_first_answer(answered)}); answer_start must "
+            "be the index of its first character in the passage."
         )
     given = options.given(
         "max_length", "stride", "max_question_length", "max_answer_length", "metric"
     )
-    given["lstm_size"] = bilstm_size(options)
-    metric: Metric = (
-        "korquad" if all(content.is_korquad for content in contents.values()) else "squad"
-    )
-    return Squad(**{"version": next(iter(versions)), "metric": metric, **given})
+    is_korquad = all(content.is_korquad for content in contents)
+    given.setdefault("metric", "korquad" if is_korquad else "squad")
+    (version,) = versions
+    return Squad(version=version, **given)
 
 
 def _golds(examples: Sequence[Question]) -> list[list[str]]:

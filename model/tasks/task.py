@@ -1,18 +1,17 @@
-"""The interface of a task: read its files, encode examples as tensors, compute a loss, and score
-predictions.
+"""Define a task: read its files, encode examples as tensors, compute a loss, score predictions.
 
 The trainer, prediction and evaluation see a task only through `Task`. An example becomes one
 feature, or several if it is longer than a row (windows). A feature is one row of tokens, or one row
 per choice (multiple choice).
 
-Shapes: N features, B rows (N times the choices), L padded length, T real tokens.
+Shapes: N features, B rows (N times the choices), L padded length, T real tokens, D hidden size.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -32,9 +31,7 @@ Outputs = Sequence[np.ndarray]
 Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
-"""What `predict` writes for an example: its label and so on, and ``probabilities`` if there are
-classes.
-"""
+"""What `predict` writes for an example: its label, and ``probabilities`` if there are classes."""
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
@@ -98,15 +95,6 @@ class TaskModel(nn.Module, ABC):
     per_token: bool = False
     """Whether the head classifies tokens: outputs are then (N, L, ...)."""
 
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode; a frozen encoder stays in evaluation, as dropout would only disturb its
-        features.
-        """
-        super().train(mode)
-        if not any(parameter.requires_grad for parameter in self.bert.parameters()):
-            self.bert.eval()
-        return self
-
     @abstractmethod
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return the head's outputs, (N, ...)."""
@@ -115,7 +103,9 @@ class TaskModel(nn.Module, ABC):
         """Return the last hidden states (B, L, D); the first of each row represents the whole row.
 
         That is [CLS]. In a left-to-right model [CLS] sees only itself and the final [SEP] sees
-        everything, so the two are swapped.
+        everything, so the two are swapped::
+
+            [CLS] the film [SEP]   becomes   [SEP] the film [CLS]
         """
         states_BLD = self.bert(*batch[:4])
         if not self.bert.config.is_decoder:
@@ -123,16 +113,15 @@ class TaskModel(nn.Module, ABC):
         last_B = batch.attention_mask_BL.sum(1) - 1
         rows_B = torch.arange(len(last_B), device=last_B.device)
         swapped_BLD = states_BLD.clone()
-        swapped_BLD[:, 0], swapped_BLD[rows_B, last_B] = (
-            states_BLD[rows_B, last_B],
-            states_BLD[:, 0],
-        )
+        swapped_BLD[:, 0] = states_BLD[rows_B, last_B]
+        swapped_BLD[rows_B, last_B] = states_BLD[:, 0]
         return swapped_BLD
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the targets that `num_targets` counts, a scalar."""
         assert batch.target is not None
-        return F.cross_entropy(outputs.flatten(0, -2), batch.target.flatten(), ignore_index=IGNORED)
+        logits = outputs.flatten(0, -2)
+        return F.cross_entropy(logits, batch.target.flatten(), ignore_index=IGNORED)
 
 
 class LinearHead(TaskModel):
@@ -150,7 +139,11 @@ class LinearHead(TaskModel):
 
 
 class Task(ABC):
-    """A task, as a frozen dataclass of its settings; examples are of the task's own type."""
+    """A task, as a frozen dataclass of its settings; examples are of the task's own type.
+
+    A subclass of one of the tasks whose `model` returns another model gives it another head:
+    `finetune`, `predict` and `evaluate_task` take such an object instead of a name.
+    """
 
     name: str
     """On the command line."""
@@ -158,19 +151,17 @@ class Task(ABC):
     """Of a row, in tokens."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
     """What is cut if it is too long, and the field with the limit."""
+    tuned_settings: ClassVar[tuple[str, ...]] = ()
+    """The fields that `tuned` changes."""
 
     @property
     def variant(self) -> str:
-        """What distinguishes its results from others of the task, such as the version of SQuAD; may
-        be empty.
-        """
+        """What sets its results apart from others of the task, such as SQuAD's version; or ""."""
         return ""
 
     @property
     def recipe(self) -> Recipe:
-        """The default hyperparameters: those of the paper for GLUE (section 4.1), unless
-        overridden.
-        """
+        """The default hyperparameters; unless overridden, the paper's for GLUE (section 4.1)."""
         return Recipe(batch_size=32, epochs=3.0, learning_rates=(5e-5, 4e-5, 3e-5, 2e-5))
 
     @abstractmethod
@@ -179,7 +170,7 @@ class Task(ABC):
 
     @abstractmethod
     def parse_line(self, line: str, where: str) -> Any:
-        """Return the unlabelled example on a line of plain text; `where` names the line in errors."""
+        """Return the unlabelled example on a line of plain text, which errors call `where`."""
 
     @abstractmethod
     def group(self, example: Any) -> str:
@@ -191,16 +182,12 @@ class Task(ABC):
 
     @abstractmethod
     def model(self, config: ModelConfig) -> TaskModel:
-        """Return an encoder with this task's head; the weights are not initialised from a
-        checkpoint.
-        """
+        """Return an encoder with this task's head; no weights are loaded yet."""
 
     def tuned(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Any]
     ) -> "Task":
-        """Return the task with its threshold tuned on the dev examples after training; itself if it
-        has none.
-        """
+        """Return the task with its threshold tuned on the dev examples after training, if any."""
         return self
 
     @abstractmethod
@@ -214,8 +201,9 @@ class Task(ABC):
         """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
 
     def word_baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
-        """Return the metrics on `examples` of a model of words alone, fitted to `train`; empty if
-        the task has none.
+        """Return the metrics on `examples` of a model of words alone, fitted to `train`.
+
+        They are empty if the task has no such model.
         """
         return {}
 
@@ -228,8 +216,7 @@ class Task(ABC):
     def official(
         self, answers: Sequence[Answer], examples: Sequence[Any], split: str
     ) -> dict[str, bytes]:
-        """Return the files, by name, that the task's server or script expects; empty if there is
-        none.
+        """Return the files, by name, that the task's server or script expects; empty if none does.
 
         `split` is the split of the examples as in `splits.find_splits`: ``test``,
         ``test_mismatched``, ...
@@ -237,18 +224,14 @@ class Task(ABC):
         return {}
 
     def settings(self) -> dict[str, Any]:
-        """Return the content of ``task.json``, from which `catalogue.restore_task` recreates the
-        task.
-        """
-        settings = {
-            name: value for name, value in asdict(cast(Any, self)).items() if value is not None
-        }
-        return {"task": settings.pop("name"), **settings}
+        """Return the content of ``task.json``: `catalogue.restore_task` recreates the task."""
+        settings = asdict(cast(Any, self))
+        name = settings.pop("name")
+        given = {field: value for field, value in settings.items() if value is not None}
+        return {"task": name, **given}
 
     def hf_settings(self) -> dict[str, Any]:
-        """Return what ``transformers`` needs in ``config.json`` beside the encoder's shape and the
-        model's class.
-        """
+        """Return what ``transformers`` needs in ``config.json`` besides encoder and class."""
         return {}
 
 
@@ -260,28 +243,23 @@ def hf_labels(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def hf_encoder_alone(has_own_head: object) -> dict[str, Any]:
-    """Return what makes ``transformers`` load the encoder alone, if the head is one that it does
-    not know.
-    """
-    return {"architectures": ["BertModel"]} if has_own_head else {}
-
-
 def num_cut(features: Sequence[Feature]) -> int:
     """Return how many of the examples encoded together are cut."""
-    return len(
-        {feature.example for feature in features if any(row.num_cut for row in feature.rows)}
-    )
+    cut = set[int]()
+    for feature in features:
+        if any(row.num_cut for row in feature.rows):
+            cut.add(feature.example)
+    return len(cut)
 
 
 def report_cut(task: Task, where: str, num_cut: int, num_examples: int) -> None:
-    """Print how many of the examples in `where` (a file or a split) are cut, if any are, and how to
-    avoid it.
-    """
+    """Print how many of the examples in `where` (a file or a split) are cut, if any are."""
     if num_cut:
         what, option = task.cut
-        found = f"{num_cut:,} of {num_examples:,} {what} cut at --{option.replace('_', '-')} {getattr(task, option)}"
-        print_notice(f"{where}: {found}; fine-tune with a higher one to keep more.")
+        print_notice(
+            f"{where}: {num_cut:,} of {num_examples:,} {what} cut at `{option}` "
+            f"{getattr(task, option)}; fine-tune with a higher one to keep more."
+        )
 
 
 def num_targets(features: Sequence[Feature]) -> int:
@@ -290,29 +268,51 @@ def num_targets(features: Sequence[Feature]) -> int:
 
     Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
     """
-    targets = [feature.target for feature in features if feature.target is not None]
-    return sum(
-        int((target != IGNORED).sum()) if target.dtype.kind == "i" else target.size
-        for target in targets
-    )
+    total = 0
+    for feature in features:
+        if feature.target is None:
+            continue
+        if feature.target.dtype.kind == "i":
+            total += int((feature.target != IGNORED).sum())
+        else:
+            total += feature.target.size
+    return total
 
 
 def make_batch(features: Sequence[Feature]) -> TaskBatch:
-    """Pad the rows of the features to the longest of them, and the targets to the longest target."""
+    """Pad the rows of the features to the longest of them, and the targets to the longest target.
+
+    A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6::
+
+        input_ids      2 7 8 3 0 0
+        mask           1 1 1 1 0 0
+        types          0 0 1 1 0 0
+    """
     rows = [row for feature in features for row in feature.rows]
-    lengths = np.array([len(row.input_ids) for row in rows])
-    columns = np.arange(lengths.max())
-    mask = torch.from_numpy(columns < lengths[:, None])
-    input_ids = np.zeros(mask.shape, dtype=np.int64)
-    input_ids[mask.numpy()] = np.concatenate([row.input_ids for row in rows])
-    starts = np.array([row.segment_b_start for row in rows])
-    types = torch.from_numpy(columns >= starts[:, None]) & mask
+    lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
+    b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
+    columns_L = np.arange(lengths_B1.max())
+    mask_BL = columns_L < lengths_B1
+    types_BL = (columns_L >= b_starts_B1) & mask_BL
+    input_ids_BL = np.zeros(mask_BL.shape, dtype=np.int64)
+    # The mask selects row after row, so the rows' tokens fill it in order.
+    input_ids_BL[mask_BL] = np.concatenate([row.input_ids for row in rows])
+    mask = torch.from_numpy(mask_BL)
+    return TaskBatch(
+        input_ids_BL=torch.from_numpy(input_ids_BL),
+        token_type_ids_BL=torch.from_numpy(types_BL).long(),
+        attention_mask_BL=mask,
+        token_index_T=real_tokens(mask),
+        target=_pad_targets(features),
+    )
+
+
+def _pad_targets(features: Sequence[Feature]) -> Tensor | None:
     targets = [
         torch.from_numpy(feature.target) for feature in features if feature.target is not None
     ]
-    target = None
-    if targets and targets[0].ndim:
-        target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
-    elif targets:
-        target = torch.stack(targets)
-    return TaskBatch(torch.from_numpy(input_ids), types.long(), mask, real_tokens(mask), target)
+    if not targets:
+        return None
+    if targets[0].ndim == 0:
+        return torch.stack(targets)
+    return nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)

@@ -1,1 +1,1 @@
-"""What both training loops share: ranks, devices, the optimizer, logs."""
+"""Parts of both training loops: ranks, devices, the optimizer, logs."""

@@ -21,9 +21,12 @@ class EventFile:
 
         events: Any = event_pb2  # protocol buffers have no types
         summaries: Any = summary_pb2
-        self._event, self._summary = events.Event, summaries.Summary
+        self._event = events.Event
+        self._summary = summaries.Summary
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}"
+        # TensorBoard finds files by this prefix, and reads them in the order of the first number.
+        prefix = f"events.out.tfevents.{int(time.time()):010d}"
+        name = f"{prefix}.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}"
         self._file = (folder / name).open("wb")
         self._records = RecordWriter(self._file)
         self._add(step=first_step, file_version="brain.Event:2")

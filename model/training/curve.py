@@ -1,18 +1,36 @@
-"""The learning curve of a run, ``loss.png``, drawn from its ``metrics.csv``."""
+"""Draw the learning curve of a run, ``loss.png``, from its ``metrics.csv``."""
 
 import csv
 import importlib.util
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CURVE = "loss.png"
 DRAWN = {"mlm_loss": "masked-LM loss (nats)", "nsp_accuracy": "NSP accuracy"}
+SPLITS = (("train", "training", "-"), ("validation", "held out", "o-"))
+"""The splits in ``metrics.csv``, with their names and line styles in the legend."""
 
 
 def can_draw() -> bool:
-    """Return whether matplotlib is installed; the extra ``[train]`` brings it, but training does
-    not need it.
+    """Return whether matplotlib is installed: the extra ``[train]`` has it, but training works
+    without.
     """
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def _draw_column(axes: "Axes", column: str, lines: Sequence[Mapping[str, str]]) -> None:
+    for split, name, style in SPLITS:
+        measured = [line for line in lines if line["split"] == split and line[column]]
+        steps = [int(line["step"]) for line in measured]
+        values = [float(line[column]) for line in measured]
+        axes.plot(steps, values, style, label=name, linewidth=1, markersize=3)
+    axes.set(xlabel="step", ylabel=DRAWN[column])
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend()
 
 
 def draw_curve(run: Path) -> None:
@@ -27,19 +45,10 @@ def draw_curve(run: Path) -> None:
 
     columns = [column for column in DRAWN if any(line[column] for line in lines)]
     figure = Figure(figsize=(8, 3.2 * len(columns)), dpi=120, layout="constrained")
-    for axes, column in zip(
-        figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0], columns, strict=True
-    ):
-        for split, name, style in (("train", "training", "-"), ("validation", "held out", "o-")):
-            measured = [line for line in lines if line["split"] == split and line[column]]
-            steps, values = (
-                [kind(line[key]) for line in measured]
-                for key, kind in (("step", int), (column, float))
-            )
-            axes.plot(steps, values, style, label=name, linewidth=1, markersize=3)
-        axes.set(xlabel="step", ylabel=DRAWN[column])
-        axes.grid(axis="y", alpha=0.3)
-        axes.legend()
+    rows_of_plots = figure.subplots(len(columns), sharex=True, squeeze=False)
+    for axes, column in zip(rows_of_plots[:, 0], columns, strict=True):
+        _draw_column(axes, column, lines)
+    # Another name first: somebody may be looking at the picture.
     partial = run / f"{CURVE}.partial"
     figure.savefig(partial, format="png")
     partial.replace(run / CURVE)

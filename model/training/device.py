@@ -1,4 +1,4 @@
-"""The device that a model runs on: its number format, its memory, and how fast it could be."""
+"""Know the device that a model runs on: its number format, its memory, and its greatest speed."""
 
 import ctypes
 import os
@@ -17,8 +17,8 @@ from torch.utils._triton import has_triton
 from ...pipeline.errors import UserError
 from ..config import ModelConfig
 
-# Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM figure
-# if there are two).
+# Dense bf16 FLOPs per second, by a word in the device's name (NVIDIA's data sheets; the SXM
+# module's figure, not the PCIe card's).
 PEAK_FLOPS = {
     "H100": 989e12,
     "H200": 989e12,
@@ -30,6 +30,7 @@ PEAK_FLOPS = {
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 """Tokens computed at once unless the user sets a micro-batch size; padding counts."""
+# glibc's; musl and macOS have none.
 MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 TRIM_EVERY = 10
 
@@ -40,19 +41,19 @@ def find_device(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            "--device is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
+            "`device` is cuda, but no GPU is available; leave it out, or check `nvidia-smi`."
         )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def host_memory() -> int:
     """Return the bytes of memory of this machine, or of its part that this process may use."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    limits += [
-        limit
-        for limit in resource.getrlimit(resource.RLIMIT_AS)[:1]
-        if limit != resource.RLIM_INFINITY
-    ]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        limits.append(address_space)
     with suppress(OSError, ValueError):  # no control groups, or "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(limits)
@@ -70,7 +71,9 @@ def product_dtype(precision: str, device: torch.device) -> torch.dtype:
         return torch.float32
     if torch.cuda.is_bf16_supported(including_emulation=False):
         return torch.bfloat16
-    return torch.float16 if torch.cuda.get_device_capability(device) >= (7, 0) else torch.float32
+    if torch.cuda.get_device_capability(device) >= (7, 0):
+        return torch.float16
+    return torch.float32
 
 
 def compiles(choice: bool | None, device: torch.device) -> bool:
@@ -78,29 +81,51 @@ def compiles(choice: bool | None, device: torch.device) -> bool:
     cannot be compiled.
     """
     on_gpu = device.type == "cuda"
-    compilers = [os.environ.get("CC", "gcc"), "clang"] if on_gpu else [os.environ.get("CXX", "g++")]
-    can = any(map(shutil.which, compilers)) and (has_triton() or not on_gpu)
-    if choice and not can:
-        needed = "Triton and a C compiler; install gcc" if on_gpu else "a C++ compiler; install g++"
-        raise UserError(f"--compile needs {needed}, or leave the option out.")
-    return on_gpu and can if choice is None else choice
+    if on_gpu:
+        compilers = (os.environ.get("CC", "gcc"), "clang")
+        can_compile = has_triton() and any(map(shutil.which, compilers))
+        needed = "Triton and a C compiler; install gcc"
+    else:
+        can_compile = bool(shutil.which(os.environ.get("CXX", "g++")))
+        needed = "a C++ compiler; install g++"
+    if choice is None:
+        return on_gpu and can_compile
+    if choice and not can_compile:
+        raise UserError(f"`compile` needs {needed}, or leave the option out.")
+    return choice
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
     """Compute matrix products in `dtype` within the block; fp32 changes nothing."""
-    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, dtype)
 
 
-def pin_attention() -> None:
-    """Rule out the attention of cuDNN, which rounds a dropout rate to a sixteenth without saying
-    so.
+def kept_generators(device: torch.device) -> AbstractContextManager[None]:
+    """Give the caller's random generators back as they were: making a model draws from PyTorch's,
+    and each update seeds it for dropout.
     """
+    # Without a list, PyTorch would visit, and so initialise, every GPU.
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
+@contextmanager
+def pinned_attention() -> Iterator[None]:
+    """Rule out the attention of cuDNN within the block: it rounds a dropout rate to a sixteenth
+    without saying so.
+    """
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def rows_per_micro_batch(asked: int | None, row_tokens: int, device: torch.device) -> int:
-    """Return the rows to compute at once: as `asked`, or as many of `row_tokens` as fit into the
-    device's budget.
+    """Return the rows to compute at once: as many as `asked`, or as fit into the device's budget if
+    each has `row_tokens`.
     """
     return asked or max(1, MICRO_BATCH_TOKENS[device.type] // row_tokens)
 
@@ -118,8 +143,10 @@ def peak_flops(device: torch.device) -> float | None:
     """
     if device.type != "cuda":
         return None
-    words = torch.cuda.get_device_name(device).replace("-", " ").split()
-    return next((PEAK_FLOPS[word] for word in words if word in PEAK_FLOPS), None)
+    for word in torch.cuda.get_device_name(device).replace("-", " ").split():
+        if word in PEAK_FLOPS:
+            return PEAK_FLOPS[word]
+    return None
 
 
 def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -> float:
@@ -127,23 +154,26 @@ def update_flops(config: ModelConfig, lengths: np.ndarray, num_predicted: int) -
     (MFU).
 
     Only necessary work counts: real tokens, attention within a row, the masked-LM head at
-    `num_predicted` tokens.
+    `num_predicted` tokens. A product of (n, k) and (k, m) matrices takes 2 n k m FLOPs.
     """
-    hidden, num_tokens = config.hidden_size, lengths.sum()
-    projections = (8 * hidden**2 + 4 * hidden * config.intermediate_size) * num_tokens
+    hidden = config.hidden_size
+    # Queries, keys, values and output; then the two products of the feed-forward part.
+    projections_per_token = 8 * hidden**2 + 4 * hidden * config.intermediate_size
+    projections = projections_per_token * lengths.sum()
+    # Scores, and the mean of the values: each token with each of its row.
     attention = 4 * hidden * np.square(lengths, dtype=np.float64).sum()
+    layers = config.num_hidden_layers * (projections + attention)
     head = 2 * hidden * (hidden + config.vocab_size) * num_predicted
     pooler = 2 * hidden**2 * len(lengths)
-    return 3.0 * float(config.num_hidden_layers * (projections + attention) + head + pooler)
+    forward = layers + head + pooler
+    return 3.0 * float(forward)  # backward takes twice as much
 
 
 def peak_memory(device: torch.device) -> dict[str, float]:
     """Return the most GPU memory allocated so far, as ``peak_memory_gb``; nothing for a CPU."""
-    return (
-        {"peak_memory_gb": torch.cuda.max_memory_allocated(device) / 1e9}
-        if device.type == "cuda"
-        else {}
-    )
+    if device.type != "cuda":
+        return {}
+    return {"peak_memory_gb": torch.cuda.max_memory_allocated(device) / 1e9}
 
 
 @contextmanager
@@ -152,10 +182,11 @@ def oom_as_user_error(option: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        # A CPU's error has no class of its own.
         if not (isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)):
             raise
         raise UserError(
-            f"A batch does not fit into the memory of this device; lower {option}."
+            f"A batch does not fit into the memory of this device; lower `{option}`."
         ) from None
 
 
@@ -164,7 +195,7 @@ def trim_memory(device: torch.device, step: int) -> None:
 
     PyTorch caches a kernel for each new batch length. On the heap these lie between freed tensors
     and fragment it: without trimming, fine-tuning a 6 x 384 model on SQuAD grew to 8.6 GB. Trimming
-    costs 3 % of the time.
+    costs 3% of the time.
     """
     if device.type == "cpu" and step % TRIM_EVERY == 0 and MALLOC_TRIM:
         MALLOC_TRIM(0)

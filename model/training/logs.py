@@ -1,5 +1,5 @@
-"""The logs of a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``),
-and its clock.
+"""Log a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and time
+it.
 """
 
 import csv
@@ -44,11 +44,11 @@ ProgressCallback = Callable[[dict[str, Any]], None]
 
 
 class RunLog:
-    """Appends to the logs of a run, after deleting what a killed run logged beyond `first_step`
-    (-1: everything).
+    """Appends to the logs of a run, after deleting a killed run's lines beyond `first_step` (-1:
+    all lines).
 
-    ``metrics.csv`` contains only what the computation determines, so a resumed run writes the same
-    file as an undisturbed one; whatever depends on the clock goes to ``speed.csv``.
+    ``metrics.csv`` contains only results of the computation, so a resumed run writes the same file
+    as an undisturbed one; figures that depend on the clock go to ``speed.csv``.
     """
 
     def __init__(
@@ -66,36 +66,31 @@ class RunLog:
         self._board = EventFile(directory / "logs", first_step + 1)
 
     def _open(self, path: Path, columns: tuple[str, ...], first_step: int) -> "csv.DictWriter[str]":
-        kept = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
+        valid_rows = [row for row in _read_rows(path, columns) if int(row["step"]) <= first_step]
         partial = path.with_suffix(".partial")
-        file = partial.open(
-            "w", buffering=1, newline="", encoding="utf-8"
-        )  # each line can be read at once
+        # Buffered by line, so that each line can be read at once.
+        file = partial.open("w", buffering=1, newline="", encoding="utf-8")
         writer = csv.DictWriter(
             file, columns, restval="", extrasaction="ignore", lineterminator="\n"
         )
         writer.writeheader()
-        writer.writerows(kept)
+        writer.writerows(valid_rows)
         partial.replace(path)
         self._files.append(file)
         return writer
 
     def metrics(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Log losses and accuracies after `step` updates, on the ``train`` or ``validation`` split."""
-        self._write(
-            self._metrics,
-            {"step": step, "split": split},
-            split,
-            {name: repr(values[name]) for name in values},
-        )
+        """Log losses and accuracies after `step` updates on ``train`` or ``validation``."""
+        # `repr` has all digits, so that a resumed run writes the same bytes.
+        texts = {name: repr(value) for name, value in values.items()}
+        self._write(self._metrics, {"step": step, "split": split}, split, texts)
 
     def speed(self, step: int, values: Mapping[str, float]) -> None:
         """Log tokens per second, the share of time spent waiting for data, and on a GPU its
         utilisation and memory.
         """
-        self._write(
-            self._speed, {"step": step}, "speed", {name: f"{values[name]:.6g}" for name in values}
-        )
+        texts = {name: f"{value:.6g}" for name, value in values.items()}
+        self._write(self._speed, {"step": step}, "speed", texts)
 
     def _write(
         self,
@@ -104,20 +99,20 @@ class RunLog:
         group: str,
         values: Mapping[str, str],
     ) -> None:
-        known = {
+        logged = {
             name: values[name] for name in writer.fieldnames if name in values and name not in key
         }
-        writer.writerow(key | known)
-        for name, value in known.items():
-            self._board.add_scalar(f"{group}/{name}", float(value), key["step"])
+        writer.writerow(key | logged)
+        numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
+        for tag, number in numbers.items():
+            self._board.add_scalar(tag, number, key["step"])
         self._board.flush()
         if self._wandb:
-            numbers = {f"{group}/{name}": float(value) for name, value in known.items()}
             self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
-        """Write everything to disk. A checkpoint comes after this: on resume, the logs up to it
-        must be there.
+        """Write everything to disk; before each checkpoint, because a resumed run keeps the lines
+        up to it.
         """
         for file in self._files:
             file.flush()
@@ -136,25 +131,19 @@ class RunLog:
             file.close()
 
 
-def open_wandb(directory: Path, asked: bool | None, config: Mapping[str, Any]) -> Any:
-    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one; None if
-    not `asked`.
+def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
+    """Return the run of Weights & Biases for a run's `directory`, resumed if there is one.
 
-    None asks for one if the environment sets ``WANDB_PROJECT`` and the package is installed. Raises
-    `UserError` if the package is asked for and missing.
+    None unless the environment sets ``WANDB_PROJECT`` and the package is installed.
     """
-    installed = importlib.util.find_spec("wandb") is not None
-    if asked is False or (asked is None and not (installed and os.environ.get("WANDB_PROJECT"))):
+    project = os.environ.get("WANDB_PROJECT")
+    if not project or importlib.util.find_spec("wandb") is None:
         return None
-    if not installed:
-        raise UserError(
-            "--wandb needs the package wandb; run `pip install wandb`, or leave the option out."
-        )
+    # The identifier is kept beside the logs, so that a resumed run continues its curves.
     path = directory / "logs" / "wandb-run"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(uuid.uuid4().hex)
-    project = os.environ.get("WANDB_PROJECT", "clozeworks")
     wandb: Any = importlib.import_module("wandb")
     return wandb.init(
         project=project,
@@ -167,27 +156,31 @@ def open_wandb(directory: Path, asked: bool | None, config: Mapping[str, Any]) -
 
 
 def _read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the complete rows of a log that a killed run left; raise `UserError` if it is damaged."""
+    """Return the complete rows of a killed run's log; raise `UserError` if it is damaged."""
     if not path.exists():
         return []
     advice = "Delete it; the run resumes with a new one."
     content = path.read_bytes()
-    rows = read_csv(content[: content.rfind(b"\n") + 1], path, advice)
+    # A kill may have cut the last line.
+    complete_lines = content[: content.rfind(b"\n") + 1]
+    rows = read_csv(complete_lines, path, advice)
     try:
         for row in rows:
-            measured = {
-                name: float(row[name])
-                for name in columns
-                if name not in ("step", "split") and row.get(name)
-            }
-            measured.pop(
-                "gradient_norm", None
-            )  # infinite where fp16 overflows; that update is left out
-            if int(row["step"]) < 0 or not all(map(math.isfinite, measured.values())):
-                raise ValueError
+            _check_row(row, columns)
     except (KeyError, ValueError):
         raise UserError(f"{path} is damaged. {advice}") from None
     return rows
+
+
+def _check_row(row: Mapping[str, str], columns: tuple[str, ...]) -> None:
+    """Raise `ValueError` or `KeyError` for a row that no run wrote."""
+    if int(row["step"]) < 0:
+        raise ValueError
+    for name in columns:
+        # The norm of a gradient that overflows fp16 is infinite; its update was skipped.
+        has_number = name not in ("step", "split", "gradient_norm") and row.get(name)
+        if has_number and not math.isfinite(float(row[name])):
+            raise ValueError
 
 
 class Clock:
@@ -198,16 +191,26 @@ class Clock:
     def __init__(self, peak_flops: float | None = None, spent: float = 0.0):
         self.peak_flops = peak_flops
         self.spent = spent
+        self.restart()
+
+    def restart(self) -> None:
+        """Start from now, and forget what was measured before."""
         self.started = time.perf_counter()
         self.num_steps = 0
         self.num_tokens = 0
-        self.data_wait_s = self.evaluation_s = self.checkpoint_s = 0.0
+        self.data_wait_s = 0.0
+        self.evaluation_s = 0.0
+        self.checkpoint_s = 0.0
         self.start_interval()
 
     def start_interval(self) -> None:
         """Measure the rates from now on."""
-        self._interval_started, self._waited_s = time.perf_counter(), 0.0
-        self._rows, self._tokens, self._padded, self._flops = 0, 0, 0, 0.0
+        self._interval_started = time.perf_counter()
+        self._waited_s = 0.0
+        self._rows = 0
+        self._tokens = 0
+        self._padded = 0
+        self._flops = 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -236,6 +239,7 @@ class Clock:
         yield
         taken = time.perf_counter() - started
         self.evaluation_s += taken
+        # As if the training had begun that much later.
         self.started += taken
         self._interval_started += taken
 
@@ -254,9 +258,21 @@ class Clock:
         """Return the seconds of training, including those before an interruption."""
         return self.spent + self.seconds()
 
+    def totals(self) -> dict[str, float]:
+        """Return seconds, steps and tokens per second since the start, and what took the time."""
+        seconds = self.seconds()
+        return {
+            "seconds": seconds,
+            "steps": self.num_steps,
+            "tokens_per_second": self.num_tokens / seconds if seconds else 0.0,
+            "data_wait_s": self.data_wait_s,
+            "evaluation_s": self.evaluation_s,
+            "checkpoint_s": self.checkpoint_s,
+        }
+
     def rates(self) -> dict[str, float]:
         """Return rows and tokens per second, the share of time spent waiting for data, and on a
-        known GPU ``mfu``.
+        known GPU ``mfu`` (model-FLOPs utilisation).
         """
         seconds = time.perf_counter() - self._interval_started
         rates = {
@@ -265,4 +281,6 @@ class Clock:
             "padded_tokens_per_second": self._padded / seconds,
             "data_wait": self._waited_s / seconds,
         }
-        return rates | ({"mfu": self._flops / seconds / self.peak_flops} if self.peak_flops else {})
+        if self.peak_flops:
+            rates["mfu"] = self._flops / seconds / self.peak_flops
+        return rates

@@ -1,12 +1,10 @@
-"""What both training loops do around their steps: make batches ahead of time, and heed signals."""
+"""Pieces of both training loops: batches made ahead of time, and a way to stop early."""
 
-import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 
@@ -17,7 +15,7 @@ def prefetch(
     """Yield ``make(item)`` for each of `items` in order, computed in one thread up to `depth` items
     ahead.
     """
-    pending: deque[Any] = deque()
+    pending: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:
         for item in items:
@@ -30,23 +28,27 @@ def prefetch(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that the current update is finished and saved; a
-    second one kills.
+class StopRequest:
+    """Lets another thread end a training early: the current update is finished, and all is saved.
+
+    A training loop enters it while it can stop, and looks at it before each update. The command
+    line's kind handles signals between entering and leaving, and only then.
     """
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
 
-    def ask(number: int, frame: object) -> None:
-        asked.set()
-        signal.signal(number, previous[signal.Signals(number)])
+    def __init__(self) -> None:
+        self._event = threading.Event()
 
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    def request(self) -> None:
+        """Ask the training to stop; may be called from any thread."""
+        self._event.set()
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the training has been asked to stop."""
+        return self._event.is_set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass

@@ -18,28 +18,32 @@ def make_optimizer(
     """Return Adam with decoupled weight decay (none on biases and LayerNorm), in PyTorch's fused
     kernel.
 
-    BERT's Adam has no bias correction. PyTorch's cannot do without, but its correction fades as
-    steps are counted; so without `bias_correction` the count starts so high that there is none.
+    BERT's Adam has no bias correction. PyTorch's always has one, but it fades as steps are counted;
+    so without `bias_correction` the count starts so high that there is none.
     """
-    decayed, free = [], []
+    decayed = []
+    not_decayed = []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        is_bias = name.rsplit(".", 1)[-1].startswith(
-            "bias"
-        )  # those of an LSTM are bias_ih_l0, bias_hh_l0 and so on
-        (free if is_bias or "LayerNorm" in name else decayed).append(parameter)
+        # google-research/bert excludes LayerNorm, layer_norm and bias by their names.
+        # An LSTM's biases are bias_ih_l0, bias_hh_l0 and so on.
+        is_bias = name.rsplit(".", 1)[-1].startswith("bias")
+        if is_bias or "LayerNorm" in name:
+            not_decayed.append(parameter)
+        else:
+            decayed.append(parameter)
     groups = [
         {"params": decayed, "weight_decay": weight_decay},
-        {"params": free, "weight_decay": 0.0},
+        {"params": not_decayed, "weight_decay": 0.0},
     ]
     optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True)
     if not bias_correction:
-        for parameter in decayed + free:
-            state = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        for parameter in [*decayed, *not_decayed]:
             optimizer.state[parameter] = {
                 "step": torch.tensor(NO_CORRECTION_STEP, device=parameter.device),
-                **state,
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
             }
     return optimizer
 
@@ -51,8 +55,8 @@ def set_learning_rate(optimizer: AdamW, rate: float) -> None:
 
 
 def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: float) -> float:
-    """Return the rate of the update with index `step` (or second): warm-up from 0 to `peak`, then
-    linear decay to 0.
+    """Return the rate of the update with index `step`: warm-up from 0 to `peak`, then linear decay
+    to 0. Seconds do as well as steps.
 
     The decay counts from step 0, as in google-research/bert, so the rate drops a little when the
     warm-up ends.
@@ -63,7 +67,5 @@ def learning_rate(step: float, peak: float, warmup_steps: float, num_steps: floa
 
 
 def default_warmup(num_steps: int) -> int:
-    """Return a tenth of the steps, at most 10,000, which is the paper's number for its 1,000,000
-    steps.
-    """
+    """Return a tenth of the steps, at most 10,000: the paper's number for 1,000,000 steps."""
     return min(10_000, num_steps // 10)

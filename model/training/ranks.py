@@ -1,10 +1,10 @@
-"""The processes that train together, one per GPU, as torchrun starts them."""
+"""Join the processes that train together, one per GPU, as torchrun starts them."""
 
+import logging
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -17,10 +17,11 @@ from torch import nn
 from ...pipeline.errors import RunError, UserError
 from .device import find_device
 
+# As in DistributedDataParallel: large enough for the bandwidth, and small enough to start early.
 BUCKET_BYTES = 25 << 20
 SHARED = (
-    "Run the same command on all machines, on directories that all of them share; a remote --output works "
-    "only with one torchrun on one machine."
+    "Run the same command on all machines, on directories that all of them share; a remote "
+    "`output` works only with one torchrun on one machine."
 )
 TIMEOUT = timedelta(hours=2)
 """How long ranks wait for the first one, which alone predicts the test files."""
@@ -35,9 +36,9 @@ class Ranks(NamedTuple):
 
     def rows(self, batch_size: int) -> np.ndarray:
         """Return the indices, int64, of this rank's rows in a global batch."""
-        return np.arange(
-            batch_size * self.rank // self.num_ranks, batch_size * (self.rank + 1) // self.num_ranks
-        )
+        first = batch_size * self.rank // self.num_ranks
+        end = batch_size * (self.rank + 1) // self.num_ranks
+        return np.arange(first, end)
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of `values` over all ranks, in place."""
@@ -59,16 +60,18 @@ class Ranks(NamedTuple):
         """
         if self.num_ranks == 1:
             return
-        everyone: list[Any] = [None] * self.num_ranks
-        dist.all_gather_object(everyone, (socket.gethostname(), dict(facts)))
-        (first_host, expected), *others = everyone
-        for rank, (host, found) in enumerate(others, 1):
-            for name, value in expected.items():
-                if found[name] != value:
-                    seen = f"{value} on rank 0 ({first_host}), but {found[name]} on rank {rank} ({host})"
-                    raise UserError(
-                        f"The processes were not started alike: {name} is {seen}. {advice}"
-                    )
+        gathered: list[Any] = [None] * self.num_ranks
+        dist.all_gather_object(gathered, (socket.gethostname(), dict(facts)))
+        (first_host, first_facts), *others = gathered
+        for rank, (host, rank_facts) in enumerate(others, 1):
+            for name, first_value in first_facts.items():
+                if rank_facts[name] == first_value:
+                    continue
+                here = f"{first_value} on rank 0 ({first_host})"
+                there = f"{rank_facts[name]} on rank {rank} ({host})"
+                raise UserError(
+                    f"The processes were not started alike: {name} is {here}, but {there}. {advice}"
+                )
 
     @contextmanager
     def on_first(self, context: AbstractContextManager[object]) -> Iterator[None]:
@@ -82,11 +85,14 @@ class Ranks(NamedTuple):
                     stack.enter_context(context)
                 except (UserError, RunError) as error:
                     failure = error
-            failures = [failure] * self.num_ranks
+            first_failure = failure
             if self.num_ranks > 1:
+                # Also the signal that the others may go on.
+                failures: list[Any] = [None] * self.num_ranks
                 dist.all_gather_object(failures, failure)
-            if failures[0]:
-                raise failures[0]
+                first_failure = failures[0]
+            if first_failure:
+                raise first_failure
             yield
 
     def wait(self) -> None:
@@ -104,29 +110,39 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size < num_ranks:
         raise UserError(
-            f"--batch-size is {batch_size}, but {num_ranks} processes need at least one row each."
+            f"`batch_size` is {batch_size}, but {num_ranks} processes need at least one row each."
         )
     if num_ranks == 1:
         yield Ranks(0, 1, device)
         return
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
     # Imported at the first update, torch._dynamo would keep the group as a default argument. The
     # group would outlive destroy_process_group, and gloo's threads, which own tensors, would abort
     # one exit in five.
     import_module("torch._dynamo")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
-    try:
-        yield Ranks(dist.get_rank(), num_ranks, device)
-    finally:
-        dist.destroy_process_group()
+    with _current_device(device):
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+        try:
+            yield Ranks(dist.get_rank(), num_ranks, device)
+        finally:
+            dist.destroy_process_group()
+
+
+def _current_device(device: torch.device) -> AbstractContextManager[object]:
+    # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
+    if device.type == "cuda":
+        return torch.cuda.device(device)
+    return nullcontext()
 
 
 def print_notice(line: str) -> None:
-    """Write a line to standard error; under torchrun, only on the first rank."""
+    """Log a line for the user, who sees it on standard error unless logging is set up otherwise.
+
+    Under torchrun only the first rank does.
+    """
     if os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr)
+        logging.getLogger("clozeworks").warning("%s", line)
 
 
 class GradientSum:
@@ -136,15 +152,21 @@ class GradientSum:
     The buckets are filled from the last parameters on, whose gradients are ready first, and sent in
     this order on all ranks. Parameters without a gradient in the first update are left out: they
     are unused.
+
+        forward     embeddings   layer 1   layer 2   head
+        backward                           <-------------- time
+        buckets     [    3    ]  [   2   ] [    1       ]  bucket 1 travels while 2 is computed
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], ranks: Ranks):
         self._ranks = ranks
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._buckets: list[list[nn.Parameter]] = []
-        self._bucket_of: dict[nn.Parameter, int] = {}
+        self._bucket_index: dict[nn.Parameter, int] = {}
         self._num_missing: list[int] = []
+        """Gradients that each bucket still waits for, in this backward pass."""
         self._sent: list[tuple[torch.Tensor, Callable[[], object]]] = []
+        """Each sent bucket's gradients, flat, and a function that waits for their sum."""
         self._is_last = False
         if ranks.num_ranks > 1:
             for parameter in self._parameters:
@@ -166,33 +188,35 @@ class GradientSum:
             self._send()
         for bucket, (flat, wait) in zip(self._buckets, self._sent, strict=True):
             wait()
-            for parameter, total in zip(
-                bucket, flat.split([p.numel() for p in bucket]), strict=True
-            ):
+            sizes = [parameter.numel() for parameter in bucket]
+            for parameter, total in zip(bucket, flat.split(sizes), strict=True):
                 assert parameter.grad is not None
                 parameter.grad.copy_(total.view_as(parameter))
         self._sent.clear()
 
     def _fill_buckets(self) -> None:
-        num_bytes = BUCKET_BYTES
-        for parameter in reversed(
-            [parameter for parameter in self._parameters if parameter.grad is not None]
-        ):
+        num_bytes = BUCKET_BYTES  # as if a bucket before were full, so that the first is begun
+        for parameter in reversed(self._parameters):
+            if parameter.grad is None:
+                continue
             if num_bytes >= BUCKET_BYTES:
                 self._buckets.append([])
                 num_bytes = 0
             self._buckets[-1].append(parameter)
-            self._bucket_of[parameter] = len(self._buckets) - 1
+            self._bucket_index[parameter] = len(self._buckets) - 1
             num_bytes += parameter.nbytes
 
     def _ready(self, parameter: torch.Tensor) -> None:
         if not self._is_last or not self._buckets:
             return
-        self._num_missing[self._bucket_of[cast(nn.Parameter, parameter)]] -= 1
-        while len(self._sent) < len(self._buckets) and not self._num_missing[len(self._sent)]:
+        self._num_missing[self._bucket_index[cast(nn.Parameter, parameter)]] -= 1
+        # A full bucket waits for those before it: ranks that sent in different orders would sum
+        # gradients of different parameters.
+        while len(self._sent) < len(self._buckets) and self._num_missing[len(self._sent)] == 0:
             self._send()
 
     def _send(self) -> None:
         bucket = self._buckets[len(self._sent)]
+        # One message for many small tensors.
         flat = torch.cat([cast(torch.Tensor, parameter.grad).flatten() for parameter in bucket])
         self._sent.append((flat, self._ranks.start_sum(flat)))

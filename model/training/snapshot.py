@@ -1,4 +1,4 @@
-"""Snapshots of a run, written by a thread while training continues."""
+"""Write snapshots of a run in a thread, while training continues."""
 
 from collections import deque
 from collections.abc import Callable
@@ -33,24 +33,33 @@ class SnapshotWriter:
 
     def submit(self, write: Callable[[Any], None], values: Any = None) -> None:
         """Call `write` in the thread with a copy of `values`, whose tensors, nested in any way, may
-        change at once.
+        change as soon as this returns.
         """
-        while self._pending and (len(self._pending) >= MOST_WAITING or self._pending[0].done()):
-            self._pending.popleft().result()
-        # From a GPU this is only queued, into pinned memory: an event says when all copies are
-        # there.
-        copy = tree_map_only(
-            Tensor, lambda tensor: tensor.detach().to("cpu", non_blocking=True, copy=True), values
-        )
-        copied = torch.cuda.Event() if torch.cuda.is_initialized() else None
-        if copied:
+        self._make_room()
+        copy = tree_map_only(Tensor, _copy_to_cpu, values)
+        copied = None
+        if torch.cuda.is_initialized():
+            copied = torch.cuda.Event()
             copied.record()
         self._pending.append(self._pool.submit(_write, write, copy, copied))
+
+    def _make_room(self) -> None:
+        """Wait until one more snapshot may be in memory; raise the errors of finished writes."""
+        while self._pending:
+            has_room = len(self._pending) < MOST_WAITING
+            if has_room and not self._pending[0].done():
+                return
+            self._pending.popleft().result()
 
     def wait(self) -> None:
         """Wait until everything is written."""
         while self._pending:
             self._pending.popleft().result()
+
+
+def _copy_to_cpu(tensor: Tensor) -> Tensor:
+    # From a GPU this is only queued, into pinned memory: an event tells when the copy is there.
+    return tensor.detach().to("cpu", non_blocking=True, copy=True)
 
 
 def _write(write: Callable[[Any], None], copy: Any, copied: "torch.cuda.Event | None") -> None:

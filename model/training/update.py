@@ -1,4 +1,4 @@
-"""One update of the weights, shared by pre-training and fine-tuning.
+"""Update the weights once: the step that pre-training and fine-tuning share.
 
 A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every
 micro-batch's loss is already its share of the global batch's loss, so gradients only have to be
@@ -12,6 +12,7 @@ With matrix products in fp16 the loss is scaled up so that small gradients do no
 Shapes: S sums that the caller wants over the global batch.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -46,7 +47,7 @@ class Loss(NamedTuple):
     that mean.
     """
     sums_S: Tensor
-    """float64; what to add up over the global batch, to report."""
+    """float64; sums over its rows to report, which are added up over the global batch."""
 
 
 class Update(NamedTuple):
@@ -61,9 +62,9 @@ class Update(NamedTuple):
     stop_asked: bool
     """Whether any rank was asked to stop; all ranks see the same."""
     seconds: float
-    """What the first rank passed as `seconds`; all ranks see the same."""
+    """The first rank's `seconds`; all ranks see the same."""
     loss_scale: float = 0.0
-    """Of fp16, now; 0 without scaling."""
+    """The current scale of fp16's loss; 0 without scaling."""
 
     @property
     def is_finite(self) -> bool:
@@ -72,9 +73,8 @@ class Update(NamedTuple):
         A gradient that overflows fp16 is no harm, because the update is skipped, unless no scale is
         small enough.
         """
-        return math.isfinite(sum(self.sums)) and (
-            math.isfinite(self.gradient_norm) or self.loss_scale >= 1
-        )
+        has_gradient = math.isfinite(self.gradient_norm) or self.loss_scale >= 1
+        return math.isfinite(sum(self.sums)) and has_gradient
 
 
 class Updater(Generic[BatchT]):
@@ -111,37 +111,46 @@ class Updater(Generic[BatchT]):
         """Change the weights once, by the gradient of the batch that `batches` are a part of,
         without waiting for a GPU.
         """
-        rank, _, device = self._ranks
-        sums_S: Tensor | None = None
-        for index, batch in enumerate(batches):
-            torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
-            with autocast(device, self._dtype):
-                loss = compute_loss(batch.to(device))
-            if index + 1 == len(batches):
-                self._gradient_sum.start()  # of each gradient, as soon as this backward pass is done with it
-            self._scaler.scale(
-                loss.share
-            ).backward()  # adds to the gradients of the micro-batches before
-            sums_S = loss.sums_S if sums_S is None else sums_S + loss.sums_S
-        assert sums_S is not None, "each rank computes at least one micro-batch"
-
+        sums_S = self._backward(step, batches, compute_loss)
         self._gradient_sum.finish()
-        self._scaler.unscale_(self.optimizer)
-        # The norm is that of the whole global batch's gradient, so it is clipped only after the
-        # sum.
+        self._scaler.unscale_(self.optimizer)  # does nothing unless products are in fp16
+        # The whole global batch's gradient is clipped, so only after the sum.
         gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         set_learning_rate(self.optimizer, rate)
         self._scaler.step(self.optimizer)
         self._scaler.update()
         self.optimizer.zero_grad()
 
-        # Signals and clocks differ between ranks; these two travel with the sums, so all ranks
-        # decide alike.
-        shared = torch.tensor([stop_asked, 0.0 if rank else seconds], dtype=torch.float64)
-        if device.type == "cuda":
+        # Requests to stop and clocks differ between ranks; these two travel with the sums, so all
+        # ranks decide alike.
+        first_rank_seconds = 0.0 if self._ranks.rank else seconds
+        shared = torch.tensor([stop_asked, first_rank_seconds], dtype=torch.float64)
+        if self._ranks.device.type == "cuda":
             shared = shared.pin_memory()  # a copy from other memory would wait for the GPU
-        sums = self._ranks.sum(torch.cat([sums_S, shared.to(device, non_blocking=True)]))
+        shared = shared.to(self._ranks.device, non_blocking=True)
+        sums = self._ranks.sum(torch.cat([sums_S, shared]))
         self._pending.append((step, sums, gradient_norm))
+
+    def _backward(
+        self, step: int, batches: Sequence[BatchT], compute_loss: Callable[[BatchT], Loss]
+    ) -> Tensor:
+        """Add up the micro-batches' gradients, and start to sum them over the ranks; return the
+        sums (S,) of this rank.
+        """
+        rank, _, device = self._ranks
+        micro_batch_sums: list[Tensor] = []
+        for index, batch in enumerate(batches):
+            torch.manual_seed(stable_hash(*self._dropout_seed, step, rank, index) >> 1)
+            with autocast(device, self._dtype):
+                loss = compute_loss(batch.to(device))
+            if index + 1 == len(batches):
+                # From now on each gradient is sent as soon as the backward pass has computed it.
+                self._gradient_sum.start()
+            # Adds to the gradients of the micro-batches before.
+            self._scaler.scale(loss.share).backward()
+            micro_batch_sums.append(loss.sums_S)
+        assert micro_batch_sums, "each rank computes at least one micro-batch"
+        return functools.reduce(torch.add, micro_batch_sums)
 
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
@@ -150,28 +159,35 @@ class Updater(Generic[BatchT]):
         (see `device.drain_every`). A loss that is not finite is noticed that much later, but always
         before a checkpoint.
         """
-        drained, scale = [], self._scaler.get_scale() if self._scaler.is_enabled() else 0.0
+        scale = 0.0
+        if self._scaler.is_enabled():
+            scale = self._scaler.get_scale()
+        updates = []
         for step, sums, gradient_norm in self._pending:
             *values, num_stops, seconds = sums.tolist()
-            drained.append(
-                Update(step, values, gradient_norm.item(), num_stops > 0, seconds, scale)
+            update = Update(
+                step=step,
+                sums=values,
+                gradient_norm=gradient_norm.item(),
+                stop_asked=num_stops > 0,
+                seconds=seconds,
+                loss_scale=scale,
             )
+            updates.append(update)
         self._pending.clear()
-        return drained
+        return updates
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state, and with fp16 the loss scale."""
         state = self.optimizer.state_dict()
-        return (
-            state | {"loss_scale": self._scaler.state_dict()}
-            if self._scaler.is_enabled()
-            else state
-        )
+        if self._scaler.is_enabled():
+            state["loss_scale"] = self._scaler.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned; other precisions leave the loss scale out."""
-        rest = dict(state)
-        scale = rest.pop("loss_scale", None)
-        self.optimizer.load_state_dict(rest)
-        if scale and self._scaler.is_enabled():
-            self._scaler.load_state_dict(scale)
+        optimizer_state = dict(state)
+        loss_scale = optimizer_state.pop("loss_scale", None)
+        self.optimizer.load_state_dict(optimizer_state)
+        if loss_scale and self._scaler.is_enabled():
+            self._scaler.load_state_dict(loss_scale)

@@ -87,7 +87,7 @@ def _with_reason(check: Check, origin: str, num_across: int, num_shards: int) ->
     """Say why an origin gives away the label though negatives are drawn from the same one."""
     reason = f"{num_across:,} pairs join two {origin}s, one with too few documents in its shard"
     if num_shards > 1:
-        advice = "lower ingest --shards"
+        advice = "ingest with fewer `shards`"
     else:
         advice = "add documents of it, or leave it out"
     return replace(check, measured=f"{check.measured}; {reason}", advice=advice)
@@ -147,7 +147,7 @@ def _is_next_check(measures: Measures) -> Check:
         else:
             measured = f"{measured}; {shown}"
         if all(uneven.shard.startswith("validation-") for uneven in uneven_passes):
-            advice = "ingest with a larger --validation-share"
+            advice = "ingest with a larger `validation_share`"
     verdict = verdict_of(not uneven_passes and is_half(is_next, rows))
     return Check(name, measured, asked, verdict, share, interval, advice=advice)
 

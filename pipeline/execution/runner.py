@@ -30,14 +30,15 @@ def run_stage(
     """
     check_runner(options, stage.output)
     plan = stage.plan()
-    finished = finished_manifest(stage.output, plan.head, options.overwrite)
     with ExitStack() as lock:
         try:
             lock.enter_context(locked(stage.output))
         except UserError:
-            if finished is None:
+            # What is finished stays so, whatever the process that holds the lock is going to do.
+            manifest = finished_manifest(stage.output, plan.head, options.overwrite)
+            if manifest is None:
                 raise
-            return finished  # whatever the process that holds the lock is going to do
+            return manifest
         directory, manifest = open_stage(stage, plan, options.overwrite)
         if manifest is not None:
             return manifest

@@ -197,10 +197,8 @@ def _split(paragraph: str, rules: "_Rules") -> list[str]:
             pieces = [part for piece in pieces for part in _cut_quotations(piece, rules)]
         if rules.cuts:
             pieces = [part for piece in pieces for part in _cut(piece, rules.cuts)]
-        for piece in pieces:
-            sentence = piece.strip()
-            if sentence:
-                sentences.append(sentence)
+        stripped = map(str.strip, pieces)
+        sentences.extend(filter(None, stripped))
     return sentences
 
 

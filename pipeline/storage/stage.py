@@ -218,26 +218,22 @@ def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
         directory.remove(WORK)  # left by a process that was killed in `write_manifest`
         return finished_manifest(path, head, overwrite)
     if state == "new":
-        _delete_stage_files(directory)
+        clear_stage(path)
         directory.write_bytes(PLAN, canonical_json(head))
     return None
 
 
-def start_over(path: str) -> None:
-    """Delete what a data stage has written to the directory `path`, if there is anything.
-
-    Raise `UserError` for files of others. The caller has locked the directory.
-    """
-    if _read_manifest(path) is None and _read_head(path) is None:
+def refuse_other_files(path: str) -> None:
+    """Raise `UserError` if the directory `path` has files, but no stage has begun in it."""
+    if _read_head(path) is None and _read_manifest(path) is None:
         refuse_foreign(path)
-    _delete_stage_files(OutputDirectory(path))
 
 
-def _delete_stage_files(directory: OutputDirectory) -> None:
-    names = storage.file_sizes(directory.path)
-    stage_files = [name for name in names if _STAGE_FILES.fullmatch(name)]
+def clear_stage(path: str) -> None:
+    """Delete what a stage, of any configuration, has left in the directory `path`."""
+    stage_files = [name for name in storage.file_sizes(path) if _STAGE_FILES.fullmatch(name)]
     # The manifest goes last, so that what a kill leaves still has an owner.
-    directory.remove(*stage_files, WORK, MANIFEST)
+    OutputDirectory(path).remove(*stage_files, WORK, MANIFEST)
 
 
 def _read_manifest(directory: str) -> Manifest | None:

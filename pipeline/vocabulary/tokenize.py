@@ -383,13 +383,11 @@ def _slices(sentences: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield slices of about `SLICE_BYTES` of text (uint8), with the offsets of their sentences and
     the end.
     """
-    arrays: Any
+    arrays: Any = sentences
     if isinstance(sentences, pa.Array):
         arrays = [sentences]
     elif isinstance(sentences, pa.ChunkedArray):
-        arrays = sentences.chunks
-    else:
-        arrays = sentences
+        arrays = arrays.chunks
     for array in arrays:
         if len(array):
             yield from _slices_of_array(array.fill_null(""))

@@ -10,10 +10,14 @@ import click
 import pytest
 from clozeworks.cli.main import commands, main
 from clozeworks.cli.options import COMMON
-from clozeworks.pipeline.config import BuildConfig
+from clozeworks.model.config import PretrainConfig
+from clozeworks.model.features.config import FeaturesConfig
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.pipeline.config import BuildConfig, identity_fields
 
 COMMANDS = commands.commands
 NAMES = (
+    "corpus",
     "ingest",
     "vocab",
     "build",
@@ -145,6 +149,7 @@ def test_options_are_the_fields_of_the_configuration():
     assert options["mask_split"].default == "80,10,10"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
@@ -166,6 +171,27 @@ def test_mistakes_are_one_line(
     assert fault in fails(capsys, *line.split())
 
 
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (
+            PretrainConfig,
+            "micro_batch_size evaluate_every evaluation_rows checkpoint_every checkpoint_minutes "
+            "archive_every license compile activation_checkpointing device",
+        ),
+        (
+            FinetuneConfig,
+            "micro_batch_size checkpoint_every compile license device learning_rates seeds seed",
+        ),
+        (FeaturesConfig, "device batch_tokens"),
+    ],
+)
+def test_some_options_may_change_when_work_is_resumed(config: type, names: str):
+    fields = {field.name for field in dataclasses.fields(config)}
+    assert fields - set(identity_fields(config())) == set(names.split())
+
+
+@pytest.mark.slow
 def test_closed_streams_do_no_harm(tmp_path: Path):
     for number in range(4):
         text = f"The text of file {number} is short. Still it is a text."

@@ -1,11 +1,11 @@
-"""What ``pretrain`` says of a finished run, and its exit code."""
+"""The summary that ``pretrain`` prints of a finished run, and its exit code."""
 
 from typing import Any
 
 import pytest
 from clozeworks.cli.main import main
 
-CHANCE = "NSP is at chance (0.5), as usual in a short run: it takes far more text to learn than masked words"
+CHANCE = "NSP is at chance (0.5), as usual in a short run"
 
 
 def summary(mlm_loss: float, nsp_accuracy: float) -> dict[str, Any]:
@@ -41,7 +41,8 @@ def end(monkeypatch, capsys):
 
 def test_a_loss_that_rose_is_a_warning_and_exit_code_1(end):
     out, err, code = end(7.25, 0.9)
-    line = "Warning: the held-out masked-LM loss rose from 7.000 to 7.250; lower --learning-rate or train longer.\n"
+    line = "Warning: the held-out masked-LM loss rose from 7.000 to 7.250; "
+    line += "lower --learning-rate or train longer.\n"
     assert (err, code) == (line, 1)
     assert "status finished" in out
     assert end(7.0, 0.9)[1:] == ("", None)

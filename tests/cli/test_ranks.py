@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RAISE = """
 import os, sys
 from clozeworks.cli import main
@@ -22,7 +24,7 @@ main.main([])
 
 
 def errors_of(messages: dict[str, str], folder: Path) -> list[str]:
-    """Run two processes of which those in `messages` fail with a message; return what was printed."""
+    """Run two processes; those in `messages` fail with a message. Return the lines of errors."""
     (folder / "script.py").write_text(RAISE.format(messages=messages))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ended = subprocess.run(

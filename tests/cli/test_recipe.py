@@ -83,11 +83,11 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
         ),
         (
             'command = "brew"',
-            "stage 2 (brew): there is no command 'brew'; choose from ingest, vocab, build",
+            "stage 2 (brew): there is no command 'brew'; choose from corpus, ingest, vocab, build",
         ),
         (
             'command = "run"\narguments = ["r.toml"]',
-            "stage 2 (run): there is no command 'run'; choose from ingest, vocab, build",
+            "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab, build",
         ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
@@ -137,12 +137,13 @@ def test_options_that_are_true_false_repeated_or_of_several_values(
     stages = (
         'command = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\ncased = true',
         'command = "pretrain"\narguments = ["i"]\noutput = "r"\n'
-        "compile = false\nmask-split = [80, 10, 10]",
+        'compile = false\ndynamic-masking = "token"\nmask-split = [80, 10, 10]',
     )
     lines = lines_of_dry_run(capsys, write_recipe(tmp_path, *stages))
     assert lines == [
         "[1/2] clozeworks vocab d --output v --compare a --compare b --cased",
-        "[2/2] clozeworks pretrain i --output r --no-compile --mask-split 80,10,10",
+        "[2/2] clozeworks pretrain i --output r --no-compile --dynamic-masking token "
+        "--mask-split 80,10,10",
     ]
 
 
@@ -155,6 +156,7 @@ def test_a_failed_stage_ends_the_recipe(capfd: pytest.CaptureFixture[str], tmp_p
     assert printed.out.count("clozeworks vocab") == printed.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_stage_takes_its_options_from_a_table_of_its_config(tmp_path: Path):
     documents = (
         {"id": str(index), "text": f"There are {index}. All of them are here."}

@@ -56,6 +56,7 @@ def test_round_trip(model, saved):
     assert same(read_model(saved), model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("safe", [True, False])
 def test_reads_what_transformers_saves(tmp_path, safe):
     values: dict[str, Any] = CONFIG.to_hf()
@@ -130,24 +131,21 @@ def test_code_in_an_old_checkpoint_is_not_run(saved, tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
-def save(output, model, step: int, keep: int = 2) -> None:
+def save(output, model, step: int) -> None:
     files = {
         "weights": model.state_dict(),
         "config": CONFIG.to_hf(),
         "tokenizer": dict.fromkeys(run.VOCABULARY_FILES, b""),
     }
-    run.save_checkpoint(output, files, {"rate": step}, {"step": step}, keep)
+    run.save_checkpoint(output, files, {"rate": step}, {"step": step})
 
 
-def test_checkpoints_are_kept_by_number_and_the_latest_is_the_run_itself(model, tmp_path):
+def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_path):
     for step in (9, 10, 9_999_999, 10_000_000):
         with torch.no_grad():
             model.cls.predictions.bias.fill_(step)
         save(tmp_path, model, step)
-    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {
-        "step-9999999",
-        "step-10000000",
-    }
+        assert len(list((tmp_path / "checkpoints").iterdir())) == 1
     latest = run.latest_checkpoint(tmp_path)
     assert latest is not None and latest.name == "step-10000000"
     assert run.read_state(latest, dict) == ({"rate": 10_000_000}, {"step": 10_000_000})
@@ -176,7 +174,7 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
     (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
     with pytest.raises(
         UserError,
-        match=r"optimizer\.pt is damaged. Delete .*step-0000001 to resume from the checkpoint before",
+        match=r"optimizer\.pt is damaged\. Delete .*step-0000001 to resume from the checkpoint",
     ):
         run.read_state(latest, dict)
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from instances_fixture import write_instances
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UNUSED = ("apache_beam", "datasets", "rich", "scipy", "sklearn")
@@ -16,7 +19,9 @@ WITHOUT = """
 import importlib.util, sys
 sys.modules.update(dict.fromkeys({missing!r}))
 find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "clozeworks" else find_spec(name, *rest)
+importlib.util.find_spec = lambda name, *rest: (
+    None if name == "clozeworks" else find_spec(name, *rest)
+)
 from benchmarks import gpu
 """
 
@@ -36,7 +41,8 @@ def cases(output: str) -> list[list[str]]:
 def test_with_torch_and_transformers_alone_it_measures_the_rows_that_it_carries():
     missing = (*UNUSED, "msgspec", "pyarrow", "tensorboard")
     late = f"{SMALL} --run-minutes 9"
-    code = f"gpu.main({SMALL.split()!r}); gpu.main({late.split()!r}); gpu.stop_after(0); gpu.time.sleep(60)"
+    runs = f"gpu.main({SMALL.split()!r}); gpu.main({late.split()!r})"
+    code = f"{runs}; gpu.stop_after(0); gpu.time.sleep(60)"
     done = run(missing, code)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.endswith("\nStopped: --minutes are over.\n")

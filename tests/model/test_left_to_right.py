@@ -17,7 +17,7 @@ from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune, make_model
 from clozeworks.model.finetuning.predict import evaluate_task, load_finetuned, predict
-from clozeworks.model.finetuning.results import Figure, read_results
+from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.choice import Choice
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
@@ -78,6 +78,7 @@ def test_padding_changes_nothing(checkpoint, task: Task):
         torch.testing.assert_close(together[index][: len(expected)], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpoint):
     model, squad = (
         make_model(TASKS[index], checkpoint, FinetuneConfig(), seed=1).eval() for index in (0, 2)
@@ -99,6 +100,7 @@ def test_the_whole_row_is_read_at_the_last_token_of_transformers_decoder(checkpo
         )
 
 
+@pytest.mark.slow
 def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     data, output = write_reviews(tmp_path / "data"), tmp_path / "run"
     config = FinetuneConfig(
@@ -109,7 +111,7 @@ def test_fine_tuning_learns_and_keeps_the_constraint(checkpoint, tmp_path):
     assert evaluate_task(output, data, "cpu")["accuracy"] == summary["best"]["scores"]["accuracy"]
     assert read_config(output).is_decoder
     (line,) = read_results(output)
-    assert (line.variant, line.paper.base) == ("left-to-right", Figure(92.1, "dev"))
+    assert line.variant == "left-to-right"
     (tmp_path / "new.txt").write_text("a film , very good\nbad , the film was bad\n")
     predict(output, tmp_path / "new.txt", tmp_path / "out.jsonl", "cpu")
     with pytest.raises(UserError, match=r"out\.docx: give a file that ends in \.tsv, "):

@@ -26,8 +26,15 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 CPU = torch.device("cpu")
-SHAPE = ModelConfig(vocab_size=60, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
-                    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+SHAPE = ModelConfig(
+    vocab_size=60,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
@@ -73,6 +80,7 @@ def loss_and_gradients(model: nn.Module, parts: list[PretrainBatch]) -> tuple[Te
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm", "ltr"])
 def test_packed_rows_have_the_losses_and_gradients_of_padded_ones(rows, objective):
     model = make_model(is_decoder=objective == "ltr")
@@ -87,6 +95,7 @@ def test_packed_rows_have_the_losses_and_gradients_of_padded_ones(rows, objectiv
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_packed_batch_holds_the_rows_and_padding_that_counts_nothing(rows):
     (batch,) = pack_batches(rows, 150, 40)
     num_tokens, starts = int(rows.lengths.sum()), batch.row_starts
@@ -168,14 +177,17 @@ def test_a_device_is_checked_before_rows_are_packed(monkeypatch, capsys):
 
     monkeypatch.setattr(packing, "check_packing", missing)
     assert not packs_rows(SHAPE, torch.device("cuda"), torch.bfloat16)
-    notice = "Rows are padded, because attention to packed rows does not work here (no kernel for this GPU).\n"
-    assert capsys.readouterr().err == notice
+    assert capsys.readouterr().err == (
+        "Rows are padded, because attention to packed rows does not work here (no kernel for this "
+        "GPU).\n"
+    )
     assert not packs_rows(SHAPE, CPU, torch.bfloat16) and not packs_rows(
         SHAPE, torch.device("cuda"), torch.float32
     )
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("half_stream")
 def test_between_layers_the_states_are_bf16_and_layer_norm_sees_fp32(rows):
     model, seen = make_model(), []
@@ -219,6 +231,7 @@ def test_recomputed_layers_have_the_same_gradients_also_with_dropout(rows):
     assert all(torch.equal(one, two) for one, two in zip(found[0][1], found[1][1], strict=True))
 
 
+@pytest.mark.slow
 def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     torch._dynamo.reset()
     counters.clear()
@@ -254,6 +267,7 @@ def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_operator_is_traced_once_for_all_lengths():
     def attend(qkv: Tensor, row_starts: Tensor, max_length: int) -> Tensor:
         return PackedRows(row_starts, max_length, False).attend(qkv, 12, 0.1)

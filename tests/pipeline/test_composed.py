@@ -6,10 +6,13 @@ import json
 import unicodedata
 from pathlib import Path
 
+import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+
+pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "korean" / "kowiki.jsonl"
 ONE = RunOptions(workers=1)

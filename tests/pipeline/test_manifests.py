@@ -107,6 +107,7 @@ def test_a_plan_is_the_head_of_a_manifest():
         parse_json(json.dumps(plan).encode(), Plan, "plan.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "command"),
     [

@@ -15,14 +15,12 @@ from clozeworks.pipeline.auditing.checks import audit
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.origins import copies_in_pass
-from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.instances.pipeline import estimate as estimate_instances
+from clozeworks.pipeline.instances.pipeline import build, estimate_build
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.mixture import parse_weights, plan_mixture
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.vocabulary.pipeline import estimate as estimate_vocabulary
-from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+from clozeworks.pipeline.vocabulary.pipeline import estimate_learn_vocabulary, learn_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 from manifest_fixture import make_manifest, parsed, write_manifest
@@ -77,6 +75,7 @@ def built(documents: str, tmp_path: Path, **options) -> InstancesManifest:
     return build(documents, str(vocab), output, config, ONE)
 
 
+@pytest.mark.slow
 def test_documents_are_read_as_often_as_asked(documents: str, tmp_path: Path):
     manifest = built(documents, tmp_path, weight=("books=2.5", "ko=0.3"))
     asked = {"enwiki": 1, "books": 2.5, "kowiki": 0.3}
@@ -133,12 +132,10 @@ def test_the_audit_allows_for_the_rounding_of_a_long_document(
 def test_a_dry_run_refuses_an_unknown_name(documents: str, tmp_path: Path):
     vocab = str(tmp_path / "vocab")
     with pytest.raises(UserError, match="`weight` fr: no source"):
-        estimate_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
+        estimate_learn_vocabulary(documents, vocab, VocabConfig(weight=("fr=2",)), ONE)
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
     with pytest.raises(UserError, match="`weight` fr: no source"):
-        estimate_instances(
-            documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE
-        )
+        estimate_build(documents, vocab, str(tmp_path / "out"), BuildConfig(weight=("fr=2",)), ONE)
 
 
 def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
@@ -146,7 +143,7 @@ def test_a_dry_run_estimates_what_weights_add(documents: str, tmp_path: Path):
     learn_vocabulary(documents, vocab, VocabConfig(size=100), ONE)
 
     def estimated_bytes(**options) -> float:
-        return estimate_instances(
+        return estimate_build(
             documents, vocab, output, BuildConfig(duplicates=4, **options), ONE
         ).output_bytes
 

@@ -50,6 +50,11 @@ PIPELINE = {
 }
 MODEL = {
     "BertForPreTraining": "config",
+    "BertForQuestionAnswering": "config",
+    "BertForSequenceClassification": "config, num_outputs",
+    "BertModel": "config",
+    "Classification": CLASS,
+    "EntityRecognition": CLASS,
     "FinetuneConfig": CLASS,
     "InstanceDataset": (
         "path, split='train', *, batch_size, seed=0, epochs=None, duplicates_per_epoch=None, "
@@ -57,12 +62,18 @@ MODEL = {
     ),
     "ModelConfig": CLASS,
     "PretrainConfig": CLASS,
+    "Squad": CLASS,
+    "StopRequest": CLASS,
+    "Task": CLASS,
+    "TaskBatch": CLASS,
+    "TaskModel": CLASS,
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
-    "evaluate_task": "directory, data, device='auto', metric=None",
-    "finetune": "task_name, data, checkpoint, output, config, progress=None, *, overwrite=False",
-    "predict": "directory, data, output, device='auto', *, official=False",
-    "pretrain": "config, instances, output, progress=None, *, overwrite=False, resume=False",
+    "evaluate_task": "directory, data, device='auto', metric=None, task=None",
+    "finetune": "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None",
+    "make_task": "name, data, **options",
+    "predict": "directory, data, output, device='auto', *, official=False, task=None",
+    "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory, changes=None",
 }
 
@@ -105,6 +116,7 @@ def test_importing_the_packages_is_cheap():
     assert ended.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()
     for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:NUM_BOOKS]:
@@ -119,6 +131,6 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in ended.stdout
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400

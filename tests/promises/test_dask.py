@@ -25,7 +25,8 @@ from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from number_stage import Done, NumberStage, pids_of, square
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of Dask
+# Warnings of Dask are ignored.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
 NUM_WORKERS = 3

@@ -54,6 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return all_stages(tmp_path_factory.mktemp("one-worker"), RunOptions(workers=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -82,6 +83,7 @@ STAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_stage_resumes_to_the_same_bytes(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
@@ -98,6 +100,7 @@ def test_a_killed_stage_resumes_to_the_same_bytes(
     assert digests(output) == digests(made / stage)
 
 
+@pytest.mark.slow
 def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -196,11 +199,11 @@ def write_texts(folder: Path, number: int) -> str:
 
 def test_too_few_documents_for_the_shards_are_reported(tmp_path: Path):
     texts, documents = write_texts(tmp_path / "texts", 6), str(tmp_path / "documents")
-    with pytest.raises(UserError, match="lower --shards"):
+    with pytest.raises(UserError, match="lower `shards`"):
         ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
     assert not (tmp_path / "documents" / ".work" / "deduplicate").exists()  # before more is done
     with pytest.raises(
-        UserError, match=r"^--shards is 9999999, but the sources have \d+ bytes: lower it.$"
+        UserError, match=r"^`shards` is 9999999, but the sources have \d+ bytes: lower it.$"
     ):
         ingest(
             [texts], str(tmp_path / "many"), IngestConfig(shards=9_999_999), RunOptions(workers=1)

@@ -24,7 +24,7 @@ EXAMPLES = [
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the `clozeworks` commands in a page's blocks; one may follow a pipe."""
+    """Return the `clozeworks` commands in a page's blocks, each on a line; one may follow a pipe."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     return re.findall(r"^\$ (?:.*\| )?clozeworks (.+)$", text, re.MULTILINE)
 
@@ -40,9 +40,10 @@ def parse(line: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_parses(page):
     lines = commands_of(page)
-    assert len(lines) == len(
-        re.findall(r"^\$ .*\bclozeworks [a-z]+ ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    mentions = re.findall(
+        r"^\$ .*\bclozeworks [a-z]+ ", page.read_text(encoding="utf-8"), re.MULTILINE
     )
+    assert len(lines) == len(mentions)
     for line in lines:
         parse(line)
 
@@ -76,6 +77,7 @@ def test_a_mistake_is_found(line):
         parse(line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", EXAMPLES)
 def test_the_examples_in_docstrings_hold(module):
     assert not doctest.testmod(importlib.import_module(module)).failed

@@ -16,6 +16,8 @@ from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
 from instances_fixture import write_instances
 
+pytestmark = pytest.mark.slow
+
 HOLD = "import sys; from clozeworks.pipeline.storage.directory import lock; lock(sys.argv[1]); print('held', flush=True)"
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {

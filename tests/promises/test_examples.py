@@ -11,6 +11,8 @@ import pytest
 from checkpoint_fixture import make_checkpoint
 from clozeworks.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LETTERS = string.ascii_lowercase
 

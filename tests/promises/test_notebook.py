@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from instances_fixture import write_instances
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = (
     Path(__file__).resolve().parents[2] / "examples" / "notebooks" / "inspect_instances.ipynb"
 )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("package", "pipeline", "model", "cli")
 
@@ -22,18 +24,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--quiet",
-        "-w",
-        str(wheels),
-        ".",
-    ]
+    build_wheel = f"-m pip wheel --no-deps --no-build-isolation --quiet -w {wheels} ."
+    command = [sys.executable, *build_wheel.split()]
     subprocess.run(command, cwd=checkout, check=True, capture_output=True)
     return next(wheels.glob("clozeworks-*.whl"))
 

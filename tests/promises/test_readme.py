@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from clozeworks.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart"
 # Appended to a command: the last of two equal options counts.

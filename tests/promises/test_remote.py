@@ -24,11 +24,13 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.runner import prepare
+from clozeworks.pipeline.execution.runner import check_runner
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 from instances_fixture import write_instances
 from object_stores import object_store
+
+pytestmark = pytest.mark.slow
 
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 TIME_LIMIT_S = 120
@@ -153,7 +155,7 @@ def test_a_job_for_dataflow_is_translated_and_staged(texts: Path):
     pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="needs Beam's [gcp] extra")
     options = RunOptions(beam_options=(*DATAFLOW, "--template_location=gs://bucket/template"))
     with object_store("gs") as bucket:
-        prepare(options, f"{bucket}/dataflow")
+        check_runner(options, f"{bucket}/dataflow")
         with pytest.raises(RunError):  # a template is only written, not run
             ingest(
                 [upload(texts, f"{bucket}/dataflow")],
@@ -211,7 +213,7 @@ def test_models_are_trained_used_and_resumed_on_s3(tmp_path: Path):
         _, errors = process.communicate()
         assert f"every checkpoint is uploaded to {remote}" in errors.decode()
         assert not storage.exists(f"{remote}/summary.json")
-        run("pretrain", instances, "--output", remote, "--resume", *options)
+        run("pretrain", instances, "--output", remote, *options)
         run("pretrain", str(tmp_path / "instances"), "--output", str(local), *options)
         for name in (
             "model.safetensors",

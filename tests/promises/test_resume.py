@@ -17,6 +17,8 @@ import torch
 from checkpoint_fixture import make_checkpoint
 from instances_fixture import write_instances
 
+pytestmark = pytest.mark.slow
+
 CLI = (sys.executable, "-c", "from clozeworks.cli.main import main; main()")
 PRETRAIN = "--model tiny --num-layers 1 --hidden-size 32 --num-heads 2 --batch-size 8 --learning-rate 1e-3 --device cpu"
 FINETUNE = "--learning-rates 1e-3,2e-3,3e-3 --epochs 12 --batch-size 8 --max-length 24 --device cpu"
@@ -79,7 +81,7 @@ def test_pretraining_killed_twice_ends_in_the_same_bits(instances, tmp_path):
         stop(process, signal.SIGKILL, lambda aim=aim: last_step(killed) >= aim, draw.random() / 50)
         assert process.returncode == -signal.SIGKILL
         reached = last_step(killed)
-    finish(start("pretrain", instances, "--output", str(killed), "--resume", *options))
+    finish(start("pretrain", instances, "--output", str(killed), *options))
     finish(undisturbed)
     for name in (
         "model.safetensors",

@@ -70,6 +70,7 @@ def their_states(checkpoint: Path, text: str) -> np.ndarray:
     return torch.cat(list(states)).numpy()
 
 
+@pytest.mark.slow
 def test_hidden_states_of_tokens_words_and_texts_are_those_of_transformers(
     checkpoint, texts, tmp_path
 ):
@@ -166,6 +167,7 @@ def write_parquet(path: Path, rows: list[str]) -> None:
     pq.write_table(pa.table({"sentence": rows, "label": [0] * len(rows)}), path)
 
 
+@pytest.mark.slow
 def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(module, "PART_CHARACTERS", 60)
@@ -195,6 +197,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
         extract(checkpoint, name, output, per="word")
 
 
+@pytest.mark.slow
 def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     for number in (0, 1):
         lines = "".join(
@@ -344,7 +347,10 @@ def test_a_remote_output_is_reported_and_may_not_be_the_data(checkpoint):
 
 
 def test_features_load_no_beam():
-    script = "import sys, clozeworks.model.features; print({'apache_beam', 'datasets'} & set(sys.modules))"
+    script = (
+        "import sys, clozeworks.model.features\n"
+        "print({'apache_beam', 'datasets'} & set(sys.modules))"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

@@ -73,7 +73,7 @@ def test_passages_and_sentences_are_read_in_windows_but_questions_are_cut(tokeni
     assert num_cut(features) == 2
     report_cut(task, "dev", 2, 3)
     assert (
-        capsys.readouterr().err == f"dev: 2 of 3 questions cut at --max-question-length 5; {MORE}\n"
+        capsys.readouterr().err == f"dev: 2 of 3 questions cut at `max_question_length` 5; {MORE}\n"
     )
     sentence = SentenceExample([split_words(words(100))], 0)
     assert (
@@ -90,6 +90,7 @@ def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.slow
 def test_each_command_says_what_is_cut_in_one_line_a_file(
     checkpoint, tmp_path, capsys, monkeypatch
 ):
@@ -137,8 +138,8 @@ def test_each_command_says_what_is_cut_in_one_line_a_file(
         ]
     )
     assert capsys.readouterr().err.splitlines()[0] == (
-        f"5 of 6 rows are longer than in the pre-training of {checkpoint}, whose positions past 7 are untrained; "
-        "give --max-length 7."
+        f"5 of 6 rows are longer than in the pre-training of {checkpoint}, "
+        "whose positions past 7 are untrained; give --max-length 7."
     )
     options.append("--random-weights")
     main(

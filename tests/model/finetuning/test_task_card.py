@@ -1,4 +1,4 @@
-"""The card of a fine-tuned model: the Hub's metadata, and what it says of the data and the recipe."""
+"""The card of a fine-tuned model: the Hub's metadata, the data, the recipe and the scores."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_the_metadata_are_those_of_the_hub():
         "| learning rate | 3e-05 |",
         "| batch size | 32 |",
         "| max length | 128 |",
-        "| runs | 4, of which this is the best on dev |",
+        "| runs | 4; this is the best on dev |",
         "| f1 | 0.88 (0.8122 for a constant answer) |",
         "| total | 11,873 |",
     ],

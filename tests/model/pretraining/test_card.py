@@ -99,7 +99,6 @@ def test_data_are_those_of_the_training_shards():
         ({"steps": 2000, "warmup_steps": 1500}, "| warm-up | 1,500 steps |"),
         ({"hours": 1.5}, "| warm-up | a tenth of 1.5 hours |"),
         ({"products": "bf16"}, "| matrix products | bf16 |"),
-        ({"bias_correction": True}, "| bias correction | True |"),
         ({"evaluation_rows": 2}, "| rows | 2 |"),
         ({}, "| rows | 3 |"),
         ({}, "| optimiser | Adam, betas (0.9, 0.999), epsilon 1e-06, gradients clipped at 1.0 |"),

@@ -90,6 +90,7 @@ def test_ranks_share_each_batch(instances):
     ]
 
 
+@pytest.mark.slow
 def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
     first = InstanceDataset(instances, batch_size=8, seed=1)
     expected = batches(first, 16)  # an epoch is 10.25 batches
@@ -120,6 +121,7 @@ class StateOfWorker:
             worker.dataset.load_state_dict(self.states[worker_id])
 
 
+@pytest.mark.slow
 def test_each_worker_saves_and_loads_its_own_state(instances):
     def loaded(states: list[dict[str, Any]] | None, num_batches: int) -> list[Any]:
         dataset, worker = InstanceDataset(instances, batch_size=8, seed=2), StateOfWorker(states)
@@ -158,10 +160,10 @@ def test_a_state_of_another_order_is_refused(instances):
     with pytest.raises(UserError, match="The state has seed 0, but the data set has 1"):
         InstanceDataset(instances, batch_size=8, seed=1).load_state_dict(state)
     with pytest.raises(
-        UserError, match="rank is 2, but must be at least 0 and less than num_ranks"
+        UserError, match="`rank` is 2, but must be at least 0 and less than `num_ranks`"
     ):
         InstanceDataset(instances, batch_size=8, rank=2, num_ranks=2)
-    with pytest.raises(UserError, match="batch_size is 0, but must be at least 1"):
+    with pytest.raises(UserError, match="`batch_size` is 0, but must be at least 1"):
         InstanceDataset(instances, batch_size=0)
 
 

@@ -14,8 +14,11 @@ from clozeworks.model.pretraining.data import open_instances
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import new_model
+from clozeworks.model.training.optim import make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
 from instances_fixture import write_instances
+
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
 STEPS, ROWS = 6, 8
@@ -32,7 +35,6 @@ CONFIG = PretrainConfig(
     warmup_steps=0,
     learning_rate=1e-3,
     dropout=0.0,
-    bias_correction=True,
     seed=1,
 )
 
@@ -75,7 +77,11 @@ def trainer(
         disable_tqdm=True,
         **more,
     )
-    return transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
+    trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
+    # The Trainer's own optimiser corrects the bias of Adam's moments.
+    trained.optimizer = make_optimizer(theirs, CONFIG.weight_decay)
+    set_learning_rate(trained.optimizer, CONFIG.learning_rate)
+    return trained
 
 
 def losses(trained: transformers.Trainer) -> list[float]:

@@ -1,13 +1,16 @@
-"""``pretrain --dry-run``: what it says of a run is what the run then does, and it writes nothing."""
+"""``pretrain --dry-run``: its estimates are what the run then does, and it writes nothing."""
 
+import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
 from clozeworks.cli.main import main
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.pretraining import estimate as module
-from clozeworks.model.pretraining.estimate import estimate
+from clozeworks.model.pretraining.estimate import estimate_pretraining as estimate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from instances_fixture import write_instances
@@ -41,6 +44,7 @@ def instances(tmp_path_factory) -> str:
     return str(write_instances(tmp_path_factory.mktemp("data") / "instances"))
 
 
+@pytest.mark.slow
 def test_an_estimate_is_what_the_run_then_is(instances, tmp_path):
     config = PretrainConfig(**SHAPE, steps=9)
     found = estimate(config, [instances], str(tmp_path / "run"))
@@ -89,12 +93,17 @@ def test_a_budget_of_hours_gives_the_steps(instances, tmp_path):
     assert found and (found.seconds, found.steps) == (7200, 7200)
 
 
-def test_it_leaves_out_the_probe_and_weights_and_biases(instances, tmp_path):
-    config = PretrainConfig(**SHAPE, hours=1e-9, probe=("classify", str(tmp_path)), wandb=True)
+def test_it_leaves_out_weights_and_biases(instances, tmp_path, monkeypatch):
+    # This one would fail at its first use.
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    monkeypatch.setattr(sys.modules["wandb"], "__spec__", ModuleSpec("wandb", None))
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    config = PretrainConfig(**SHAPE, hours=1e-9)
     found = estimate(config, [instances], str(tmp_path / "run"))
     assert found and found.steps == 1
 
 
+@pytest.mark.slow
 def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch):
     args = [
         "pretrain",
@@ -114,6 +123,6 @@ def test_it_is_an_option_of_the_command(instances, tmp_path, capsys, monkeypatch
     assert not (tmp_path / "run").exists()
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(
-        UserError, match=r"^--dry-run times a single process; run it without torchrun\.$"
+        UserError, match=r"^`dry_run` times a single process; run it without torchrun\.$"
     ):
         estimate(PretrainConfig(**SHAPE), [instances], str(tmp_path / "run"))

@@ -89,7 +89,7 @@ def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
 
 def test_other_vocabularies_and_longer_rows_are_refused(run, instances, tmp_path):
     other = write_instances(tmp_path / "other", vocab_size=61)
-    with pytest.raises(UserError, match="different vocabulary from that of"):
+    with pytest.raises(UserError, match="different vocabulary from"):
         evaluate(run, str(other))
     long = write_instances(tmp_path / "long", max_length=600)
     with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
@@ -198,6 +198,6 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
 
     monkeypatch.setattr(BertForPreTraining, "forward", full)
     with pytest.raises(
-        UserError, match="does not fit into the memory of this device; lower --batch-size"
+        UserError, match="does not fit into the memory of this device; lower `batch_size`"
     ):
         evaluate(run, instances)

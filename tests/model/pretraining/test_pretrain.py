@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.training.logs import Clock
+from clozeworks.model.training.loop import StopRequest
 from clozeworks.pipeline.errors import UserError
 from huggingface_hub import ModelCard
 from instances_fixture import write_instances
@@ -69,12 +69,15 @@ def kill_at(step: int):
     return progress
 
 
-def interrupt_at(step: int):
+def interrupt_at(step: int) -> dict[str, Any]:
+    """Return the arguments of `pretrain` for a run that is asked to stop after this step."""
+    stop = StopRequest()
+
     def progress(numbers: dict) -> None:
         if numbers["step"] == step:
-            signal.raise_signal(signal.SIGTERM)
+            stop.request()
 
-    return progress
+    return {"progress": progress, "stop": stop}
 
 
 def read_metrics(run: Path) -> list[dict[str, str]]:
@@ -95,11 +98,12 @@ def assert_same_weights(one: Path, two: Path, atol: float = 0.0) -> None:
 
 DRAWN: dict[str, Any] = {
     "dynamic_masking": "whole-word",
-    "mask_rate": 0.2,
+    "mask_split": (60, 20, 20),
     "duplicates_per_epoch": 1,
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "changes"), [(1, {}), (5, DRAWN), (11, {})])
 def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, changes):
     config = make_config(**changes)
@@ -125,6 +129,7 @@ def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, change
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
 
 
+@pytest.mark.slow
 def test_models_are_archived_by_step_also_across_a_kill(instances, tmp_path):
     config = make_config(archive_every=4)
     pretrain(config, [instances], tmp_path / "whole")
@@ -168,13 +173,14 @@ def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_path):
     config = make_config(steps=2)
     pretrain(config, [instances], tmp_path / "run")
-    changed = make_config(steps=3, keep=2)
+    changed = make_config(steps=3)
     with pytest.raises(
         UserError,
-        match=r"other settings \(steps was 2, now 3\)\. Choose another.* --checkpoint .*run with",
+        match=r"other settings \(steps was 2, now 3\)\. Choose another.* `checkpoint` .*run with",
     ):
         pretrain(changed, [instances], tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("[")
@@ -188,10 +194,9 @@ def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_pat
     for overwrite in (False, True):
         with pytest.raises(UserError, match=r"already contains other files \(thesis\.tex, …\)"):
             pretrain(config, [instances], tmp_path / "full", overwrite=overwrite)
-    with pytest.raises(UserError, match="no checkpoint to resume"):
-        pretrain(config, [instances], tmp_path / "new", resume=True)
 
 
+@pytest.mark.slow
 def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, monkeypatch):
     def compile_without_code(model: BertForPreTraining, **options: Any) -> None:
         torch.nn.Module.compile(model, backend="eager", fullgraph=True, **options)
@@ -212,11 +217,12 @@ def test_a_compiled_run_has_few_graphs_and_the_same_result(instances, tmp_path, 
 
 def test_compiling_without_a_compiler_is_refused(instances, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", str(tmp_path / "c++"))
-    with pytest.raises(UserError, match=r"--compile needs a C\+\+ compiler; install g\+\+"):
+    with pytest.raises(UserError, match=r"`compile` needs a C\+\+ compiler; install g\+\+"):
         pretrain(make_config(steps=1, compile=True), [instances], tmp_path / "run")
     assert pretrain(make_config(steps=1), [instances], tmp_path / "run")["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_bf16_is_close_to_fp32(instances, tmp_path):
     summaries = {}
     for precision in ("bf16", "fp32"):
@@ -245,7 +251,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(
     forward: Any = BertForPreTraining.forward
     monkeypatch.setattr(BertForPreTraining, "forward", full)
     with pytest.raises(
-        UserError, match="does not fit into the memory of this device; lower --micro-batch-size"
+        UserError, match="does not fit into the memory of this device; lower `micro_batch_size`"
     ):
         pretrain(make_config(), [instances], tmp_path)
 
@@ -265,7 +271,8 @@ def start_ranks(
             f"pretrain(PretrainConfig(**{config}), [{instances!r}], {str(outputs[rank])!r})\n"
             "from pathlib import Path\n"
             "threads = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
-            "assert not any('gloo' in name for name in threads), threads  # they could abort the exit"
+            # gloo's threads could abort the exit.
+            "assert not any('gloo' in name for name in threads), threads"
         )
         environment = os.environ | ranks | {"RANK": str(rank)}
         others.append(
@@ -278,6 +285,7 @@ def start_ranks(
     return others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 4])
 def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypatch, number):
     changes = {"dropout": 0.0, "device": "cpu"}
@@ -287,13 +295,14 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
         monkeypatch, number, repr(SHORT | changes), instances, [tmp_path / "all"] * number
     )
     assert (
-        pretrain(config, [instances], tmp_path / "all", interrupt_at(6))["status"] == "interrupted"
+        pretrain(config, [instances], tmp_path / "all", **interrupt_at(6))["status"]
+        == "interrupted"
     )
     assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [
         ("", 0)
     ] * (number - 1)
     monkeypatch.delenv("WORLD_SIZE")
-    assert pretrain(config, [instances], tmp_path / "all", resume=True)["status"] == "finished"
+    assert pretrain(config, [instances], tmp_path / "all")["status"] == "finished"
     assert_same_weights(tmp_path / "one", tmp_path / "all", atol=1e-5)
     one, all_ranks = (read_metrics(tmp_path / name) for name in ("one", "all"))
     assert [row["step"] for row in one] == [row["step"] for row in all_ranks]
@@ -301,18 +310,20 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
         assert float(mine["mlm_loss"]) == pytest.approx(float(other["mlm_loss"]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatch):
     changes = {"device": "cpu"}
     outputs = [tmp_path / "one machine", tmp_path / "another"]
     (second,) = start_ranks(monkeypatch, 2, repr(SHORT | changes), instances, outputs)
     with pytest.raises(
         UserError,
-        match=r"were not started alike: --output is \w+ on rank 0 \(.*\), but missing on rank 1",
+        match=r"were not started alike: `output` is \w+ on rank 0 \(.*\), but missing on rank 1",
     ):
         pretrain(make_config(**changes), [instances], outputs[0])
-    assert "were not started alike: --output" in second.communicate(timeout=120)[1]
+    assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
 
 
+@pytest.mark.slow
 def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
@@ -324,6 +335,7 @@ def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypa
     assert "UserError: " in second.communicate(timeout=120)[1].splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5, validation_rows=9))
     seen: list[tuple[int, int]] = []
@@ -352,16 +364,21 @@ def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatc
 def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    found = []
+    steps = []
+    original: Any = loop.save_checkpoint
+
+    def watch(output: Path, model: Any, optimizer: Any, state: dict[str, Any]) -> None:
+        steps.append(state["step"])
+        original(output, model, optimizer, state)
 
     def minute_per_step(numbers: dict) -> None:
         now[0] += 60
-        found.append([path.name for path in (tmp_path / "checkpoints").glob("step-*")])
 
-    config = make_config(checkpoint_every=None, checkpoint_minutes=3.5, keep=9, evaluate_every=100)
+    monkeypatch.setattr(loop, "save_checkpoint", watch)
+    config = make_config(checkpoint_every=None, checkpoint_minutes=3.5, evaluate_every=100)
     pretrain(config, [instances], tmp_path, minute_per_step)
-    names = {path.name for path in (tmp_path / "checkpoints").glob("step-*")}
-    assert names == {f"step-{step:07d}" for step in (4, 8, 12)}
+    assert steps == [4, 8, 12]
+    assert [path.name for path in (tmp_path / "checkpoints").glob("step-*")] == ["step-0000012"]
 
 
 def free_port() -> str:
@@ -370,21 +387,21 @@ def free_port() -> str:
         return str(listener.getsockname()[1])
 
 
-def test_a_signal_saves_and_leaves(instances, tmp_path):
+def test_a_request_to_stop_saves_and_leaves(instances, tmp_path):
     config = make_config()
-    stopped = pretrain(config, [instances], tmp_path / "run", interrupt_at(3))
+    stopped = pretrain(config, [instances], tmp_path / "run", **interrupt_at(3))
     assert (stopped["status"], stopped["step"]) == ("interrupted", 4)
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    pretrain(config, [instances], tmp_path / "run", resume=True)
+    pretrain(config, [instances], tmp_path / "run")
     pretrain(config, [instances], tmp_path / "whole")
     assert_same_weights(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_path, monkeypatch):
     monkeypatch.setattr(Clock, "seconds", lambda clock: float(clock.num_steps))
     config = make_config(steps=None, hours=20 / 3600)
     live = []
-    assert pretrain(config, [instances], tmp_path, interrupt_at(8))["step"] == 9
+    assert pretrain(config, [instances], tmp_path, **interrupt_at(8))["step"] == 9
     summary = pretrain(config, [instances], tmp_path, live.append)
     # The clock is read before each step, so that the first part has 8 seconds, and the second ends
     # after its 13th step.
@@ -395,6 +412,7 @@ def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_pa
     assert live[0]["steps"] == 10 + 12
 
 
+@pytest.mark.slow
 def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tmp_path):
     config = make_config(steps=None, tokens=20_000, evaluate_every=1000, checkpoint_every=1000)
     summary = pretrain(config, [easy_instances], tmp_path)
@@ -407,6 +425,7 @@ def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_
     assert pretrain(make_config(steps=2), [instances], tmp_path)["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_it_learns(easy_instances, tmp_path):
     config = make_config(steps=160, evaluate_every=80, checkpoint_every=100, dropout=0.0)
     live = []
@@ -440,6 +459,7 @@ def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
     assert seen == [list(range(1, step)) for step in range(1, 13)]
 
 
+@pytest.mark.slow
 def test_the_run_is_a_hugging_face_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path)
     loaded: Any = transformers.BertForPreTraining.from_pretrained(
@@ -509,6 +529,7 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tmp_path):
     config = make_config(steps=80, objective="ltr", dropout=0.0)
     summary = pretrain(config, [easy_instances], tmp_path)
@@ -517,6 +538,7 @@ def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tm
     assert json.loads((tmp_path / "config.json").read_text())["is_decoder"] is True
 
 
+@pytest.mark.slow
 def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
     config = make_config(phase_shares=(0.75, 0.25), objective="mlm")
@@ -533,6 +555,7 @@ def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch)
     assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]
 
 
+@pytest.mark.slow
 def test_continues_from_the_weights_of_another_model(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config: dict[str, Any] = {
@@ -554,7 +577,7 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         PretrainConfig(**config, num_layers=3)
 
 
-def test_positions_are_extended_on_request(instances, tmp_path):
+def test_rows_longer_than_the_model_extend_it(instances, tmp_path, capsys):
     pretrain(make_config(steps=2), [instances], tmp_path / "short")
     longer = str(write_instances(tmp_path / "longer", max_length=600))
     options: dict[str, Any] = {
@@ -564,12 +587,12 @@ def test_positions_are_extended_on_request(instances, tmp_path):
         "checkpoint": str(tmp_path / "short"),
     }
     with pytest.raises(UserError, match=r"up to 600 tokens, but the model in .* has 512 positions"):
-        pretrain(PretrainConfig(**options), [longer], tmp_path / "long")
-    pretrain(PretrainConfig(**options, extend_positions=True), [longer], tmp_path / "long")
-    before, after = (
-        weights(tmp_path / "short"),
-        weights(tmp_path / "long"),
-    )  # the first learning rate is 0
+        evaluate(tmp_path / "short", longer)
+    pretrain(PretrainConfig(**options), [longer], tmp_path / "long")
+    assert "from 512 to 600 positions" in capsys.readouterr().err
+    # The first learning rate is 0.
+    before = weights(tmp_path / "short")
+    after = weights(tmp_path / "long")
     name = "bert.embeddings.position_embeddings.weight"
     assert torch.equal(after[name], torch.cat([before[name], before[name][:88]]))
     assert all(torch.equal(before[other], after[other]) for other in before if other != name)
@@ -582,7 +605,7 @@ def test_positions_are_extended_on_request(instances, tmp_path):
 def test_a_run_does_not_continue_from_itself(instances, tmp_path):
     pretrain(make_config(steps=1), [instances], tmp_path)
     for checkpoint in (tmp_path, tmp_path / "checkpoints" / "best"):
-        with pytest.raises(UserError, match="is inside --output"):
+        with pytest.raises(UserError, match="is inside `output`"):
             pretrain(
                 PretrainConfig(checkpoint=str(checkpoint)), [instances], tmp_path, overwrite=True
             )
@@ -597,6 +620,7 @@ def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
     assert (tmp_path / "file").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path / "first")
     config = PretrainConfig(
@@ -609,7 +633,7 @@ def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_
     )
     pretrain(config, [instances], tmp_path / "whole")
     assert (
-        pretrain(config, [instances], tmp_path / "broken", interrupt_at(7))["status"]
+        pretrain(config, [instances], tmp_path / "broken", **interrupt_at(7))["status"]
         == "interrupted"
     )
     (tmp_path / "first" / "model.safetensors").unlink()
@@ -617,6 +641,7 @@ def test_a_continued_run_resumes_without_the_model_it_began_from(instances, tmp_
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
+@pytest.mark.slow
 def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     pretrain(make_config(), [instances], tmp_path / "first")
     weights = load_file(tmp_path / "first" / "model.safetensors")
@@ -636,7 +661,8 @@ def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     )
     pretrain(config, [instances], tmp_path / "second")
     assert capsys.readouterr().err.endswith(
-        f"{tmp_path}/first has no masked-LM head and no next-sentence head; they start from random weights.\n"
+        f"{tmp_path}/first has no masked-LM head and no next-sentence head; "
+        "they start from random weights.\n"
     )
     kept = load_file(tmp_path / "second" / "model.safetensors")
     for name, weight in encoder.items():
@@ -645,7 +671,7 @@ def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
 
 
 def test_the_state_of_another_model_is_refused(instances, tmp_path):
-    pretrain(make_config(), [instances], tmp_path, interrupt_at(3))
+    pretrain(make_config(), [instances], tmp_path, **interrupt_at(3))
     (checkpoint,) = (tmp_path / "checkpoints").glob("step-*")
     path = checkpoint / "training_state" / "optimizer.pt"
     state = torch.load(path, weights_only=True)
@@ -655,7 +681,7 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
         torch.save(wrong, path)
         with pytest.raises(
             UserError,
-            match=r"step-0000004/training_state is damaged or belongs to another model; delete .*step-0000004 ",
+            match=r"training_state is damaged or belongs to another model\. Delete .*step-0000004 ",
         ):
             pretrain(make_config(), [instances], tmp_path)
 
@@ -664,28 +690,30 @@ def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
     config = make_config(learning_rate=1e30, warmup_steps=0)
     with pytest.raises(
         UserError,
-        match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-00002.parquet row \d+",
+        match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-\d+.parquet row \d+",
     ):
         pretrain(config, [instances], tmp_path)
     assert not (tmp_path / "summary.json").exists()
 
 
 def test_mistakes_in_the_options_are_named(instances, monkeypatch):
-    with pytest.raises(UserError, match="--batch-size is 0"):
+    with pytest.raises(UserError, match="`batch_size` is 0"):
         PretrainConfig(batch_size=0)
-    with pytest.raises(UserError, match="--warmup-steps is 20"):
+    with pytest.raises(UserError, match="`warmup_steps` is 20"):
         PretrainConfig(warmup_steps=20, steps=10)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="--device is cuda"):
+    with pytest.raises(UserError, match="`device` is cuda"):
         pretrain(PretrainConfig(device="cuda"), [instances], "nowhere")
 
 
+@pytest.mark.slow
 def test_training_loads_no_beam_and_says_nothing(instances, tmp_path):
     code = (
         "import sys\n"
         "from clozeworks.model.config import PretrainConfig\n"
         "from clozeworks.model.pretraining.pretrain import pretrain\n"
-        f"pretrain(PretrainConfig(**{SHORT | {'steps': 2}!r}), [{instances!r}], {str(tmp_path)!r})\n"
+        f"config = PretrainConfig(**{SHORT | {'steps': 2}!r})\n"
+        f"pretrain(config, [{instances!r}], {str(tmp_path)!r})\n"
         "sys.exit('apache_beam' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

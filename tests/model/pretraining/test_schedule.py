@@ -21,7 +21,7 @@ def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
 
 def test_a_warm_up_longer_than_the_budget_is_named():
     with pytest.raises(
-        UserError, match="--warmup-steps is 900, but --tokens 5000 allows only 5 steps"
+        UserError, match="`warmup_steps` is 900, but `tokens` 5000 allows only 5 steps"
     ):
         number_of_steps(PretrainConfig(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
 

@@ -70,6 +70,7 @@ def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence
     assert as_lists(other.rows(0, num_rows)) != epochs[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(start=st.integers(0, 500), length=st.integers(1, 90), seed=st.integers(0, 3))
 def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, length, seed):
@@ -148,7 +149,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
     directory = data.open_instances(str(instances))
     with pytest.raises(
         UserError,
-        match=r"--duplicates-per-epoch is 3, but .* was built with --duplicates 2; lower it\.",
+        match=r"`duplicates_per_epoch` is 3, but .* was built with `duplicates` 2; lower it\.",
     ):
         RowSequence(directory, 0, duplicates_per_epoch=3)
     blank = write_instances(tmp_path / "blank")
@@ -160,6 +161,7 @@ def test_duplicates_that_are_not_there_are_named(instances, tmp_path):
         RowSequence(data.open_instances(str(blank)), 0, duplicates_per_epoch=1)
 
 
+@pytest.mark.slow
 @given(
     first=st.integers(0, 300), batch_size=st.integers(1, 40), num_ranks=st.sampled_from([1, 2, 3])
 )

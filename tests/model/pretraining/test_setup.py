@@ -38,17 +38,16 @@ def test_the_mean_length_is_read_from_the_footers(instances):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"steps": 0}, "--steps is 0, but must be above 0"),
-        ({"hours": -1.0}, "--hours is -1"),
-        ({"hours": float("inf")}, "--hours is inf"),
+        ({"steps": 0}, "`steps` is 0, but must be above 0"),
+        ({"hours": -1.0}, "`hours` is -1"),
+        ({"hours": float("inf")}, "`hours` is inf"),
         ({"phase_shares": (1.0,)}, "must be two shares that sum to 1"),
         ({"phase_shares": (0.5, 0.25, 0.25)}, "must be two shares that sum to 1"),
-        ({"steps": 5, "hours": 1.0}, "--steps and --hours are both given"),
-        ({"tokens": 5, "hours": 1.0}, "--tokens and --hours are both given"),
-        ({"hours": 1.0, "warmup_steps": 9}, "with --hours the warm-up is a tenth of the time"),
-        ({"dynamic_masking": "token", "objective": "ltr"}, "--objective ltr uses no masks"),
-        ({"mask_split": (100, 0, 0)}, "it has no effect without --dynamic-masking"),
-        ({"dynamic_masking": "token", "mask_rate": 0.0}, "--mask-rate is 0"),
+        ({"steps": 5, "hours": 1.0}, "`steps` and `hours` are both given"),
+        ({"tokens": 5, "hours": 1.0}, "`tokens` and `hours` are both given"),
+        ({"hours": 1.0, "warmup_steps": 9}, "with `hours` the warm-up is a tenth of the time"),
+        ({"dynamic_masking": "token", "objective": "ltr"}, "`objective` ltr uses no masks"),
+        ({"mask_split": (100, 0, 0)}, "it has no effect without `dynamic_masking`"),
         (
             {"dynamic_masking": "token", "mask_split": (80, 10, 11)},
             "three percentages that sum to 100",
@@ -61,7 +60,7 @@ def test_options_that_do_not_go_together_are_named(options, reason):
 
 
 def test_budgets_that_do_not_fit_the_instances_are_named(instances):
-    with pytest.raises(UserError, match="--hours takes one directory"):
+    with pytest.raises(UserError, match="`hours` takes one directory"):
         open_directories(PretrainConfig(hours=1.0), [instances, instances])
     with pytest.raises(UserError, match="but there is one directory of instances"):
         open_directories(PretrainConfig(phase_shares=(0.8, 0.2)), [instances])
@@ -82,7 +81,7 @@ def test_next_sentences_need_pairs(tmp_path):
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(
         UserError,
-        match="was built with --pairing none: it has no next sentences; use --objective mlm",
+        match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
     ):
         open_directories(PretrainConfig(), [str(path)])
     assert not open_directories(PretrainConfig(objective="mlm"), [str(path)])[0].has_pairs
@@ -129,16 +128,14 @@ def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path)
 
 def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances, monkeypatch):
     assert open_directories(PretrainConfig(), [instances])[0].num_rows < PretrainConfig.batch_size
-    with pytest.raises(UserError, match=r"^--batch-size is 257, but .* has 82 rows; lower it.$"):
+    with pytest.raises(UserError, match=r"^`batch_size` is 257, but .* has 82 rows; lower it.$"):
         open_directories(PretrainConfig(batch_size=257), [instances])
     monkeypatch.setattr(setup, "host_memory", lambda: 10**5)
-    with pytest.raises(UserError, match=r"^--batch-size is 80, which needs up to 0 GB of memory"):
+    with pytest.raises(UserError, match=r"^`batch_size` is 80, which needs up to 0 GB of memory"):
         open_directories(PretrainConfig(batch_size=80), [instances])
 
 
-@pytest.mark.parametrize(
-    "shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}, {"intermediate_size": 10**12}]
-)
+@pytest.mark.parametrize("shape", [{"hidden_size": 200_000}, {"num_layers": 10**9}])
 def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
     instances, shape, monkeypatch
 ):
@@ -151,6 +148,7 @@ def test_a_model_that_does_not_fit_in_memory_is_refused_before_it_is_made(
         new_model(config, open_directories(config, [instances]))
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_machine_or_less():
     assert 1e8 < host_memory() < 1e15
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (123 << 26, -1)); "

@@ -293,6 +293,7 @@ def trained(tmp_path_factory, checkpoint) -> tuple[Path, Path, dict[str, Any]]:
     return folder / "data", folder / "run", summary
 
 
+@pytest.mark.slow
 def test_it_learns_and_transformers_gives_the_same_probabilities(trained, tmp_path):
     data, output, summary = trained
     assert summary["best"]["scores"]["accuracy"] > 0.8 > 1.6 * summary["baseline"]["accuracy"]

@@ -168,7 +168,7 @@ def test_korquad_trains_predicts_and_evaluates_with_its_own_metric(tmp_path):
     assert english == {"examples": 6, **squad1_scores(answers, golds)}
     assert measured["f1"] > english["f1"]
     (f1, _) = read_results(output)
-    assert (f1.variant, f1.best, f1.paper.base) == ("1.1 korquad", pytest.approx(best["f1"]), None)
+    assert (f1.variant, f1.best) == ("1.1 korquad", pytest.approx(best["f1"]))
     arguments = [str(output), str(dev), "--metric", "squad", "--device", "cpu"]
     shown = CliRunner().invoke(evaluate, arguments, standalone_mode=False).return_value
     assert ("f1", f"{english['f1']:.3f}") in shown.rows
@@ -180,5 +180,5 @@ def test_evaluate_takes_a_metric_for_squad_only(tmp_path):
     table.write_text("text\tlabel\n" + "good film\tyes\nbad film\tno\n" * 10)
     config = FinetuneConfig(epochs=0.1, learning_rates=(1e-4,), max_length=16, device="cpu")
     finetune("classify", table, checkpoint, tmp_path / "run", config)
-    with pytest.raises(UserError, match=r"--metric is for squad, but .* is a model for classify"):
+    with pytest.raises(UserError, match=r"`metric` is for squad, but .* is a model for classify"):
         evaluate_task(tmp_path / "run", table, "cpu", "korquad")

@@ -1,4 +1,4 @@
-"""Named-entity recognition: columns, tags, metrics, rows with context, the two models, and the
+"""Named-entity recognition: columns, tags, metrics, rows with context, the model, and the
 command end to end.
 """
 
@@ -15,13 +15,11 @@ import torch
 import transformers
 from checkpoint_fixture import make_checkpoint
 from clozeworks.model.bert import initialise
-from clozeworks.model.checkpoint import load_weights, read_config
+from clozeworks.model.checkpoint import read_config
 from clozeworks.model.config import ModelConfig
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import evaluate_task, infer, predict
-from clozeworks.model.tasks import bilstm
-from clozeworks.model.tasks.bilstm import BiLstmTagger, chosen_layers
 from clozeworks.model.tasks.catalogue import find_entry, restore_task
 from clozeworks.model.tasks.conll import (
     Entity,
@@ -46,13 +44,9 @@ from parity_fixture import check_learning
 from seqeval import metrics as seqeval
 from seqeval.metrics.sequence_labeling import get_entities
 from shared_data import DATA, needs_shared_data
-from torch import nn
 
 WNUT = DATA / "ner" / "wnut17"
 QUICK: dict[str, Any] = {"batch_size": 8, "device": "cpu", "precision": "fp32"}
-FEATURES = (
-    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
-)  # fmt: skip
 
 
 def write(path: Path, text: str) -> Path:
@@ -98,7 +92,7 @@ def data(tmp_path_factory) -> Path:
 
 
 # Entities
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 TAGS = st.lists(
     st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12
@@ -149,7 +143,7 @@ def test_an_entity_is_right_only_as_a_whole():
 
 
 # Columns
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 def test_four_columns_with_documents_and_two_without(tmp_path):
@@ -163,9 +157,12 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
     assert documents[0][0].lines == ("EU NNP I-NP I-ORG", "says VBZ I-VP O")
     two = write(tmp_path / "two.conll", "\ufeffa b\tB-x\n\tO\n\t\nc\u00a0d\tO\r\n")
     documents = list(read_conll(two, labelled=True))
-    assert [[(sentence.words, sentence.tags) for sentence in document] for document in documents] == [
-        [(("a b", ""), ("B-x", "O"))], [(("c\u00a0d",), ("O",))],
-    ]  # fmt: skip
+    assert [
+        [(sentence.words, sentence.tags) for sentence in document] for document in documents
+    ] == [
+        [(("a b", ""), ("B-x", "O"))],
+        [(("c\u00a0d",), ("O",))],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -203,14 +200,8 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give one with"):
         read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
-    with pytest.raises(UserError, match="`features` is for ner; sst2 does not take it"):
-        find_entry("sst2", TaskOptions(features="last"))
-    with pytest.raises(UserError, match="ner does not take it"):
-        find_entry("ner", TaskOptions(bilstm=True))
-    with pytest.raises(UserError, match="--lstm-size is for a BiLSTM"):
-        FinetuneConfig(lstm_size=8)
-    with pytest.raises(UserError, match="--compile gains nothing"):
-        FinetuneConfig(features="last", compile=True)
+    with pytest.raises(UserError, match="`stride` is for squad; ner does not take it"):
+        find_entry("ner", TaskOptions(stride=64))
 
 
 def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
@@ -229,13 +220,17 @@ def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
     }  # fmt: skip
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
         write(tmp_path / "wnut" / name, "")
-    assert {split: paths[0].name for split, paths in find_splits(tmp_path / "wnut", ()).items()} == {
-        "train": "wnut17train.conll", "dev": "emerging.dev.conll", "test": "emerging.test.annotated",
-    }  # fmt: skip
+    assert {
+        split: paths[0].name for split, paths in find_splits(tmp_path / "wnut", ()).items()
+    } == {
+        "train": "wnut17train.conll",
+        "dev": "emerging.dev.conll",
+        "test": "emerging.test.annotated",
+    }
 
 
 # Rows
-# ----------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
@@ -308,11 +303,15 @@ def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
 
 
 # Models
-# --------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 SHAPE: dict[str, Any] = {
-    "vocab_size": 36, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48,
-}  # fmt: skip
+    "vocab_size": 36,
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
 
 
 def some_features(checkpoint: Path, task: EntityRecognition) -> list:
@@ -338,86 +337,8 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
     check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
 
 
-def test_the_rows_of_table_7_name_layers():
-    assert {name: chosen_layers(name, 12) for name in FEATURES} == {
-        "embeddings": [0],
-        "second-to-last": [11],
-        "last": [12],
-        "weighted-sum-last-four": [9, 10, 11, 12],
-        "concat-last-four": [9, 10, 11, 12],
-        "weighted-sum-all": list(range(1, 13)),
-    }
-    with pytest.raises(UserError, match="the encoder has only 2 layers"):
-        chosen_layers("concat-last-four", 2)
-
-
-@pytest.mark.parametrize("features", FEATURES)
-def test_the_bilstm_reads_the_hidden_states_of_transformers(features, checkpoint):
-    task, config = EntityRecognition(types=("loc", "per")), read_config(checkpoint)
-    model = BiLstmTagger(config, 5, features, 6).eval()
-    load_weights(nn.ModuleDict({"bert": model.bert}), checkpoint)
-    theirs = transformers.BertModel.from_pretrained(checkpoint, attn_implementation="eager").eval()
-    if model.is_weighted:
-        model.layer_weights.data = torch.linspace(-1, 1, len(model.layers))
-        model.scale.data.fill_(1.5)
-    chosen = some_features(checkpoint, task)
-    batch = make_batch(chosen)
-    with torch.no_grad():
-        logits = model(batch)
-        states = theirs(
-            batch.input_ids_BL, batch.attention_mask_BL, output_hidden_states=True
-        ).hidden_states
-    for row, feature in enumerate(chosen):
-        layers = [
-            states[layer][row, feature.context.word_positions]
-            for layer in chosen_layers(features, 4)
-        ]
-        inputs = torch.cat(layers, -1)
-        if "weighted" in features:
-            odds = torch.linspace(-1, 1, len(layers)).exp()
-            inputs = 1.5 * torch.einsum("s,swd->wd", odds / odds.sum(), torch.stack(layers))
-        with torch.no_grad():
-            expected = model.classifier(model.lstm(inputs[None], torch.tensor([len(inputs)])))[0]
-        torch.testing.assert_close(
-            logits[row, feature.context.word_positions], expected, rtol=0, atol=1e-5
-        )
-
-
-def test_frozen_states_are_computed_once_in_training_and_never_change(checkpoint, monkeypatch):
-    task, config = EntityRecognition(types=("loc", "per")), read_config(checkpoint)
-    model = BiLstmTagger(config, 5, "weighted-sum-all", 6)
-    before = {name: weight.clone() for name, weight in model.bert.state_dict().items()}
-    rows = []
-    computed = model.bert.hidden_states
-    monkeypatch.setattr(
-        model.bert, "hidden_states", lambda ids, **more: rows.append(ids) or computed(ids, **more)
-    )
-    batch = make_batch(some_features(checkpoint, task))
-    model.train()
-    optimizer = torch.optim.SGD(
-        [weight for weight in model.parameters() if weight.requires_grad], 0.1
-    )
-    losses = []
-    for _ in range(3):
-        loss = model.loss(model(batch), batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert len(rows) == 3
-    assert losses[2] < losses[0]
-    assert all(
-        torch.equal(weight, before[name]) for name, weight in model.bert.state_dict().items()
-    )
-    assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
-    monkeypatch.setattr(bilstm, "CACHE_BYTES", 0)
-    model._cache.clear()
-    model(batch)
-    model(batch)
-    assert len(rows) == 9
-
-
 # End to end
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 
 def quick(**changes: Any) -> FinetuneConfig:
@@ -440,6 +361,7 @@ def answers_to(model: Path, lines: list[str], folder: Path) -> list[dict[str, An
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_predictions_name_entities_with_words_and_probabilities(trained, tmp_path):
     first, empty, last = answers_to(
         trained, ["the b c was very", "", "film d was the film"], tmp_path
@@ -533,76 +455,9 @@ def test_broken_tags_in_an_answer_are_repaired():
     assert answer["tags"] == ["B-per", "B-loc", "O"]
 
 
-@pytest.mark.parametrize("features", ["embeddings", "weighted-sum-last-four", "concat-last-four"])
-def test_frozen_features_are_learned_and_predict_alike(features, checkpoint, data, tmp_path):
-    config = quick(features=features, lstm_size=16, epochs=3, learning_rates=(1e-2,))
-    summary = finetune("ner", data, checkpoint, tmp_path / "a", config)
-    assert summary["best"]["scores"]["f1"] > 0.9
-    measured = evaluate_task(tmp_path / "a", data, "cpu")
-    assert measured["f1"] == summary["best"]["scores"]["f1"]
-    assert answers_to(tmp_path / "a", ["the b c was very"], tmp_path)[0]["tags"] == [
-        "O",
-        "B-per",
-        "I-per",
-        "O",
-        "O",
-    ]
-    assert finetune("ner", data, checkpoint, tmp_path / "b", config) == summary
-    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (
-        tmp_path / "b" / "model.safetensors"
-    ).read_bytes()
-    settings = json.loads((tmp_path / "a" / "task.json").read_text())
-    assert (settings["features"], settings["lstm_size"]) == (features, 16)
-    kept = load_frozen(tmp_path / "a")
-    assert all(torch.equal(weight, kept[name]) for name, weight in load_frozen(checkpoint).items())
-
-
-def test_training_on_frozen_features_resumes_to_the_same_bytes(checkpoint, data, tmp_path):
-    config = quick(
-        features="weighted-sum-all",
-        lstm_size=8,
-        epochs=2,
-        learning_rates=(1e-2,),
-        checkpoint_every=7,
-    )
-    whole = finetune("ner", data, checkpoint, tmp_path / "whole", config)
-
-    def killed(numbers: dict[str, Any]) -> None:
-        if numbers["step"] > 20:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        finetune("ner", data, checkpoint, tmp_path / "resumed", config, killed)
-    steps = []
-    assert (
-        finetune(
-            "ner",
-            data,
-            checkpoint,
-            tmp_path / "resumed",
-            config,
-            lambda live: steps.append(live["step"]),
-        )
-        == whole
-    )
-    assert steps[0] > 14
-    a, b = (tmp_path / name / "model.safetensors" for name in ("whole", "resumed"))
-    assert a.read_bytes() == b.read_bytes()
-
-
-def load_frozen(directory: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    weights = load_file(directory / "model.safetensors")
-    return {name: weight for name, weight in weights.items() if name.startswith("bert.")}
-
-
 def test_settings_make_the_same_task_again():
-    for task in (
-        EntityRecognition(types=("loc",)),
-        EntityRecognition(types=("x",), features="last", lstm_size=5),
-    ):
-        assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    task = EntityRecognition(types=("loc",), max_length=64)
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
 
 
 def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
@@ -618,8 +473,7 @@ def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
 
 
 @needs_shared_data
-@pytest.mark.parametrize("features", [None, "last"])
-def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
+def test_slices_of_wnut_end_to_end(checkpoint, tmp_path):
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
         lines = (
             (WNUT / name)
@@ -627,9 +481,7 @@ def test_slices_of_wnut_end_to_end(features, checkpoint, tmp_path):
             .split("\n")[: 2500 if "train" in name else 400]
         )
         write(tmp_path / "data" / name, "\n".join(lines))
-    config = quick(
-        epochs=1, learning_rates=(1e-3,), features=features, lstm_size=8 if features else None
-    )
+    config = quick(epochs=1, learning_rates=(1e-3,))
     finetune("ner", tmp_path / "data", checkpoint, tmp_path / "run", config)
     test = tmp_path / "data" / "emerging.test.annotated"
     gold = [sentence for document in read_conll(test, labelled=True) for sentence in document]

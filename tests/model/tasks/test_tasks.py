@@ -35,11 +35,17 @@ from shared_data import DATA, needs_shared_data
 
 GLUE_DATA = DATA / "glue"
 
-SST2 = "sentence\tlabel\nit 's a charming and often affecting journey . \t1\nunflinchingly bleak and desperate \t0\n"
+SST2 = (
+    "sentence\tlabel\n"
+    "it 's a charming and often affecting journey . \t1\n"
+    "unflinchingly bleak and desperate \t0\n"
+)
 MRPC = (
     "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-    "1\t1355540\t1355592\tHe said the pie business doesn 't fit .\t\" The pie business does not fit .\n"
-    '0\t2029631\t2029565\tMagnarelli said so .\tHis wife said he was " 100 percent behind George Bush " .\r\n'
+    "1\t1355540\t1355592\tHe said the pie business doesn 't fit .\t"
+    '" The pie business does not fit .\n'
+    "0\t2029631\t2029565\tMagnarelli said so .\t"
+    'His wife said he was " 100 percent behind George Bush " .\r\n'
 )
 
 
@@ -96,11 +102,26 @@ def test_numbered_classes_of_the_hub_mean_the_same_as_the_names_of_the_official_
 
 
 @needs_shared_data
-@pytest.mark.parametrize("name, folder", [("cola", "CoLA"), ("sst2", "SST-2"), ("mrpc", "MRPC"), ("stsb", "STS-B"),
-                                          ("rte", "RTE"), ("wnli", "WNLI")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, folder",
+    [
+        ("cola", "CoLA"),
+        ("sst2", "SST-2"),
+        ("mrpc", "MRPC"),
+        ("stsb", "STS-B"),
+        ("rte", "RTE"),
+        ("wnli", "WNLI"),
+    ],
+)
 def test_every_line_of_the_official_files_is_an_example(name, folder):
-    sizes = {"cola": (8551, 1043, 1063), "sst2": (67349, 872, 1821), "mrpc": (3667, 408, 1725),
-             "stsb": (5749, 1500, 1379), "rte": (2490, 277, 3000), "wnli": (635, 71, 146)}  # fmt: skip
+    sizes = {
+        "cola": (8551, 1043, 1063),
+        "sst2": (67349, 872, 1821),
+        "mrpc": (3667, 408, 1725),
+        "stsb": (5749, 1500, 1379),
+        "rte": (2490, 277, 3000),
+        "wnli": (635, 71, 146),
+    }
     splits = find_splits(GLUE_DATA / folder)
     train, dev, test = (
         read(name, splits[split][0], split != "test") for split in ("train", "dev", "test")
@@ -489,11 +510,13 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
         ("text,label\nx,1\ny,\n", "line 3: the label in label is empty"),
         (
             "text,label\nx,1\ny,0\nz,maybe\n",
-            "line 4: the label 'maybe' in label follows '1'; give labels that are all words or all numbers",
+            "line 4: the label 'maybe' in label follows '1'; give labels that are all words or "
+            "all numbers",
         ),
         (
             "text,label\nx,yes\ny,no\nz,2\n",
-            "line 4: the label '2' in label follows 'yes'; give labels that are all words or all numbers",
+            "line 4: the label '2' in label follows 'yes'; give labels that are all words or "
+            "all numbers",
         ),
         (
             "text,label\na,1\nb,1\nx,1\ny,0\nz,1.0\n",
@@ -626,12 +649,19 @@ def hub_folder(tmp_path) -> Path:
     folder = tmp_path / "set"
     folder.mkdir()
     for split, size in (("train", 12), ("validation", 4), ("test", 3)):
-        rows = [{"sentence": f"text {i} of {split}", "label": i % 2 if split != "test" else -1, "idx": i}
-                for i in range(size)]  # fmt: skip
+        rows = [
+            {
+                "sentence": f"text {i} of {split}",
+                "label": i % 2 if split != "test" else -1,
+                "idx": i,
+            }
+            for i in range(size)
+        ]
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000-of-00001.parquet")
     return folder
 
 
+@pytest.mark.slow
 def test_a_data_set_of_the_hub_is_read_as_the_files_are(hub_folder):
     splits = find_splits(f"hf:{hub_folder}")
     assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
@@ -659,10 +689,13 @@ def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
     datasets.DatasetDict(dict.fromkeys(names, rows)).save_to_disk(tmp_path / "set")
     splits = find_splits(f"hf:{tmp_path / 'set'}")
     assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
-        "train": ["set#train"], "dev": ["set#validation_r1", "set#validation_r2"], "test": ["set#test"],
-    }  # fmt: skip
+        "train": ["set#train"],
+        "dev": ["set#validation_r1", "set#validation_r2"],
+        "test": ["set#test"],
+    }
 
 
+@pytest.mark.slow
 def test_a_split_in_the_name_of_a_data_set_is_like_a_single_file(hub_folder):
     single = single_file(Path(f"hf:{hub_folder}:validation"))
     assert single and find_splits(f"hf:{hub_folder}:validation") == {"train": [single]}

@@ -10,6 +10,8 @@ from clozeworks.model.training import curve
 from clozeworks.model.training.logs import METRICS
 from instances_fixture import write_instances
 
+pytestmark = pytest.mark.slow
+
 HEADER = ",".join(METRICS)
 
 

@@ -1,4 +1,4 @@
-"""What a device can do: whether a model is compiled for it."""
+"""Check which devices a model is compiled for."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def test_a_model_is_compiled_where_it_can_be(compilers, triton, expected, monkey
         assert compiles(False, where) is False
         if found == "cannot":
             with pytest.raises(
-                UserError, match=r"^--compile needs .*; install g(cc|\+\+), or leave the option out"
+                UserError, match=r"^`compile` needs .*; install g(cc|\+\+), or leave the option out"
             ):
                 compiles(True, where)
         else:

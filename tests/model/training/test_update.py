@@ -311,9 +311,12 @@ def test_in_fp16_an_update_that_overflows_is_skipped_and_the_scale_halved():
 
 def test_a_gradient_that_no_scale_makes_finite_is_reported():
     _, updater, loss = linear_updater(torch.float16)
+
+    def finite_loss(batch: Value) -> Loss:
+        return loss(batch)._replace(sums_S=torch.zeros(1, dtype=torch.float64))
+
     for step in range(18):
-        updater.update(step, [Value(torch.full((1, 4), torch.nan))], lambda batch: loss(batch)._replace(
-            sums_S=torch.zeros(1, dtype=torch.float64)), 0.1)  # fmt: skip
+        updater.update(step, [Value(torch.full((1, 4), torch.nan))], finite_loss, 0.1)
     assert not any(update.is_finite for update in updater.drain())
 
 

@@ -125,6 +125,7 @@ def failed(audited: Audit) -> set[str]:
     return {check.name for check in audited.failed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairing", ["balanced", "bert", "sop", "none"])
 @pytest.mark.parametrize("masking", ["token", "whole-word", "span"])
 def test_what_build_writes_passes(tmp_path, pairing, masking):
@@ -236,13 +237,13 @@ def test_the_verdict_names_what_fails_and_what_was_not_judged(checks, verdict, s
 
 def test_the_verdict_says_what_to_do():
     failing = Check(
-        "IsNext", "9%", "50%", "bad", 0.09, advice="ingest with a larger --validation-share"
+        "IsNext", "9%", "50%", "bad", 0.09, advice="ingest with a larger `validation_share`"
     )
     sentence = (
-        "1 check fails: IsNext 9% (expected 50%; ingest with a larger --validation-share); 0 hold."
+        "1 check fails: IsNext 9% (expected 50%; ingest with a larger `validation_share`); 0 hold."
     )
     assert Audit({}, [failing], [], [], [], [], {}).sentence == sentence
-    assert failing.measured_and_advice == "9%; ingest with a larger --validation-share"
+    assert failing.measured_and_advice == "9%; ingest with a larger `validation_share`"
 
 
 @pytest.mark.parametrize(
@@ -416,6 +417,7 @@ def drop_rows(rows):
     del rows[-10:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "named"),
     [
@@ -495,7 +497,7 @@ def test_labels_out_of_balance_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "advice"), [("train", ""), ("validation", "ingest with a larger --validation-share")]
+    ("split", "advice"), [("train", ""), ("validation", "ingest with a larger `validation_share`")]
 )
 def test_a_pass_out_of_balance_is_named_where_all_rows_together_are_balanced(
     tmp_path, split: str, advice: str
@@ -545,6 +547,7 @@ def test_a_capped_number_of_masks_is_named(tmp_path):
     assert "rows with the wrong number of masks" in failed(audit(tmp_path, manifest))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["tokenizer", "max_length", "seed"])
 def test_a_shard_of_another_build_is_named(tmp_path, field):
     manifest = build(tmp_path)
@@ -664,6 +667,7 @@ def test_wilson_interval_is_that_of_the_literature():
     assert wilson_interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_line_passes_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     small, spans = tmp_path / "small", tmp_path / "spans"
@@ -696,6 +700,7 @@ def test_the_command_line_ends_with_1_naming_what_is_out_of_tolerance(tmp_path, 
     assert "masks on [CLS] or [SEP] 1 (expected 0)" in sentence
 
 
+@pytest.mark.slow
 def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
     tmp_path, capsys, monkeypatch
 ):
@@ -716,6 +721,7 @@ def test_if_one_of_two_fails_both_verdicts_and_the_report_are_printed(
         assert "".join(shown.split()) in "".join(captured.out.split())  # lines are wrapped
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
     directory = write_directory(tmp_path, build(tmp_path, 20))
     with pytest.raises(SystemExit) as ended:
@@ -730,7 +736,7 @@ def test_a_report_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("num_shards", "advice"),
-    [(1, "add documents of it, or leave it out"), (2, "lower ingest --shards")],
+    [(1, "add documents of it, or leave it out"), (2, "ingest with fewer `shards`")],
 )
 def test_groups_too_small_for_their_shard_are_named(tmp_path, num_shards: int, advice: str):
     manifest = build(tmp_path, origins=True, negatives="any")

@@ -103,6 +103,7 @@ def test_sizes_are_summed_by_source_and_language(tmp_path):
     assert json.loads(json.dumps(measured.to_json()))["origins"][0]["source"] == "books"
 
 
+@pytest.mark.slow
 def test_tokens_per_word_are_those_of_tokenizers(tmp_path):
     path = write_documents(
         tmp_path / "documents", [("x", "ko", ["한국어 \U0001f600 문장 chapter."]), *prose(20)]
@@ -197,6 +198,7 @@ def test_what_ingest_left_out_comes_from_the_manifest(tmp_path):
     assert [(entry.name, entry.count) for entry in measured.words_left_out] == [("tables", 7)]
 
 
+@pytest.mark.slow
 def test_instances_are_audited_with_their_documents(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     documents = write_documents(tmp_path / "documents", prose(40, "enwiki"))

@@ -3,7 +3,8 @@
 from itertools import pairwise
 
 import pyarrow as pa
-from clozeworks.pipeline.documents.duplicates import KEYS, NEAR, decide, hash_text
+from clozeworks.pipeline.documents.duplicates import decide, hash_text
+from clozeworks.pipeline.documents.tables import KEYS, NEAR_DUPLICATES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,13 +58,13 @@ def key(text: int, document: int) -> dict:
     st.randoms(use_true_random=False),
 )
 def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, random):
-    keys = pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS)
+    keys = pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS.schema)
     others = pa.Table.from_pylist(
-        [{"text_hash": text, "kept": f"for {text}"} for text in near], NEAR
+        [{"text_hash": text, "kept": f"for {text}"} for text in near], NEAR_DUPLICATES.schema
     )
-    stays, left_out, num_bytes = decide(keys, others)
+    decision = decide(keys, others)
     first = {text: min(document for other, document in pairs if other == text) for text, _ in pairs}
-    assert {(row["text_hash"], row["doc_id"]) for row in stays.to_pylist()} == {
+    assert {(row["text_hash"], row["doc_id"]) for row in decision.kept.to_pylist()} == {
         (text, f"d{document}") for text, document in first.items() if text not in near
     }
     expected = {
@@ -73,12 +74,13 @@ def test_of_each_text_the_document_with_the_lowest_hash_stays(pairs, near, rando
         for text, document in pairs
         if document != first[text] or text in near
     }
-    rows = left_out.to_pylist()
+    rows = decision.removed.to_pylist()
     assert {
         (row["text_hash"], row["hash"]): (row["reason"], row["kept"]) for row in rows
     } == expected
     assert len(rows) == len(expected)
-    assert num_bytes.tolist() == [10 * row["text_hash"] for row in rows]
+    assert decision.removed_bytes.tolist() == [10 * row["text_hash"] for row in rows]
     random.shuffle(pairs)
-    again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS), others)
-    assert again[0].equals(stays) and again[1].equals(left_out)
+    again = decide(pa.Table.from_pylist([key(*pair) for pair in pairs], KEYS.schema), others)
+    assert again.kept.equals(decision.kept)
+    assert again.removed.equals(decision.removed)

@@ -21,11 +21,12 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents import layout, scatter
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.documents.scatter import cut_parts, select_sentences
+from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution import partitions, runner
+from clozeworks.pipeline.execution import runner, tables
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.execution.phases import do_unit, finished_units, read_plan
+from clozeworks.pipeline.execution.phases import Phase, do_unit
+from clozeworks.pipeline.execution.units import finished_units, read_units
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources.reading import read_documents
 from clozeworks.pipeline.storage.stage import StageDirectory
@@ -140,7 +141,7 @@ def test_a_character_that_looks_like_a_gap_costs_no_sentence(tmp_path: Path, nam
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
 def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
-    parts = list(cut_parts([{"num_bytes": size} for size in sizes], part_bytes))
+    parts = list(cut_by_size([{"num_bytes": size} for size in sizes], part_bytes))
     assert [row["num_bytes"] for part in parts for row in part] == sizes
     assert all(sum(row["num_bytes"] for row in part[:-1]) < part_bytes for part in parts)
     assert all(sum(row["num_bytes"] for row in part) >= part_bytes for part in parts[:-1])
@@ -201,6 +202,7 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ids", [20, 100])
 def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
     # Both versions of an id have the same validation hash, and the split needs two documents.
@@ -227,7 +229,7 @@ def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
             None,
             "^A train shard would hold 1 document: of documents with the same id only one stays.$",
         ),
-        (3, 1, "^A train shard would hold 1 document: lower --shards.$"),
+        (3, 1, "^A train shard would hold 1 document: lower `shards`.$"),
     ],
 )
 def test_too_few_ids_are_reported(tmp_path, num_ids: int, shards: int | None, message: str):
@@ -251,6 +253,7 @@ def test_a_source_edited_in_place_is_another_one(tmp_path):
         ingest([source], str(tmp_path / "out"), CONFIG, ONE)
 
 
+@pytest.mark.slow
 def test_links_and_hidden_files_are_in_the_manifest(tmp_path):
     source = write_texts(
         tmp_path / "texts", {f"{i}": text_of(i) for i in range(30)} | {".hidden": text_of(0)}
@@ -277,6 +280,7 @@ def test_too_few_texts_in_the_languages_to_keep_are_reported(tmp_path):
         ingest([source], str(tmp_path / "out"), config, ONE)
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     one, two = (
@@ -287,6 +291,7 @@ def test_workers_make_the_same_documents_without_duplicates(tmp_path):
     assert one.counts["duplicate_texts"] == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("num_done", [0, 1])
 def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
@@ -295,12 +300,11 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i % 40) for i in range(60)})
     expected = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
 
-    def stop_within(number: int, directory: StageDirectory, now: Any) -> None:
-        units = read_plan(directory, now)
-        if now.name == phase and len(finished_units(directory, now.name)) == min(
-            num_done, len(units) - 1
-        ):
-            now.work(directory, units[number].payload)  # its files are there, its record is not
+    def stop_within(number: int, directory: StageDirectory, now: Phase[Any, Any]) -> None:
+        units = read_units(directory, now.name, now.payload_type)
+        num_finished = len(finished_units(directory, now.name))
+        if now.name == phase and num_finished == min(num_done, len(units) - 1):
+            now.do(directory, units[number])  # its files are there, its record is not
             raise MemoryError
         do_unit(number, directory, now)
 
@@ -313,6 +317,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
     assert not (tmp_path / "out" / ".work").exists()
 
 
+@pytest.mark.slow
 def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     """A huge corpus in small: more shards than partitions, several validation shards; each row
     exactly once.
@@ -323,7 +328,7 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     few = ingest([source], str(tmp_path / "few"), IngestConfig(validation_share=0.1), ONE)
     monkeypatch.setattr(layout, "SHARD_TEXT_BYTES", 10_000)
     monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 10_000)
-    monkeypatch.setattr(partitions, "PART_BYTES", 10_000)
+    monkeypatch.setattr(tables, "CHUNK_BYTES", 10_000)
     many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
     assert many.counts == few.counts
     for split in ("train", "validation"):
@@ -340,6 +345,7 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
         assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_leaves_nothing_that_looks_finished(tmp_path):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i, 400) for i in range(30)})
     script = "from clozeworks.cli.main import main; main()"

@@ -15,7 +15,7 @@ from clozeworks.pipeline.documents.layout import (
     partitions_between,
 )
 from clozeworks.pipeline.execution.estimates import SHARD_TEXT_BYTES
-from clozeworks.pipeline.execution.partitions import range_of
+from clozeworks.pipeline.execution.tables import range_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -93,6 +93,7 @@ def doc_hash(folder: str, name: str) -> int:
     return stable_hash(0, "document", f"text:{folder}/{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_what_is_alike_goes_and_the_rest_stays(tmp_path: Path, language: str):
     alphabet, space = (JAPANESE, "") if language == "ja" else ("", " ")
@@ -119,6 +120,7 @@ def test_what_is_alike_goes_and_the_rest_stays(tmp_path: Path, language: str):
     assert "rensa" in manifest.versions
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path: Path):
     rng = random.Random(5)
     base = words(rng, 500)
@@ -133,6 +135,7 @@ def test_a_copy_of_a_near_duplicate_goes_too_and_the_cluster_keeps_one(tmp_path:
     assert manifest.counts["near_duplicates"] + manifest.counts["duplicate_texts"] == 3
 
 
+@pytest.mark.slow
 def test_texts_without_words_are_not_alike(tmp_path: Path):
     texts = {f"{i}": [character * 3] * 120 for i, character in enumerate("!?#%&*+")}
     write(tmp_path / "texts", texts)
@@ -141,6 +144,7 @@ def test_texts_without_words_are_not_alike(tmp_path: Path):
     assert (len(ids_in(tmp_path / "out")), manifest.counts.get("near_duplicates", 0)) == (7, 0)
 
 
+@pytest.mark.slow
 def test_workers_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rng = random.Random(9)
     bases = [words(rng, 400) for _ in range(30)]

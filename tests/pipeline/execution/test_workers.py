@@ -22,6 +22,7 @@ def leave_pid(item: tuple[str, str]) -> None:
     Path(folder, name).write_text(str(os.getpid()))
 
 
+@pytest.mark.slow
 def test_every_item_is_done_in_as_many_processes_as_asked(tmp_path: Path):
     names = [f"{i:02}" for i in range(40)]
     with started(2) as processes:

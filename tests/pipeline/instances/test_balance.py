@@ -19,6 +19,7 @@ DOCUMENTS = st.lists(st.integers(0, 4), min_size=0, max_size=60).map(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), max_size=80), st.integers(0, 3))
 def test_labels_are_balanced_as_far_as_free_pairs_allow(pairs, seed):
@@ -84,6 +85,7 @@ def test_matching_across_documents_is_maximal(document, seed):
     assert len(left) == min(len(document) // 2, len(document) - most)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 30), max_size=20), st.lists(st.integers(0, 30), max_size=20))
 def test_nearest_distinct_gives_each_its_own(wanted, more):
     wanted, offered = (
@@ -95,6 +97,7 @@ def test_nearest_distinct_gives_each_its_own(wanted, more):
     assert ((index >= 0) & (index < max(len(offered), 1))).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(DOCUMENTS, st.integers(0, 5))
 def test_exchange_only_permutes_and_only_across_documents(document, seed):

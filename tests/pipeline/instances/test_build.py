@@ -16,10 +16,11 @@ from clozeworks.cli.main import main
 from clozeworks.pipeline.auditing.checks import audit_instances
 from clozeworks.pipeline.config import BuildConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import phases
+from clozeworks.pipeline.execution import units
+from clozeworks.pipeline.execution.units import Unit
 from clozeworks.pipeline.instances.pipeline import build
-from clozeworks.pipeline.instances.shard import DocumentsUnit, build_shard
-from clozeworks.pipeline.manifests import VocabularyManifest
+from clozeworks.pipeline.instances.shard import BuildShards, DocumentsToRead, InstancesSetup
+from clozeworks.pipeline.manifests import InstancesTokenizer, VocabularyManifest
 from clozeworks.pipeline.schemas import DOCUMENTS
 from clozeworks.pipeline.seeding import rng_for
 from clozeworks.pipeline.storage import shards
@@ -78,6 +79,7 @@ def vocab(documents: str) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_a_vocabulary_reserves_unused_tokens_and_rows_hold_none(
     documents: str, vocab: str, tmp_path: Path
 ):
@@ -149,6 +151,7 @@ def test_words_are_counted_alike_however_few_fit_in_memory(
         assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_counts_in_another_layout_are_not_resumed(
     documents: str, vocab: str, monkeypatch, tmp_path: Path
 ):
@@ -157,14 +160,15 @@ def test_counts_in_another_layout_are_not_resumed(
 
     config = VocabConfig(size=120, num_unused=7)
     for step, error in (
-        ("_plan_merge", None),
-        ("_learn", "merge/plan.json is missing or was written by another version"),
+        ("Merge.plan", None),
+        ("Learn.do", "merge/plan.json is missing or was written by another version"),
     ):
         with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
-            patched.setattr(phases, "LAYOUT", 1)
+            patched.setattr(units, "LAYOUT", 1)
             patched.setattr(f"clozeworks.pipeline.vocabulary.pipeline.{step}", interrupted)
             learn_vocabulary(documents, str(tmp_path / step), config, RUN)
-        phases._read_plan.cache_clear()  # as in another process
+        units.read_units.cache_clear()  # as in another process
+        units.unit_names.cache_clear()
         for path in (tmp_path / step).glob(".work/*/*.arrow"):
             path.write_bytes(b"of other buckets")
         if error:
@@ -222,6 +226,7 @@ def test_the_work_of_reading_grows_no_faster_than_the_documents(tmp_path: Path):
     assert num_calls(16_000) < 6 * num_calls(4_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_out", [[], [[], []]], ids=["no documents", "no sentences"])
 def test_an_empty_validation_shard_makes_an_empty_one(
     held_out: list[list[str]], vocab: str, tmp_path: Path
@@ -329,13 +334,12 @@ def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path
     """
     documents = write_documents(tmp_path / "documents", text_of(20), text_of(4))
     damage(documents / TRAIN)
+    tokenizer = InstancesTokenizer(fingerprint="", size=120)
+    setup = InstancesSetup(mixture=[], languages={}, tokenizer=tokenizer)
+    shard = DocumentsToRead(split="train", index=0, path=str(documents / TRAIN))
     with pytest.raises(UserError, match=message) as raised:
-        build_shard(
-            StageDirectory(vocab, "of a test"),
-            DocumentsUnit(split="train", index=0, path=str(documents / TRAIN)),
-            CONFIG,
-            {},
-        )
+        directory = StageDirectory(vocab, "of a test", setup)
+        BuildShards(CONFIG).do(directory, Unit(TRAIN, cost=1, payload=shard))
     assert "\n" not in str(raised.value)
     assert not (Path(vocab) / TRAIN).exists()
     if (documents / TRAIN).exists():

@@ -129,6 +129,7 @@ def test_more_than_one_block_of_rows():
     ] + 3 * len(built.table)
 
 
+@pytest.mark.slow
 def test_short_rows_are_not_padded_to_a_long_one_in_gigabytes(monkeypatch: pytest.MonkeyPatch):
     cells: list[int] = []
 
@@ -176,6 +177,7 @@ def parquet_file(tmp_path: Path) -> Path:
     return tmp_path / "train.parquet"
 
 
+@pytest.mark.slow
 def test_datasets_reads_the_rows(parquet_file: Path, tmp_path: Path):
     datasets = pytest.importorskip("datasets", reason="the `datasets` library is not installed")
     read = datasets.load_dataset(
@@ -190,6 +192,7 @@ def test_duckdb_reads_the_rows(parquet_file: Path):
     assert rows == [tuple(row.values()) for row in pq.read_table(parquet_file).to_pylist()]
 
 
+@pytest.mark.slow
 def test_polars_reads_the_rows(parquet_file: Path):
     polars = pytest.importorskip("polars", reason="Polars is not installed")
     assert polars.read_parquet(parquet_file).to_dicts() == pq.read_table(parquet_file).to_pylist()

@@ -69,6 +69,7 @@ MASKINGS = ["token", "whole-word", "span"]
 SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     SEGMENTS,
@@ -107,6 +108,7 @@ def test_no_cap_but_the_rate():
     np.testing.assert_array_equal(num_to_mask(lengths, 0.4, 512), [1, 4, 12, 51, 205])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masking", ["token", "whole-word"])
 def test_positions_are_uniform_over_the_row(masking):
     rows = Rows([(30, 31)] * 20_000)
@@ -189,6 +191,7 @@ def test_pure_splits(split, share):
         assert np.mean(ids[positions.flat] == originals) < 0.01
 
 
+@pytest.mark.slow
 def test_random_replacements_are_uniform_over_ordinary_tokens():
     rows = many_rows(20_000)
     positions = rows.choose("token")

@@ -58,6 +58,7 @@ def test_one_source_gives_the_rows_of_a_corpus_that_knows_no_sources():
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["articles", "stubs", "near-one-sentence"])
 def test_each_group_is_exact_and_keeps_to_itself(kind: str):
     corpus = generate(kind, 6000)
@@ -87,6 +88,7 @@ def test_the_language_may_be_asked_for_alone_or_nothing():
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.tuples(LENGTHS, st.integers(0, 2)), max_size=9),

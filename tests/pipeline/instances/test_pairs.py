@@ -111,6 +111,7 @@ def check_label_tells_nothing(corpus: Corpus, pairs: Pairs) -> None:
     assert pairs.warning() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_length", [32, 128, 512])
 @pytest.mark.parametrize(
     ("kind", "num_documents"),
@@ -142,6 +143,7 @@ def test_balanced_on_tiny_shards(num_documents):
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([1, 200]), max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(LENGTHS, max_size=8), st.integers(0, 5), st.sampled_from([8, 9, 32, 128]))
 def test_balanced_holds_on_any_corpus(documents, seed, max_length):
@@ -154,6 +156,7 @@ def test_balanced_holds_on_any_corpus(documents, seed, max_length):
     check_balanced(corpus, pairs, max_length - 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(LENGTHS, max_size=8),
@@ -335,6 +338,7 @@ def google_research_rows(
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "num_documents", "short"), [("articles", 400, 0.0), ("stubs", 4000, 0.1)]
 )

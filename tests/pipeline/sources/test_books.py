@@ -342,6 +342,7 @@ def test_a_compressed_text_that_expands_beyond_measure() -> None:
     assert counters.examples["compression_bomb"][0].startswith("bomb.txt.gz, beyond byte ")
 
 
+@pytest.mark.slow
 def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"LONGEST_DOCUMENT": 400_000, "BOOK_CHARACTERS": 40_000, "LONGEST_PARAGRAPH": 100_000}
     for name, size in {**sizes, "LONGEST_LINE_BYTES": 1 << 14, "CHUNK_BYTES": 1 << 14}.items():
@@ -701,6 +702,7 @@ def test_novels_keep_their_words() -> None:
             assert 0.98 < words / len(content.split()) <= 1
 
 
+@pytest.mark.slow
 def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
     size = books.CHUNK_BYTES + books.LONGEST_LINE_BYTES
     for word in ("слово ", "слово", "x слово "):
@@ -757,6 +759,7 @@ def test_every_word_of_a_book_is_kept_or_counted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_words_of_two_large_books_in_one_file_are_kept_or_counted() -> None:
     line = "There was once a bear who lived in a wood, and was known to all the people.\n"
     text = BOOK.replace("He went\naway.\n", line * 30_000) * 2

@@ -131,6 +131,7 @@ def test_a_row_without_end_is_cut_off_and_memory_stays_bounded():
     assert counters.examples["oversized_row"] == ["a.csv, byte 1"]
 
 
+@pytest.mark.slow
 def test_a_file_of_bad_rows_takes_linear_time():
     # Seconds if the time is linear in the length; otherwise it takes hours.
     counters = Counters()

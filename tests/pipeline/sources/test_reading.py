@@ -12,12 +12,14 @@ from apache_beam.testing.util import assert_that, equal_to
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.counters import Counters
-from clozeworks.pipeline.sources.reading import read_documents, read_documents_transform
+from clozeworks.pipeline.sources.reading import read_documents
+from clozeworks.pipeline.transforms import ReadDocuments
 
 VERSION = version("apache-beam")  # without it Beam tries to download another runner
 CORPUS = Path(__file__).resolve().parents[3] / "examples" / "quickstart" / "corpus"
 
 
+@pytest.mark.slow
 def test_the_quickstart_is_read_by_the_transform_as_by_the_iterator():
     counters = Counters()
     documents = [asdict(document) for document in read_documents(str(CORPUS), counters=counters)]
@@ -27,7 +29,7 @@ def test_the_quickstart_is_read_by_the_transform_as_by_the_iterator():
     pipeline = beam.Pipeline(
         runner="DirectRunner", options=PipelineOptions(update_compatibility_version=VERSION)
     )
-    assert_that(pipeline | read_documents_transform(str(CORPUS)), equal_to(documents))
+    assert_that(pipeline | ReadDocuments(str(CORPUS)), equal_to(documents))
     result = pipeline.run()
     result.wait_until_finish()
     metrics = result.metrics().query()["counters"]
@@ -47,7 +49,7 @@ def test_sources_in_the_working_directory_are_read_and_bad_input_is_counted(tmp_
 
 
 def test_a_source_that_does_not_exist_is_refused_at_once(tmp_path):
-    for read in (read_documents, read_documents_transform):
+    for read in (read_documents, ReadDocuments):
         with pytest.raises(UserError, match="none"):
             read(str(tmp_path / "none"))
     shutil.rmtree(tmp_path)

@@ -48,6 +48,7 @@ def test_no_character_is_lost_and_every_sentence_is_normalised(
         sentence.encode("utf-8")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_normalise_agrees_with_the_unicode_classes_on_any_text(text: str) -> None:
     line = normalise(text)

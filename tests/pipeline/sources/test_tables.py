@@ -223,6 +223,7 @@ def test_a_row_that_is_too_long_is_left_out(
     assert counters.examples["oversized_row"] == ["data/part.parquet, row 1"]
 
 
+@pytest.mark.slow
 def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
     text = "It goes on and on. " * 50_000
     path = written(tmp_path, {"text": [f"{row} {text}" for row in range(60)], "label": range(60)})

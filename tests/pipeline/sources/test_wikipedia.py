@@ -342,6 +342,7 @@ def test_a_page_of_one_long_line_is_read() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
 def test_what_expands_beyond_reason_takes_little_memory(
     compression: str, monkeypatch: pytest.MonkeyPatch
@@ -388,6 +389,7 @@ def test_a_file_that_is_not_a_dump_has_no_documents(content: bytes, suffix: str)
     assert not documents and counters.bad["no_dump"] == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=8), st.integers(1, 4)

@@ -362,6 +362,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)),
@@ -445,6 +446,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_markup_ends(piece: str) -> None:
     # A second if the time is linear in the length; a quadratic rule would take many minutes.

@@ -46,6 +46,7 @@ def write(path: str, content: bytes) -> None:
         file.write(content)
 
 
+@pytest.mark.slow
 def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     for name in ("b.txt", "a.txt", "sub/c.txt", "sub/.hidden/d.txt", ".e.txt"):
         write(f"{folder}/{name}", name.encode())
@@ -109,6 +110,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
     assert storage.read_bytes(f"{folder}/a") == b"whole"
 
 
+@pytest.mark.slow
 def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(remote, "UPLOAD_BYTES", 11 << 20)
     content = os.urandom(1 << 20) * 25
@@ -155,6 +157,7 @@ def message(path: str, kind: type[Exception] = UserError) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(s3: str, monkeypatch: pytest.MonkeyPatch):
     assert message("s4://bucket/x").startswith(
         "s4://bucket/x cannot be opened: use a local path, s3://BUCKET/…"
@@ -231,6 +234,7 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
     with pytest.raises(
         UserError, match=r"^s3://bucket/key: access is denied\. Check your credentials"
@@ -242,6 +246,7 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
     ), failing_store
 
 
+@pytest.mark.slow
 def test_an_upload_that_is_interrupted_is_completed(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -278,6 +283,7 @@ def test_a_folder_that_another_process_removes_too_is_removed(
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_is_searched_in_order_without_hidden_files(tmp_path: Path):
     for name in ("b.txt", "a.txt", ".hidden.txt", "sub/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -220,6 +220,7 @@ def ask(tmp_path: Path, endpoint: str, *names: str) -> list[Any]:
     return json.loads(ended.stdout)
 
 
+@pytest.mark.slow
 def test_data_sets_of_the_hub(tmp_path: Path):
     configs = "".join(
         f"- config_name: '{name}'\n  data_files:\n  - split: train\n    path: {name}/train-*\n"
@@ -260,11 +261,13 @@ def test_data_sets_of_the_hub(tmp_path: Path):
         assert message in error
 
 
+@pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
     (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
     assert "the Hugging Face Hub cannot be reached" in error
 
 
+@pytest.mark.slow
 def test_streaming_loads_no_torch(tmp_path: Path):
     write_lines(tmp_path / "set" / "part.jsonl", rows(3))
     script = (
@@ -277,6 +280,7 @@ def test_streaming_loads_no_torch(tmp_path: Path):
     assert ended.stdout.strip() == "3 set()"
 
 
+@pytest.mark.slow
 def test_importing_it_loads_neither_beam_nor_datasets():
     heavy = "{'apache_beam', 'datasets', 'sentencex'}"
     script = f"import sys, clozeworks.pipeline.storage.hub; print({heavy} & set(sys.modules))"

@@ -104,6 +104,7 @@ def test_decision_and_reason(tmp_path: Path, documents, options, strip: bool, re
     assert not accents.damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cased", [False, True])
 def test_damage_that_was_requested_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], cased: bool

@@ -95,6 +95,7 @@ def known() -> dict[Normalization, DictionaryTokenizer]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @given(texts=st.lists(sentences, max_size=5))
 @settings(max_examples=150)
@@ -105,6 +106,7 @@ def test_ids_equal_tokenizers(known, normalization, texts):
     assert split(ids, offsets) == expected_ids(texts, TOKENS, normalization)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 def test_sampled_code_points(known, normalization):
     rng = random.Random(7)
@@ -196,6 +198,7 @@ def expected_counts(texts: list[str], normalization: Normalization) -> list[tupl
     return sorted(counts.items(), key=lambda item: (-item[1], item[0].encode()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @given(texts=st.lists(sentences, max_size=5))
 @settings(max_examples=100)

@@ -69,6 +69,7 @@ def as_vocab_txt(*lines: str) -> dict[str, bytes]:
     return {"vocab.txt": "\n".join(lines).encode()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 def test_transformers_encodes_the_same(normalization, tmp_path):
     transformers = pytest.importorskip("transformers")

@@ -75,12 +75,14 @@ def learn_plainly(counts: dict[str, int]) -> list[str]:
     return special_tokens(0) + tokens
 
 
+@pytest.mark.slow
 @given(word_counts)
 @settings(max_examples=400)
 def test_merges_equal_plain_implementation(counts):
     assert learn(counts)[0] == learn_plainly(counts)
 
 
+@pytest.mark.slow
 @given(word_counts, st.integers(5, 60), st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_order_of_words_does_not_matter(counts, size, rng):
@@ -147,6 +149,7 @@ def test_no_words():
     assert learn({})[0] == special_tokens(0)
 
 
+@pytest.mark.slow
 def test_same_in_processes_with_other_hash_seeds():
     code = (
         "import numpy as np, pyarrow as pa;"

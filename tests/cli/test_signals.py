@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM ask a training to stop, and only while it can."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from checkpoint_fixture import make_checkpoint
+from clozeworks.cli.main import main
+from clozeworks.cli.signals import StopOnSignal
+from clozeworks.model.finetuning import train
+from instances_fixture import write_instances
+
+SHAPE = ["--num-layers", "1", "--hidden-size", "8", "--num-heads", "1"]
+OPTIONS = [*SHAPE, "--batch-size", "8", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_acts_as_before(number: signal.Signals):
+    received = []
+    before = signal.signal(number, lambda *_: received.append(number))
+    handler = signal.getsignal(number)
+    try:
+        with StopOnSignal() as stop:
+            assert not stop.is_requested
+            signal.raise_signal(number)
+            assert stop.is_requested and not received
+            signal.raise_signal(number)
+            assert received == [number]
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_pretrain_saves_and_exits_with_130(number, tmp_path, monkeypatch, capsys):
+    write_instances(tmp_path / "instances")
+    run = tmp_path / "run"
+    arguments = ["pretrain", str(tmp_path / "instances"), "--output", str(run), *OPTIONS]
+    assert interrupted(arguments, number, monkeypatch) == 130
+    assert capsys.readouterr().err == "Error: Interrupted; rerun the same command to resume.\n"
+    assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-0000001"]
+
+
+def test_an_interrupted_finetune_saves_and_exits_with_130(tmp_path: Path, monkeypatch, capsys):
+    make_checkpoint(tmp_path / "checkpoint")
+    (tmp_path / "data").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        text = "sentence\tlabel\n" + "the cat\t0\nthe dog\t1\n" * 100
+        (tmp_path / "data" / name).write_text(text)
+    paths = {name: str(tmp_path / name) for name in ("data", "checkpoint", "tuned")}
+    arguments = ["finetune", "classify", paths["data"], "--checkpoint", paths["checkpoint"]]
+    arguments += ["--output", paths["tuned"], "--max-length", "16", "--device", "cpu"]
+    assert interrupted(arguments, signal.SIGTERM, monkeypatch) == 130
+    assert capsys.readouterr().err == "Error: Interrupted; rerun the same command to resume.\n"
+    assert len(list((tmp_path / "tuned").glob(f"runs/*/{train.CHECKPOINT}"))) == 1
+
+
+def interrupted(arguments: list[str], number: signal.Signals, monkeypatch) -> int:
+    """Run a command that gets a signal as soon as its training begins; return its exit code."""
+    enter = StopOnSignal.__enter__
+
+    def enter_and_interrupt(stop: StopOnSignal) -> StopOnSignal:
+        enter(stop)
+        signal.raise_signal(number)
+        return stop
+
+    class ExitedError(BaseException):
+        pass
+
+    def abandon(exit_code: int) -> None:
+        raise ExitedError(exit_code)
+
+    monkeypatch.setattr(StopOnSignal, "__enter__", enter_and_interrupt)
+    monkeypatch.setattr("clozeworks.cli.main.abandon", abandon)
+    with pytest.raises(ExitedError) as exited:
+        main(arguments)
+    return exited.value.args[0]

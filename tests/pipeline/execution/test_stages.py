@@ -1,0 +1,172 @@
+"""Phases and stages: opened, planned and finished once, wherever, and as often as it is tried."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution.phases import do_unit, plan_phase
+from clozeworks.pipeline.execution.progress import Progress, progress_shown
+from clozeworks.pipeline.execution.stages import (
+    finish_stage,
+    open_stage,
+    opened_directory,
+    progress_of,
+)
+from clozeworks.pipeline.execution.units import read_errors
+from clozeworks.pipeline.storage.stage import StageDirectory
+from number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
+
+SQUARES = [0, 1, 4, 9, 16]
+
+
+def opened(path: Path, **options: Any) -> tuple[NumberStage, StageDirectory]:
+    stage = NumberStage(output=str(path), **options)
+    directory, manifest = open_stage(stage, stage.plan(), overwrite=False)
+    assert manifest is None
+    return stage, directory
+
+
+def do_all(stage: NumberStage, directory: StageDirectory) -> None:
+    for phase in stage.phases():
+        for number in plan_phase(directory, phase):
+            do_unit(number, directory, phase)
+
+
+def test_steps_may_be_taken_one_by_one_in_other_processes(tmp_path: Path):
+    """Each step finds the directory by the stage alone, as on another machine."""
+    stage, _ = opened(tmp_path, more_work=square)
+    for phase in stage.phases():
+        directory = opened_directory(stage)
+        assert directory is not None
+        for number in plan_phase(directory, phase):
+            do_unit(number, directory, phase)
+    assert squares_of(finish_stage(stage)) == 2 * SQUARES
+    assert opened_directory(stage) is None
+
+
+def test_opening_again_keeps_what_is_done(tmp_path: Path):
+    stage, directory = opened(tmp_path)
+    do_unit(3, directory, Squares(square))
+    _, again = opened(tmp_path)
+    assert again == directory
+    assert plan_phase(again, Squares(square)) == [4, 2, 1, 0]  # the most expensive first
+    do_all(stage, again)
+    assert squares_of(finish_stage(stage)) == SQUARES
+
+
+def test_finishing_again_changes_nothing(tmp_path: Path):
+    stage, directory = opened(tmp_path)
+    do_all(stage, directory)
+    manifest = finish_stage(stage)
+    written = (tmp_path / "manifest.json").read_bytes()
+    assert finish_stage(stage).fingerprint == manifest.fingerprint
+    assert (tmp_path / "manifest.json").read_bytes() == written
+    _, found = open_stage(stage, stage.plan(), overwrite=False)
+    assert found is not None and found.already_finished
+
+
+def test_a_stage_that_was_not_opened_says_rerun(tmp_path: Path):
+    with pytest.raises(RunError, match=r"setup\.json is missing: another process .* rerun to res"):
+        opened_directory(NumberStage(output=str(tmp_path)))
+
+
+def test_workers_take_a_half_opened_stage_for_unopened(tmp_path: Path):
+    stage, _ = opened(tmp_path)
+    (tmp_path / ".work" / "setup.json").unlink()  # the last file of opening
+    with pytest.raises(RunError, match="rerun to resume"):
+        opened_directory(stage)
+    _, directory = opened(tmp_path)
+    do_all(stage, directory)
+    assert squares_of(finish_stage(stage)) == SQUARES
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"fingerprint": 3}', b"[]"])
+def test_a_damaged_setup_is_one_line(tmp_path: Path, content: bytes):
+    stage, _ = opened(tmp_path)
+    (tmp_path / ".work" / "setup.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"setup\.json is damaged") as raised:
+        opened_directory(stage)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_stage_is_not_finished_before_its_units(tmp_path: Path):
+    stage, directory = opened(tmp_path)
+    do_unit(4, directory, Squares(square))
+    with pytest.raises(UserError, match=r"files of squares unit-0 in .* are missing"):
+        finish_stage(stage)
+    assert not (tmp_path / "manifest.json").exists()
+    assert read_errors(directory)  # for the launching process
+
+
+def test_a_plan_that_a_killed_run_left_is_used(tmp_path: Path):
+    _, directory = opened(tmp_path)
+    assert plan_phase(directory, MoreSquares(square, num_units=2)) == [1, 0]
+    assert plan_phase(directory, MoreSquares(square, num_units=4)) == [1, 0]
+
+
+def test_the_first_phase_of_a_stage_has_the_units_of_its_plan(tmp_path: Path):
+    directory = StageDirectory(str(tmp_path), "never opened")
+    with pytest.raises(TypeError, match="squares are planned when its stage is opened"):
+        plan_phase(directory, Squares(square))
+
+
+def fail(directory: StageDirectory, number: int) -> Done:
+    raise UserError(f"{number} is no good")
+
+
+def test_nothing_is_planned_or_done_after_a_mistake(tmp_path: Path):
+    _, directory = opened(tmp_path)
+    with pytest.raises(UserError, match=r"^3 is no good$"):
+        do_unit(3, directory, Squares(fail))
+    with pytest.raises(UserError, match=r"^3 is no good$"):
+        do_unit(1, directory, Squares(square))
+    with pytest.raises(UserError, match=r"^3 is no good$"):
+        plan_phase(directory, MoreSquares(square))
+    assert not (tmp_path / ".work" / "squares" / "00001.json").exists()
+    opened(tmp_path)  # the next run
+    assert plan_phase(directory, Squares(square)) == [4, 3, 2, 1, 0]
+
+
+def test_progress_is_that_of_the_first_unfinished_phase(tmp_path: Path):
+    stage, directory = opened(tmp_path / "one", more_work=square)
+    other = NumberStage(output=str(tmp_path / "other"))
+    phase, more = stage.phases()
+    do_unit(3, directory, phase)
+    expected = Progress(stage="ingest", phase="squares", done_bytes=3, total_bytes=10)
+    assert progress_of([stage, other]) == expected
+    for number in plan_phase(directory, phase):
+        do_unit(number, directory, phase)
+    plan_phase(directory, more)
+    shown = progress_of([stage, other])
+    assert shown is not None
+    assert (shown.phase, shown.done_bytes) == ("more", 0)
+    do_all(stage, directory)
+    assert progress_of([stage]) is None
+    finish_stage(stage)
+    opened(tmp_path / "other")
+    shown = progress_of([stage, other])  # of the stage behind the finished one
+    assert shown is not None and shown.phase == "squares"
+
+
+def test_progress_that_cannot_be_read_is_not_shown():
+    was_read = threading.Event()
+
+    def read() -> Progress:
+        was_read.set()
+        raise RunError("the store is out of reach")
+
+    with progress_shown(read, pytest.fail, "out"):
+        assert was_read.wait(60)
+    num_threads = threading.active_count()
+    with progress_shown(read, None, "out"):  # nobody looks
+        assert threading.active_count() == num_threads
+
+
+def test_the_time_taken_is_that_since_opening(tmp_path: Path):
+    stage, directory = opened(tmp_path)
+    do_all(stage, directory)
+    finish_stage(stage)
+    assert 0 <= json.loads((tmp_path / "timings.json").read_text())["seconds"] < 600

@@ -1,0 +1,145 @@
+"""Units of work: plans and records that only the same work reads back, and written errors."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.execution import units
+from clozeworks.pipeline.execution.units import (
+    Record,
+    Unit,
+    clear_errors,
+    errors_written_down,
+    finished_units,
+    is_planned,
+    read_errors,
+    read_records,
+    read_units,
+    stop_units,
+    unfinished_units,
+    unit_names,
+    write_record,
+    write_units,
+)
+from clozeworks.pipeline.storage.stage import StageDirectory
+from number_stage import Done, number_units
+
+PHASE = "squares"
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_new_process() -> Iterator[None]:
+    forget_plans()
+    yield
+    forget_plans()
+
+
+def forget_plans() -> None:
+    read_units.cache_clear()
+    unit_names.cache_clear()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StageDirectory:
+    directory = StageDirectory(str(tmp_path), "this work")
+    write_units(directory, PHASE, number_units(3))
+    return directory
+
+
+def test_a_plan_comes_back_as_it_was(directory: StageDirectory):
+    assert is_planned(directory, PHASE) and not is_planned(directory, "more")
+    assert list(read_units(directory, PHASE, int)) == number_units(3)
+    assert unit_names(directory, PHASE) == ["unit-0", "unit-1", "unit-2"]
+
+
+def test_payloads_may_be_dataclasses(directory: StageDirectory):
+    inner = Unit("inner", cost=1, payload=[1, 2])
+    write_units(directory, "nested", [Unit("outer", cost=1, payload=inner)])
+    [outer] = read_units(directory, "nested", Unit[list[int]])
+    assert outer.payload == inner
+
+
+def test_a_plan_of_other_work_or_of_another_version_is_refused(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    message = r"squares/plan\.json is missing or was written by another version\. Rerun with `over"
+    with pytest.raises(UserError, match=message):
+        read_units(StageDirectory(directory.path, "other work"), PHASE, int)
+    with pytest.raises(UserError, match=r"more/plan\.json is missing"):
+        read_units(directory, "more", int)
+    monkeypatch.setattr(units, "LAYOUT", units.LAYOUT + 1)
+    with pytest.raises(UserError, match=message):
+        read_units(directory, PHASE, int)
+
+
+def test_a_damaged_plan_is_refused_with_advice(directory: StageDirectory):
+    Path(directory.file(".work/squares/plan.json")).write_bytes(b'{"fingerprint": "this')
+    with pytest.raises(UserError, match=r"plan\.json is damaged.*Rerun with `overwrite`"):
+        read_units(directory, PHASE, int)
+
+
+def test_records_come_in_the_order_of_the_plan(directory: StageDirectory):
+    assert unfinished_units(directory, PHASE, Done) == [0, 1, 2]
+    for number in (2, 0, 1):
+        write_record(directory, PHASE, number, Done(number * 10))
+    assert [record.square for record in read_records(directory, PHASE, Done)] == [0, 10, 20]
+    assert unfinished_units(directory, PHASE, Done) == []
+    assert finished_units(directory, PHASE) == {0, 1, 2}
+
+
+def test_a_unit_whose_file_is_missing_is_unfinished(directory: StageDirectory):
+    files = ("train.parquet", ".work/keys/unit-1.arrow")
+    for file in files:
+        directory.write_bytes(file, b"rows")
+    for number in range(3):
+        write_record(directory, PHASE, number, Record(files=files if number == 1 else ()))
+    assert unfinished_units(directory, PHASE, Record) == []
+    for file in files:
+        directory.remove(file)
+        assert unfinished_units(directory, PHASE, Record) == [1]
+        with pytest.raises(UserError, match=r"files of squares unit-1 in .* missing; rerun to rec"):
+            read_records(directory, PHASE, Record)
+        directory.write_bytes(file, b"rows")
+
+
+def test_records_of_another_version_are_done_again(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as older:
+        older.setattr(units, "LAYOUT", units.LAYOUT - 1)
+        write_record(directory, PHASE, 1, Done(1))
+    write_record(directory, PHASE, 2, Done(4))
+    assert unfinished_units(directory, PHASE, Done) == [0, 1]
+
+
+def test_only_numbered_files_are_records(directory: StageDirectory):
+    for name in ("plan.json", "x.json", "00001.json.tmp"):
+        directory.write_bytes(f".work/more/{name}", b"{}")
+    assert finished_units(directory, "more") == set()
+
+
+def test_a_mistake_is_written_down_for_the_launching_process(directory: StageDirectory):
+    with pytest.raises(UserError, match="no good"), errors_written_down(directory, "squares-3"):
+        raise UserError("three is no good – é")
+    assert read_errors(directory) == ["three is no good – é"]
+    clear_errors(directory)
+    assert read_errors(directory) == []
+    with pytest.raises(ValueError, match="bug"), errors_written_down(directory, "squares-3"):
+        raise ValueError("bug")
+    assert read_errors(directory) == []
+    stop_units(directory)
+    assert read_errors(directory) == ["The run was interrupted."]
+
+
+def test_a_mistake_that_cannot_be_written_down_ends_the_run(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="no good"), errors_written_down(directory, "squares-3"):
+        raise UserError("three is no good")

@@ -1,0 +1,255 @@
+"""All data stages as one pipeline: the bytes of the three commands, resumed and refused alike."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from clozeworks.cli.main import main
+from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.corpus import CorpusManifests, make_corpus
+from clozeworks.pipeline.documents.pipeline import ingest
+from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
+
+ONE = RunOptions(workers=1)
+INGEST = IngestConfig(shards=2, validation_share=0.1)
+VOCAB = VocabConfig(size=200)
+BUILD = BuildConfig(duplicates=2, max_length=32)
+CONFIG = """
+[ingest]
+shards = 2
+validation-share = 0.1
+[vocab]
+size = 200
+[build]
+duplicates = 2
+max-length = 32
+"""
+FOLDERS = ("documents", "vocab", "instances")
+GIVE_UP_S = 240
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("corpus") / "texts"
+    folder.mkdir()
+    for number in range(30):
+        sentences = [f"Book {number} has {i} pages about {number * i} bears." for i in range(30)]
+        (folder / f"{number}.txt").write_text(" ".join(sentences))
+    (folder / "copy.txt").write_text((folder / "3.txt").read_text())
+    (folder / "cover.jpg").write_bytes(b"no text")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def config(texts: str) -> str:
+    path = Path(texts).with_name("config.toml")
+    path.write_text(CONFIG)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def stages(texts: str) -> Path:
+    """What the three stages make, run one by one."""
+    folder = Path(texts).with_name("stages")
+    documents, vocab, instances = (str(folder / name) for name in FOLDERS)
+    ingest([texts], documents, INGEST, ONE)
+    learn_vocabulary(documents, vocab, VOCAB, ONE)
+    build(documents, vocab, instances, BUILD, ONE)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of every file but the timings, by its path below `folder`."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def make(
+    texts: str, output: Path, vocab: VocabConfig = VOCAB, options: RunOptions = ONE
+) -> CorpusManifests:
+    return make_corpus([texts], str(output), INGEST, vocab, BUILD, options)
+
+
+def run(*arguments: str) -> int:
+    """Run `clozeworks corpus` in this process; return the exit code."""
+    try:
+        main(["corpus", *arguments])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def test_one_pipeline_makes_the_bytes_of_the_three_stages(
+    texts: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    manifests = make(texts, Path("corpus"))
+    corpus = tmp_path / "corpus"
+    assert digests(corpus) == digests(stages)
+    assert [manifest.stage for manifest in manifests] == ["ingest", "vocab", "build"]
+
+    finished_at = {path: path.stat().st_mtime_ns for path in corpus.rglob("*")}
+    again = make(texts, corpus)
+    assert {path: path.stat().st_mtime_ns for path in corpus.rglob("*")} == finished_at
+    assert all(manifest.already_finished for manifest in again)
+    # The stages' own functions take the directories for theirs.
+    assert ingest([texts], str(corpus / "documents"), INGEST, ONE).already_finished
+    with pytest.raises(UserError, match="size was 200, now 150"):
+        make(texts, corpus, VocabConfig(size=150))
+    assert {path: path.stat().st_mtime_ns for path in corpus.rglob("*")} == finished_at
+
+
+def test_what_stages_of_their_own_have_begun_is_finished(texts: str, stages: Path, tmp_path: Path):
+    documents = str(tmp_path / "documents")
+    ingest([texts], documents, INGEST, ONE)
+    manifests = make(texts, tmp_path)
+    assert [manifest.already_finished for manifest in manifests] == [True, False, False]
+    assert digests(tmp_path) == digests(stages)
+
+
+def test_overwrite_starts_all_stages_over(texts: str, stages: Path, tmp_path: Path):
+    make(texts, tmp_path, VocabConfig(size=150))
+    manifests = make(texts, tmp_path, options=RunOptions(workers=1, overwrite=True))
+    assert not any(manifest.already_finished for manifest in manifests)
+    assert digests(tmp_path) == digests(stages)
+
+
+def test_files_of_others_are_found_before_the_pipeline_starts(texts: str, tmp_path: Path):
+    (tmp_path / "instances").mkdir()
+    (tmp_path / "instances" / "thesis.tex").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"instances already contains other files \(thesis"):
+            make(texts, tmp_path, options=RunOptions(workers=1, overwrite=overwrite))
+    assert not (tmp_path / "documents" / "manifest.json").exists()
+    assert (tmp_path / "instances" / "thesis.tex").read_text() == "mine"
+
+
+def typed_command(texts: str, config: str, output: Path) -> list[str]:
+    script = "from clozeworks.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "corpus", texts]
+    return [*command, f"--output={output}", f"--config={config}", "--workers=1"]
+
+
+def start_until(
+    typed: list[str], reached: Callable[[], bool], delay_s: float = 0
+) -> "subprocess.Popen[str]":
+    """Start a command; return it `delay_s` after `reached` first holds, or once it has ended."""
+    process = subprocess.Popen(
+        typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    give_up = time.monotonic() + GIVE_UP_S
+    while process.poll() is None and not reached():
+        assert time.monotonic() < give_up
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    return process
+
+
+def test_a_corpus_killed_in_any_stage_resumes_to_the_same_bytes(
+    texts: str, config: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a killed run cannot clear away
+    output = tmp_path / "corpus"
+    typed = typed_command(texts, config, output)
+    moments = random.Random(5)
+    first_of_stage = moments.choice(FOLDERS[:2])
+    plan = output / first_of_stage / ".work" / "plan.json"
+    process = start_until(typed, plan.exists, delay_s=moments.random() / 4)
+    with suppress(ProcessLookupError):  # it has ended already
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    subprocess.run(typed, check=True, capture_output=True, timeout=GIVE_UP_S)
+    assert digests(output) == digests(stages)
+
+
+def test_an_interrupted_corpus_says_rerun(
+    texts: str, config: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    output = tmp_path / "corpus"
+    typed = typed_command(texts, config, output)
+    process = start_until(typed, (output / "documents" / ".work" / "setup.json").exists)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=GIVE_UP_S)
+    assert process.returncode == 130
+    assert errors.strip() == "Error: Interrupted; rerun the same command to resume."
+    make(texts, output)
+    assert digests(output) == digests(stages)
+
+
+def test_warnings_and_what_was_made_are_shown(
+    texts: str,
+    config: str,
+    stages: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("COLUMNS", "400")  # so that the table cuts no path
+    assert run(texts, f"--output={tmp_path}", f"--config={config}", "--workers=1") == 0
+    shown = capfd.readouterr()
+    assert "Warning: removed 1 exact duplicate; for example text:" in shown.err
+    assert "Warning: skipped 1 file of unknown format, for example texts/cover.jpg" in shown.err
+    for name in FOLDERS:
+        assert f"{tmp_path}/{name}" in shown.out
+    assert digests(tmp_path) == digests(stages)
+
+    # Options on the line come before those of the file, and errors name their flags.
+    assert run(texts, f"--output={tmp_path}", f"--config={config}", "--size=150") == 2
+    reported = capfd.readouterr().err
+    assert "size was 200, now 150" in reported
+    assert "--overwrite" in reported
+    assert reported.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["vocab", "build"])
+def test_a_mistake_found_in_a_later_stage_is_one_line(
+    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+):
+    path = tmp_path / "config.toml"
+    with_weight = f'[{command}]\nweight = ["fr=2"]\n'
+    path.write_text(CONFIG.replace(f"[{command}]\n", with_weight))
+    assert run(texts, f"--output={tmp_path}/corpus", f"--config={path}", "--workers=1") == 2
+    reported = capfd.readouterr().err
+    assert reported.startswith("Error: --weight fr: no source or language has this name")
+    assert reported.count("\n") == 1
+    assert (tmp_path / "corpus" / "documents" / "manifest.json").exists()
+    assert not (tmp_path / "corpus" / "instances" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[vocabulary]\nsize = 200\n", "there is no data stage 'vocabulary'"),
+        ("[vocab]\nsizes = 200\n", "vocab has no option 'sizes'; did you mean"),
+        ("[build]\nmax-lenght = 64\n", "build has no option 'max-lenght'; did you mean"),
+        ('[vocab]\nsize = "large"\n', "is not valid (size: expected int"),
+        ("size = 200\n", "config.toml"),
+        ("[vocab\n", "config.toml"),
+    ],
+)
+def test_a_config_that_is_not_understood_is_refused(
+    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, message: str
+):
+    path = tmp_path / "config.toml"
+    path.write_text(content)
+    assert run(texts, f"--output={tmp_path}/corpus", f"--config={path}") == 2
+    reported = capfd.readouterr().err
+    assert message in reported
+    assert reported.startswith("Error: ")
+    assert reported.count("\n") == 1
+    assert not (tmp_path / "corpus").exists()

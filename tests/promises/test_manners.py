@@ -1,0 +1,243 @@
+"""Library calls change nothing of the process that calls them.
+
+Each call runs in a fresh process, which compares its own settings before and after.
+"""
+
+import locale
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from clozeworks.pipeline.seeding import stable_hash
+
+
+class Call(NamedTuple):
+    """A library call to check."""
+
+    prepare: Callable[[Path], None]
+    """Writes the input below a folder."""
+    run: Callable[[Path], object]
+    """Makes the call on that input, with its output in the same folder."""
+    imports: tuple[str, ...]
+    """Libraries that the call imports when it needs them, and whose own import changes settings:
+    they are imported before the comparison begins.
+    """
+    may_change: tuple[str, ...] = ()
+    """Settings that a library changes, and that cannot be kept from changing."""
+
+
+def write_data(folder: Path) -> None:
+    from instances_fixture import write_instances
+
+    write_instances(folder / "instances")
+
+
+def run_pretrain(folder: Path) -> None:
+    from clozeworks.model import PretrainConfig, pretrain
+
+    shape: dict[str, Any] = {"num_layers": 1, "hidden_size": 8, "num_heads": 1}
+    config = PretrainConfig(**shape, steps=3, batch_size=8, device="cpu")
+    summary = pretrain(config, [str(folder / "instances")], folder / "run")
+    assert summary["status"] == "finished"
+
+
+def write_task(folder: Path) -> None:
+    from checkpoint_fixture import make_checkpoint
+
+    make_checkpoint(folder / "checkpoint")
+    (folder / "data").mkdir()
+    lines = ["sentence\tlabel", *["the cat\t0", "the dog\t1"] * 20]
+    for name in ("train.tsv", "dev.tsv"):
+        (folder / "data" / name).write_text("\n".join(lines) + "\n")
+
+
+def run_finetune(folder: Path) -> None:
+    from clozeworks.model import FinetuneConfig, finetune
+
+    config = FinetuneConfig(epochs=1, seeds=1, learning_rates=(1e-3,), max_length=16, device="cpu")
+    output = folder / "finetuned"
+    summary = finetune("classify", folder / "data", folder / "checkpoint", output, config)
+    assert summary["status"] == "finished"
+
+
+def write_texts(folder: Path) -> None:
+    (folder / "texts").mkdir()
+    for number in range(12):
+        sentences = [f"Book {number} has {i} pages about {number * i} bears." for i in range(20)]
+        (folder / "texts" / f"{number}.txt").write_text(" ".join(sentences))
+
+
+def run_data_stages(workers: int, *beam_options: str) -> Callable[[Path], None]:
+    """Return a function that makes documents, a vocabulary and instances, and audits them."""
+
+    def run(folder: Path) -> None:
+        from clozeworks import pipeline
+
+        options = pipeline.RunOptions(workers=workers, beam_options=beam_options)
+        texts, documents, vocab, instances = (
+            str(folder / name) for name in ("texts", "documents", "vocab", "instances")
+        )
+        pipeline.ingest([texts], documents, pipeline.IngestConfig(), options)
+        vocab_config = pipeline.VocabConfig(size=100)
+        pipeline.learn_vocabulary(documents, vocab, vocab_config, options)
+        build_config = pipeline.BuildConfig(max_length=32, duplicates=1)
+        pipeline.build(documents, vocab, instances, build_config, options)
+        assert pipeline.audit(instances).checks
+
+    return run
+
+
+def run_make_corpus(folder: Path) -> None:
+    from clozeworks import pipeline
+
+    manifests = pipeline.make_corpus(
+        [str(folder / "texts")],
+        str(folder / "corpus"),
+        pipeline.IngestConfig(),
+        pipeline.VocabConfig(size=100),
+        pipeline.BuildConfig(max_length=32, duplicates=1),
+        pipeline.RunOptions(workers=1),
+        progress=lambda progress: None,
+    )
+    assert manifests.instances.shards
+
+
+DATA_LIBRARIES = ("pyarrow.parquet", "tokenizers", "sentencex")
+# DirectRunner imports these when it runs its first pipeline.
+BEAM_LIBRARIES = (
+    *DATA_LIBRARIES,
+    "apache_beam.runners.direct.direct_runner",
+    "apache_beam.runners.worker.operations",
+)
+BEAM_DRAWS = ("random",)
+"""Beam draws from the global generator, for example to sample bundles."""
+TRAINING_LIBRARIES = (
+    "torch._dynamo",
+    "matplotlib.figure",
+    "tensorboard.summary.writer.record_writer",
+)
+CALLS = {
+    "data stages, one worker": Call(write_texts, run_data_stages(1), DATA_LIBRARIES),
+    "data stages, two workers": Call(write_texts, run_data_stages(2), DATA_LIBRARIES),
+    "data stages, Beam": Call(
+        write_texts,
+        run_data_stages(1, "--direct_running_mode=in_memory"),
+        BEAM_LIBRARIES,
+        BEAM_DRAWS,
+    ),
+    "make_corpus": Call(write_texts, run_make_corpus, BEAM_LIBRARIES, BEAM_DRAWS),
+    "pretrain": Call(write_data, run_pretrain, TRAINING_LIBRARIES),
+    "finetune": Call(
+        write_task, run_finetune, (*TRAINING_LIBRARIES, "sklearn.linear_model", "scipy.stats")
+    ),
+}
+
+
+def settings() -> dict[str, object]:
+    """Return all settings of this process that a library call could change, by name."""
+    handlers = {number.name: signal.getsignal(number) for number in signal.valid_signals()
+                if isinstance(number, signal.Signals)}  # fmt: skip
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "signal handlers": handlers,
+        "environment": dict(os.environ),
+        "file descriptors": [os.stat(number)[:3] for number in (0, 1, 2)],
+        "standard streams": (sys.stdin, sys.stdout, sys.stderr),
+        "working directory": os.getcwd(),
+        "umask": umask,
+        "locale": locale.setlocale(locale.LC_ALL),
+        "warnings' filters": list(warnings.filters),
+        "logging": (list(logging.root.handlers), logging.root.level, logging.root.disabled),
+        "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
+        "random": stable_hash(repr(random.getstate())),
+        **numpy_settings(),
+        **arrow_settings(),
+        **torch_settings(),
+    }
+
+
+def numpy_settings() -> dict[str, object]:
+    if "numpy" not in sys.modules:
+        return {}
+    import numpy as np
+
+    return {
+        "NumPy's errors": np.geterr(),
+        "NumPy's printing": np.get_printoptions(),
+        "NumPy's generator": stable_hash(repr(np.random.get_state(legacy=False))),
+    }
+
+
+def arrow_settings() -> dict[str, object]:
+    if "pyarrow" not in sys.modules:
+        return {}
+    import pyarrow as pa
+
+    return {
+        "Arrow's memory pool": pa.default_memory_pool().backend_name,
+        "Arrow's threads": (pa.cpu_count(), pa.io_thread_count()),
+    }
+
+
+def torch_settings() -> dict[str, object]:
+    if "torch" not in sys.modules:
+        return {}
+    import torch
+
+    backends = torch.backends
+    return {
+        "PyTorch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "PyTorch's generator": stable_hash(torch.get_rng_state().numpy().tobytes().hex()),
+        "PyTorch's defaults": (
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+            torch.is_grad_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(),
+        ),
+        "attention's kernels": (
+            backends.cuda.flash_sdp_enabled(),
+            backends.cuda.mem_efficient_sdp_enabled(),
+            backends.cuda.math_sdp_enabled(),
+            backends.cuda.cudnn_sdp_enabled(),
+        ),
+        "cuDNN": (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic),
+        "TF32": (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32),
+    }
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_library_call_changes_nothing_of_its_process(name: str, tmp_path: Path):
+    CALLS[name].prepare(tmp_path)
+    ended = subprocess.run(
+        [sys.executable, __file__, name, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.returncode) == ("", 0), ended.stderr
+
+
+def check(name: str, folder: Path) -> None:
+    """Make one of `CALLS`, and print each setting that it changed."""
+    call = CALLS[name]
+    for library in call.imports:
+        import_module(library)
+    before = settings()
+    call.run(folder)
+    after = settings()
+    for setting, value in before.items():
+        if after[setting] != value and setting not in call.may_change:
+            print(f"{setting}: {value} -> {after[setting]}")
+
+
+if __name__ == "__main__":
+    check(sys.argv[1], Path(sys.argv[2]))
