@@ -70,7 +70,9 @@ MODEL = {
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None",
-    "finetune": "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None",
+    "finetune": (
+        "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
+    ),
     "make_task": "name, data, **options",
     "predict": "directory, data, output, device='auto', *, official=False, task=None",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",

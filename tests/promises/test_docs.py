@@ -24,7 +24,7 @@ EXAMPLES = [
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the `clozeworks` commands in a page's blocks, each on a line; one may follow a pipe."""
+    """Return the `clozeworks` commands in a page's blocks; one may follow a pipe."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     return re.findall(r"^\$ (?:.*\| )?clozeworks (.+)$", text, re.MULTILINE)
 

@@ -17,6 +17,7 @@ from clozeworks.pipeline import (
 )
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+pytestmark = pytest.mark.slow
 PORTABLE = ("--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK")
 DASK = ("--runner=apache_beam.runners.dask.dask_runner.DaskRunner", "--dask_npartitions=64")
 
@@ -69,10 +70,11 @@ def test_one_job_makes_the_bytes_of_three_stages(
     assert contents(tmp_path) == one_by_one
 
 
+@pytest.mark.filterwarnings("ignore")  # those of Dask
 def test_one_job_on_dask(books: Path, one_by_one: dict[str, bytes], tmp_path: Path):
     distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
+        n_workers=2, threads_per_worker=1, dashboard_address=":0"
     ) as cluster:
         address = f"--dask_client_address={cluster.scheduler_address}"
         ended = run_job(books, tmp_path, *DASK, address)
