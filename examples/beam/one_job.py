@@ -22,7 +22,11 @@ from clozeworks.pipeline import (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line, run the pipeline, and wait for its end."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # or an option of Beam would be taken for one of these
+    )
     parser.add_argument("--source", required=True, help="A file, a folder, a pattern, or hf:NAME.")
     parser.add_argument("--output", required=True, help="Folder for the three directories.")
     parser.add_argument("--shards", type=int, help="Number of training shards; default: by size.")
@@ -37,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     beam_options = PipelineOptions(beam_flags, update_compatibility_version=beam.__version__)
     # Leaving the block runs the pipeline, waits for it, and raises if the job has failed.
     with beam.Pipeline(options=beam_options) as pipeline:
-        (
+        _ = (
             pipeline
             | Ingest(options.source, documents, ingest_config)
             | LearnVocabulary(documents, vocab, VocabConfig(size=2000))
