@@ -5,7 +5,8 @@ keep what passes a `GroupByKey` in memory or bill for it. One stage, with two ph
 
     Open -> [ Plan -> Deal out -> Work ] -> [ Plan -> Deal out -> Work ] -> Finish
 
-Open, every Plan, and Finish are done once, by one element that waits for all before it.
+Open, every Plan, and Finish are done once, by one element that waits for all before it: behind a
+`GroupByKey` on one key, as Dask's runner does not wait at `beam.WaitOn`.
 
 Traps of the runners that this module deals with:
 

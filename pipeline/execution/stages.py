@@ -7,10 +7,13 @@ A stage is done in three steps, and any of them may run on another machine than 
 - **finish** sums the records up into ``manifest.json``, the last file.
 """
 
+import socket
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
@@ -21,6 +24,7 @@ from ..manifests import Manifest
 from ..parsing import parse_json
 from ..storage.directory import WORK
 from ..storage.stage import (
+    HEAD_FILE,
     MANIFEST,
     StageDirectory,
     begin_stage,
@@ -97,6 +101,8 @@ class _SetupFile(Generic[S]):
     """Seconds since the epoch."""
     setup: S
     layout: int
+    version: str
+    """Of clozeworks, on the machine that opened the stage."""
 
 
 def open_stage(
@@ -116,20 +122,33 @@ def open_stage(
     first_phase = next(stage.phases())
     write_units(directory, first_phase.name, plan.units)
     # The setup goes last: with it, workers take the stage for opened.
-    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT)
+    setup = _SetupFile(directory.fingerprint, time.time(), plan.setup, LAYOUT, _installed_version())
     directory.write_bytes(SETUP, msgspec.json.encode(setup))
     return directory, None
 
 
 def opened_directory(stage: Stage[Any, Any]) -> StageDirectory | None:
-    """Return the directory of a stage that has been opened, anywhere; None if it is finished."""
+    """Return the directory of a stage that has been opened, anywhere; None if it is finished.
+
+    Raise `RunError` if another version of clozeworks has opened it, on another machine.
+    """
     path = storage.join(stage.output, SETUP)
     if storage.exists(path):
         setup = _read_setup(stage)
+        if setup.layout != LAYOUT or setup.version != _installed_version():
+            raise RunError(
+                f"{socket.gethostname()} has clozeworks {_installed_version()}, but the run was "
+                f"opened by {setup.version}: install the same version on all machines."
+            )
         return StageDirectory(stage.output, setup.fingerprint, setup.setup)
     if storage.exists(storage.join(stage.output, MANIFEST)):
         return None
     raise RunError(f"{path} is missing: another process may have removed it; rerun to resume.")
+
+
+@cache
+def _installed_version() -> str:
+    return version("clozeworks")
 
 
 def _read_setup(stage: Stage[S, Any]) -> _SetupFile[S]:
@@ -144,9 +163,9 @@ def finish_stage(stage: Stage[Any, M]) -> M:
         return cast(M, read_any_manifest(stage.output))
     with errors_written_down(directory, "finish"):
         begun = _read_setup(stage).begun
-        plan_head = msgspec.json.decode(storage.read_bytes(directory.file(f"{WORK}/plan.json")))
-        manifest = {**plan_head, **stage.results(directory)}
-        return write_manifest(directory, manifest, stage.manifest_type, time.time() - begun)
+        head = msgspec.json.decode(storage.read_bytes(directory.file(HEAD_FILE)))
+        manifest = {**head, **stage.results(directory)}
+        return cast(M, write_manifest(directory, manifest, time.time() - begun))
 
 
 def progress_of(stages: Sequence[Stage[Any, Any]]) -> Progress | None:

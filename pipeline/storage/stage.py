@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -37,7 +37,8 @@ from .directory import (
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
-PLAN = f"{WORK}/plan.json"
+HEAD_FILE = f"{WORK}/plan.json"
+"""What the stage was asked to do, while its work goes on: the first part of the manifest."""
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 WORD_COUNTS_FILE = "word_counts.parquet"
 
@@ -58,8 +59,8 @@ class StageDirectory(OutputDirectory):
 
 
 def write_manifest(
-    directory: OutputDirectory, manifest: dict[str, Any], kind: type[AnyManifest], seconds: float
-) -> AnyManifest:
+    directory: OutputDirectory, manifest: dict[str, Any], seconds: float
+) -> Manifest:
     """Write the manifest, the last file of a stage, and delete what is temporary.
 
     Return the manifest, checked. The time goes into a file of its own, as manifests hold none.
@@ -69,7 +70,7 @@ def write_manifest(
     directory.write_bytes(TIMINGS, canonical_json({"seconds": round(seconds, 3)}))
     directory.write_bytes(MANIFEST, content)
     directory.remove(WORK)
-    return cast(AnyManifest, checked)
+    return checked
 
 
 def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
@@ -175,7 +176,7 @@ def check_output(
     or if no unit of it is done: most often it is the same command, corrected.
     """
     manifest = _read_manifest(path)
-    stored_head = _read_head(path, PLAN if manifest is None else MANIFEST)
+    stored_head = _read_head(path, HEAD_FILE if manifest is None else MANIFEST)
     if stored_head is None:
         refuse_foreign(path)
         return "new"
@@ -219,7 +220,7 @@ def begin_stage(path: str, head: dict[str, Any], overwrite: bool) -> Any:
         return finished_manifest(path, head, overwrite)
     if state == "new":
         clear_stage(path)
-        directory.write_bytes(PLAN, canonical_json(head))
+        directory.write_bytes(HEAD_FILE, canonical_json(head))
     return None
 
 
@@ -246,7 +247,7 @@ def _read_manifest(directory: str) -> Manifest | None:
     return None
 
 
-def _read_head(directory: str, name: str = PLAN) -> Plan | None:
+def _read_head(directory: str, name: str = HEAD_FILE) -> Plan | None:
     path = storage.join(directory, name)
     with suppress(FileNotFoundError):  # another process may remove it at any time
         return parse_json(storage.read_bytes(path), Plan, path) if storage.exists(path) else None

@@ -83,6 +83,17 @@ def test_workers_take_a_half_opened_stage_for_unopened(tmp_path: Path):
     assert squares_of(finish_stage(stage)) == SQUARES
 
 
+def test_a_worker_with_another_version_is_refused(tmp_path: Path):
+    stage, _ = opened(tmp_path)
+    setup = tmp_path / ".work" / "setup.json"
+    content = json.loads(setup.read_text())
+    setup.write_text(json.dumps({**content, "version": "9.9"}))
+    with pytest.raises(
+        RunError, match=r"has clozeworks .*, but the run was opened by 9\.9: install"
+    ):
+        opened_directory(stage)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"fingerprint": 3}', b"[]"])
 def test_a_damaged_setup_is_one_line(tmp_path: Path, content: bytes):
     stage, _ = opened(tmp_path)
@@ -158,7 +169,10 @@ def test_progress_that_cannot_be_read_is_not_shown():
         was_read.set()
         raise RunError("the store is out of reach")
 
-    with progress_shown(read, pytest.fail, "out"):
+    def fail(progress: Progress) -> None:
+        pytest.fail(f"showed {progress}")
+
+    with progress_shown(read, fail, "out"):
         assert was_read.wait(60)
     num_threads = threading.active_count()
     with progress_shown(read, None, "out"):  # nobody looks

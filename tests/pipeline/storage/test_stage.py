@@ -41,7 +41,9 @@ def begin(path: Path, config: BuildConfig | None = None, overwrite: bool = False
 def finish(path: Path, *shards: dict[str, Any]) -> InstancesManifest:
     """Write the manifest of a build."""
     manifest = make_manifest("build", list(shards), **head_of())
-    return write_manifest(OutputDirectory(str(path)), manifest, InstancesManifest, seconds=1.5)
+    written = write_manifest(OutputDirectory(str(path)), manifest, seconds=1.5)
+    assert isinstance(written, InstancesManifest)
+    return written
 
 
 def write(path: Path, name: str, content: bytes = b"{}") -> None:
