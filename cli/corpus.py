@@ -16,7 +16,13 @@ from .terminal import data_stage_terminal
 from .vocabulary_summary import summarize_vocabulary
 
 CONFIGS = {"ingest": IngestConfig, "vocab": VocabConfig, "build": BuildConfig}
-ON_THE_LINE = {"language": "ingest", "size": "vocab", "max_length": "build", "duplicates": "build"}
+ON_THE_LINE = {
+    "language": "ingest",
+    "validation_share": "ingest",
+    "size": "vocab",
+    "max_length": "build",
+    "duplicates": "build",
+}
 """Options of the stages that have a flag here."""
 
 Config = TypeVar("Config")
@@ -37,6 +43,7 @@ def _help_of(name: str) -> str:
     help="Directory for the folders documents, vocab and instances.",
 )
 @click.option("--language", help=_help_of("language"))
+@click.option("--validation-share", type=float, help=_help_of("validation_share"))
 @click.option("--size", type=int, help=_help_of("size"))
 @click.option("--max-length", type=int, help=_help_of("max_length"))
 @click.option("--duplicates", type=int, help=_help_of("duplicates"))

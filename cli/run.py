@@ -58,9 +58,7 @@ def run(
         click.echo(f"[{number}/{len(stages)}] {stage.line}")
         if dry_run:
             continue
-        summary = _run(ctx, stage)
-        if summary:
-            summaries.append(summary)
+        summaries += _run(ctx, stage)
     return summaries
 
 
@@ -116,16 +114,21 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
     return [flag, ",".join(values)]
 
 
-def _run(ctx: click.Context, stage: CheckedStage) -> CommandSummary | None:
-    """Run a stage and return its summary; None if it prints something else."""
+def _run(ctx: click.Context, stage: CheckedStage) -> list[CommandSummary]:
+    """Run a stage and return its summaries, with the seconds in the last one; an empty list if it
+    prints something else.
+    """
     start_s = time.monotonic()
     name = str(stage.command.name)
     result: Any = stage.command.main(
         [*stage.args], prog_name=name, standalone_mode=False, parent=ctx.parent
     )
     if result is None:
-        return None
-    if not isinstance(result, CommandSummary):  # an exit status
+        return []
+    if isinstance(result, int):  # an exit status
         raise RunError(f"Stage {name!r} failed.")
-    rows = [*result.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
-    return CommandSummary(result.command, result.where, rows)
+    # `corpus` has a summary for each of its stages.
+    summaries: list[CommandSummary] = result if isinstance(result, list) else [result]
+    last = summaries[-1]
+    rows = [*last.rows, ("seconds", f"{time.monotonic() - start_s:.0f}")]
+    return [*summaries[:-1], CommandSummary(last.command, last.where, rows)]

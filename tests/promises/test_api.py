@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "api.md"
 QUICKSTART = ROOT / "examples" / "quickstart"
+NUM_BOOKS = 4
 
 CLASS = None
 """Not frozen here: the fields of a config are the options of its command; the others are results.
@@ -25,19 +26,26 @@ CLASS = None
 PIPELINE = {
     "Audit": CLASS,
     "BuildConfig": CLASS,
+    "BuildInstances": "documents, vocab, output, config=None, max_bad=0.05",
+    "CorpusManifests": "documents, vocabulary, instances",
     "Counters": "",
+    "Ingest": "sources, output, config=None, max_bad=0.05",
     "IngestConfig": CLASS,
+    "LearnVocabulary": "documents, output, config=None",
     "RawDocument": "*, id, source, title, language, paragraphs",
+    "ReadDocuments": "sources, config=None",
     "RunOptions": CLASS,
     "UserError": CLASS,
     "VocabConfig": CLASS,
     "Vocabulary": CLASS,
     "audit": "instances, documents=None",
-    "build": "documents, vocab, output, config, options",
-    "ingest": "sources, output, config, options",
-    "learn_vocabulary": "documents, output, config, options",
+    "build": "documents, vocab, output, config, options, progress=None",
+    "ingest": "sources, output, config, options, progress=None",
+    "learn_vocabulary": "documents, output, config, options, progress=None",
+    "make_corpus": (
+        "sources, output, ingest_config, vocab_config, build_config, options, progress=None"
+    ),
     "read_documents": "sources, config=None, counters=None",
-    "read_documents_transform": "sources, config=None",
     "read_vocabulary": "path",
 }
 MODEL = {
@@ -49,7 +57,8 @@ MODEL = {
     "EntityRecognition": CLASS,
     "FinetuneConfig": CLASS,
     "InstanceDataset": (
-        "path, split='train', *, batch_size, seed=0, epochs=None, duplicates_per_epoch=None, rank=0, num_ranks=1"
+        "path, split='train', *, batch_size, seed=0, epochs=None, duplicates_per_epoch=None, "
+        "rank=0, num_ranks=1"
     ),
     "ModelConfig": CLASS,
     "PretrainConfig": CLASS,
@@ -61,7 +70,9 @@ MODEL = {
     "collate": "rows",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
     "evaluate_task": "directory, data, device='auto', metric=None, task=None",
-    "finetune": "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None",
+    "finetune": (
+        "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
+    ),
     "make_task": "name, data, **options",
     "predict": "directory, data, output, device='auto', *, official=False, task=None",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
@@ -97,7 +108,8 @@ def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, s
 
 def test_importing_the_packages_is_cheap():
     script = (
-        "import sys, clozeworks.pipeline, clozeworks.model; from clozeworks.pipeline import BuildConfig, UserError\n"
+        "import sys, clozeworks.pipeline, clozeworks.model\n"
+        "from clozeworks.pipeline import BuildConfig, UserError\n"
         "print(sorted({'apache_beam', 'torch', 'numpy', 'pyarrow'}.intersection(sys.modules)))"
     )
     ended = subprocess.run(
@@ -109,7 +121,7 @@ def test_importing_the_packages_is_cheap():
 @pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path):
     (tmp_path / "corpus").mkdir()
-    for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:4]:
+    for book in sorted((QUICKSTART / "corpus" / "books").glob("*.txt"))[:NUM_BOOKS]:
         shutil.copy(book, tmp_path / "corpus")
     shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
     blocks = re.findall(
@@ -121,5 +133,6 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert len(blocks) == 8
+    assert len(blocks) == 10
+    assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in ended.stdout
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400

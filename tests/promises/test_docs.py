@@ -1,4 +1,6 @@
-"""Every command in README and docs/ parses, and every example in a docstring gives what it says."""
+"""README and docs/: every command parses and every link leads somewhere. The examples in docstrings
+give what they say.
+"""
 
 import doctest
 import importlib
@@ -11,6 +13,7 @@ from clozeworks.cli.main import DATA_STAGES, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 EXAMPLES = [
     ".".join(("clozeworks", *path.relative_to(ROOT).with_suffix("").parts))
@@ -21,7 +24,7 @@ EXAMPLES = [
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the `clozeworks` commands in a page's blocks, each on a line; one may follow a pipe."""
+    """Return the `clozeworks` commands in a page's blocks; one may follow a pipe."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     return re.findall(r"^\$ (?:.*\| )?clozeworks (.+)$", text, re.MULTILINE)
 
@@ -43,6 +46,27 @@ def test_every_command_of_a_page_parses(page):
     assert len(lines) == len(mentions)
     for line in lines:
         parse(line)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *sorted((ROOT / "examples").glob("*/README.md"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_every_link_of_a_page_leads_somewhere(page: Path):
+    for address, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if ":" in address:  # on other sites
+            continue
+        target = page.parent / address if address else page
+        assert target.exists(), address
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{address}#{anchor}"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart"
 # Appended to a command: the last of two equal options counts.
 SMALLER = {
+    "corpus": [
+        *("--validation-share", "0.1", "--size", "3000"),
+        *("--duplicates", "1", "--max-length", "64"),
+    ],
     "ingest": ["--validation-share", "0.1"],
     "vocab": ["--size", "3000"],
     "build": ["--duplicates", "1", "--max-length", "64"],
@@ -50,9 +54,14 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_readmes_commands_run(user_folder: Path, capsys: pytest.CaptureFixture[str]):
     commands = readme_commands()
-    assert [arguments[0] for arguments in commands][:4] == ["ingest", "vocab", "build", "audit"]
+    names = [arguments[0] for arguments in commands]
+    assert names[:5] == ["corpus", "ingest", "vocab", "build", "audit"]
+    printed: dict[str, str] = {}
     for arguments in commands:
         main([*arguments, *SMALLER.get(arguments[0], [])])
+        printed[arguments[0]] = capsys.readouterr().out
+    assert "tokens per word" in printed["corpus"]
+    for name in ("ingest", "vocab", "build"):  # they take over the directories of `corpus`
+        assert "already finished" in printed[name]
     assert (user_folder / "report.html").exists()
     assert len((user_folder / "predictions.tsv").read_text().splitlines()) == 9
-    assert "tokens per word" in capsys.readouterr().out

@@ -1,0 +1,94 @@
+"""The example of a single job: on every runner the bytes of the three stages, run one by one."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clozeworks.pipeline import (
+    BuildConfig,
+    IngestConfig,
+    RunOptions,
+    VocabConfig,
+    build,
+    ingest,
+    learn_vocabulary,
+)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+pytestmark = pytest.mark.slow
+PORTABLE = ("--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK")
+DASK = ("--runner=apache_beam.runners.dask.dask_runner.DaskRunner", "--dask_npartitions=64")
+
+RUNNERS = pytest.mark.parametrize(
+    "runner", [("--runner=DirectRunner",), PORTABLE], ids=["DirectRunner", "portable job API"]
+)
+
+
+def run_job(source: Path, output: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    script = EXAMPLES / "beam" / "one_job.py"
+    command = [sys.executable, str(script), f"--source={source}", f"--output={output}", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files but the timings, by path below `folder`."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.json"]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one-job") / "books"
+    folder.mkdir()
+    for book in sorted((EXAMPLES / "quickstart" / "corpus" / "books").glob("*.txt"))[:4]:
+        shutil.copy(book, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one_by_one(books: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of three stages with the options of the example."""
+    folder = tmp_path_factory.mktemp("one-by-one")
+    documents = str(folder / "documents")
+    vocab = str(folder / "vocab")
+    instances = str(folder / "instances")
+    options = RunOptions(workers=1)
+    ingest([str(books)], documents, IngestConfig(language="en", validation_share=0.08), options)
+    learn_vocabulary(documents, vocab, VocabConfig(size=2000), options)
+    build(documents, vocab, instances, BuildConfig(max_length=32), options)
+    return contents(folder)
+
+
+@RUNNERS
+def test_one_job_makes_the_bytes_of_three_stages(
+    runner: tuple[str, ...], books: Path, one_by_one: dict[str, bytes], tmp_path: Path
+):
+    ended = run_job(books, tmp_path, *runner)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path) == one_by_one
+
+
+@pytest.mark.filterwarnings("ignore")  # those of Dask
+def test_one_job_on_dask(books: Path, one_by_one: dict[str, bytes], tmp_path: Path):
+    distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0"
+    ) as cluster:
+        address = f"--dask_client_address={cluster.scheduler_address}"
+        ended = run_job(books, tmp_path, *DASK, address)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path) == one_by_one
+
+
+@RUNNERS
+def test_a_mistake_fails_the_job_with_its_line(
+    runner: tuple[str, ...], books: Path, tmp_path: Path
+):
+    ended = run_job(books, tmp_path, "--shards=1000000", *runner)
+    assert ended.returncode == 1
+    num_bytes = sum(book.stat().st_size for book in books.iterdir())
+    line = f"`shards` is 1000000, but the sources have {num_bytes} bytes: lower it."
+    assert line in ended.stderr
+    assert not list(tmp_path.rglob("manifest.json"))
