@@ -138,7 +138,11 @@ def test_files_of_others_are_found_before_the_pipeline_starts(texts: str, tmp_pa
 
 
 def typed_command(texts: str, config: str, output: Path) -> list[str]:
-    script = "from clozeworks.cli.main import main; main()"
+    # Ctrl-C interrupts, also where a shell has started the tests with SIGINT ignored.
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from clozeworks.cli.main import main; main()"
+    )
     command = [sys.executable, "-c", script, "corpus", texts]
     return [*command, f"--output={output}", f"--config={config}", "--workers=1"]
 
