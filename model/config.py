@@ -143,6 +143,7 @@ class ModelConfig:
         Raises `UserError` naming `path` for another kind of model, and for a field that does not
         fit.
         """
+        # Files of 2018 have neither field; they are BERT's.
         kind = values.get("model_type", "bert")
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
@@ -150,7 +151,6 @@ class ModelConfig:
                 f"The model is {kind!r} with {positions} positions; only BERT with absolute "
                 "positions is read."
             )
-        # A file without these fields is an old BERT's. Other fields are checked by their type.
         # Imported here so that a new model does not need msgspec.
         from ..pipeline.parsing import convert
 

@@ -62,12 +62,10 @@ class FeaturesConfig:
     )
 
     def __post_init__(self) -> None:
+        # That 12 and -1 are the same layer shows only with the model (`resolve_layers`).
         distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)
         check(distinct, "layers", self.layers, "must be different numbers")
-        check(
-            self.max_length is None or self.max_length >= 3,
-            "max_length",
-            self.max_length,
-            "must be at least 3",
-        )
+        # [CLS], a token and [SEP].
+        length_ok = self.max_length is None or self.max_length >= 3
+        check(length_ok, "max_length", self.max_length, "must be at least 3")
         check(self.batch_tokens >= 1, "batch_tokens", self.batch_tokens, "must be at least 1")
