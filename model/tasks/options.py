@@ -44,8 +44,11 @@ def check_task(name: str, options: TaskOptions) -> None:
     """Raise `UserError` for an unknown name or another task's option."""
     if name not in TASK_OPTIONS:
         raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
-    of_any_task = {option for taken in TASK_OPTIONS.values() for option in taken}
-    for option in sorted(of_any_task.difference(TASK_OPTIONS[name])):
-        if getattr(options, option) is not None:
-            owners = ", ".join(task for task, taken in TASK_OPTIONS.items() if option in taken)
-            raise UserError(f"`{option}` is for {owners}; {name} does not take it.")
+    # An option that no task is named for, `max_length`, is for all of them.
+    tasks_of_option: dict[str, list[str]] = {}
+    for task, taken in TASK_OPTIONS.items():
+        for option in taken:
+            tasks_of_option.setdefault(option, []).append(task)
+    for option, tasks in sorted(tasks_of_option.items()):
+        if name not in tasks and getattr(options, option) is not None:
+            raise UserError(f"`{option}` is for {', '.join(tasks)}; {name} does not take it.")
