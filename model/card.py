@@ -68,7 +68,7 @@ def render_card(
 
 
 def _json(value: Any) -> str:
-    # For YAML too, of which JSON is a part: a quoted name cannot end the front matter.
+    # JSON is a subset of YAML, and a name in quotes cannot end the front matter.
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -105,8 +105,13 @@ def model_index(
         hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
         if hub_name:
             metrics.append({"type": hub_name, "name": _words(our_name), "value": value})
-    results = {"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}
-    return [{"name": name, "results": [results]}]
+    result = {
+        "task": {"type": task},
+        "dataset": dict(dataset),
+        "metrics": metrics,
+    }
+    # The Hub allows several models and several results; a card of ours has one each.
+    return [{"name": name, "results": [result]}]
 
 
 def software() -> str:

@@ -183,8 +183,8 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
     _mirrors.append(mirror)
     try:
-        # The name can be foretold, so on a shared machine somebody may have made it: then this
-        # fails, and nobody else can look into ours.
+        # The name is predictable: this fails if another user of the machine has made the folder,
+        # and its mode keeps others out.
         mirror.local.parent.mkdir(mode=0o700)
         mirror.download()
         yield mirror.local

@@ -393,7 +393,8 @@ class Extractor:
         """Return the states (P, S, D), fp32 on the CPU, at `positions` of each of the rows."""
         features = [Feature((row.row,), None, index) for index, row in enumerate(rows)]
         batch = make_batch(features).to(device)
-        with autocast(device, product_dtype(self.config.precision, device)):
+        dtype = product_dtype(self.config.precision, device)
+        with autocast(device, dtype):
             states = self.bert.hidden_states(*batch[:4], all_layers=True)
         # One row of the batch after the other: here positions 1 and 2 of row 0, and 1 of row 1.
         #
@@ -404,8 +405,11 @@ class Extractor:
         at_row_P = torch.from_numpy(row_P).to(device)
         at_position_P = torch.from_numpy(np.concatenate(positions)).to(device)
         # Only what is read leaves the GPU.
-        states_by_layer = [states[layer][at_row_P, at_position_P].float() for layer in self.layers]
-        return torch.stack(states_by_layer, 1).cpu()
+        read_states = []
+        for layer in self.layers:
+            layer_PD = states[layer][at_row_P, at_position_P]
+            read_states.append(layer_PD.float())
+        return torch.stack(read_states, 1).cpu()
 
     def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
         match self.config.combine:

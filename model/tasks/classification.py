@@ -230,6 +230,7 @@ class Classification(LabelTask):
         # A file may be sorted by class, so the examples are taken from all over it.
         step = math.ceil(len(train) / WORD_BASELINE_EXAMPLES)
         train = train[::step]
+        train_texts = [example.text for example in train]
         targets = [example.target for example in train]
         if not self.labels or self.text_pair or len(set(targets)) < 2:
             return {}
@@ -237,7 +238,7 @@ class Classification(LabelTask):
         # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
-        model.fit([example.text for example in train], targets)
+        model.fit(train_texts, targets)
         predictions = model.predict([example.text for example in examples])
         return self._measure(predictions, examples)
 

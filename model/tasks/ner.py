@@ -103,13 +103,15 @@ class EntityRecognition(Task):
                 continue
             sentence = examples[row.example].sentence
             # The model learns BIO, whatever the scheme of the file.
-            tags = bio_tags(entities(sentence.tags or ()), len(sentence.words))
+            gold_entities = entities(sentence.tags or ())
+            tags = bio_tags(gold_entities, len(sentence.words))
+            classes_W = [class_of_tag[tags[word]] for word in row.words]
             # Only words' first tokens have a class, as in the paper::
             #
             #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
             #     -100   O     -100   O     B-loc  -100   -100
             target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
-            target_L[row.word_positions] = [class_of_tag[tags[word]] for word in row.words]
+            target_L[row.word_positions] = classes_W
             features.append(Feature((row.row,), target_L, row.example, row))
         return features
 

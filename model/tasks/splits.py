@@ -180,7 +180,7 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tupl
     Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all
     keys are equal.
     """
-    # By hash instead of at random: an example stays on its side if others are added.
+    # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))
     num_held_out = max(1, round(HELD_OUT_SHARE * len(distinct)))
