@@ -554,8 +554,8 @@ def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]
     lengths = [len(row.row.input_ids) for row in rows]
     batch: list[int] = []
     longest = 0
-    # Longest first, so a batch's first row has the length that all are padded to; and a batch too
-    # large for the memory fails at once, not after an hour.
+    # Longest first, so a batch's first row has the length that all are padded to; and a batch that
+    # does not fit into memory fails early.
     by_length = sorted(range(len(rows)), key=lambda index: -lengths[index])
     for index in by_length:
         if batch and (len(batch) + 1) * longest > max_tokens:
