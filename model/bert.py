@@ -35,7 +35,7 @@ HALF_STREAM_DEVICES = ("cuda",)
 
 
 class PaddedRows(NamedTuple):
-    """How the T computed tokens map to the padded (B, L) rows."""
+    """Layout of B padded rows of L tokens, T of them computed."""
 
     num_rows: int
     max_length: int
@@ -230,7 +230,8 @@ def _attend_by_products(
     # PyTorch takes these very steps on the CPU if there is dropout, but draws it slowly.
     scale = math.sqrt(q_BHLK.shape[-1])
     # Scaled before the product: L x K numbers to divide, instead of the L x L scores.
-    scores_BHLL = (q_BHLK / scale) @ k_BHLK.transpose(-1, -2)
+    k_BHKL = k_BHLK.transpose(-1, -2)
+    scores_BHLL = (q_BHLK / scale) @ k_BHKL
     # At -inf the softmax is exactly 0. A row has its [CLS], so no softmax is of -inf alone (NaN).
     if layout.is_causal:
         # What a token must not see, its future, lies above the diagonal.

@@ -51,8 +51,8 @@ def render_card(
     """Return the card that a template makes (its path below this folder), as Markdown.
 
     `metadata` is for the Hub, `tables` map headings to names and values. If the metadata has no
-    licence, the card says that those of the `licensed_sources` are unknown. A template may use
-    further `values`.
+    licence, the card says that the licences of the `licensed_sources` are unknown. A template may
+    use further `values`.
     """
     return _ENVIRONMENT.get_template(template).render(
         title=title,

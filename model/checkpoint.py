@@ -194,8 +194,10 @@ def save_model(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    # safetensors refuses views with gaps, such as a transposed weight.
-    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    tensors: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        # safetensors refuses views with gaps, such as a transposed weight.
+        tensors[name] = weight.detach().cpu().contiguous()
     # transformers refuses a file that does not say which library wrote it.
     (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
     config_text = json.dumps(config, indent=2, sort_keys=True) + "\n"

@@ -163,7 +163,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """How an encoder is pre-trained on instances; the defaults are the paper's (appendix A.2)."""
+    """Options of pre-training on instances; the defaults are the paper's (appendix A.2)."""
 
     model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
         "base",
@@ -206,8 +206,9 @@ class PretrainConfig:
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
-        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, "
-        "onto which its embeddings are moved (a new token starts as the mean of its old pieces).",
+        "Vocabulary of a model that starts from --checkpoint: its own, or the instances' "
+        "vocabulary, onto which its embeddings are moved (a new token starts as the mean of its "
+        "old pieces).",
         group="Encoder",
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(

@@ -55,8 +55,8 @@ class MaskedLMHead(nn.Module):
 
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
     """Return the linear layer's outputs (M, V), computed with V padded to a multiple."""
-    # A GPU multiplies several times as fast if rows are aligned, which those of 30,522 logits are
-    # not. The weights themselves keep their size, as checkpoints have it::
+    # A GPU multiplies several times as fast if rows are aligned; rows of 30,522 logits are not. The
+    # weights themselves keep their size, as checkpoints have it::
     #
     #     weight   | 30,522 rows | 38 of zeros |      -30,522 % 64 = 38
     #     logits   | 30,522      | cut off     |
@@ -67,8 +67,8 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
     # F.pad takes the last dimension's two ends first: D stays, V grows at its end.
     padded_weight = F.pad(weight_VD, (0, 0, 0, num_added))
     padded_bias = F.pad(bias_V, (0, num_added))
-    logits_MP = F.linear(values_MD, padded_weight, padded_bias)
-    return logits_MP[:, :vocab_size]
+    padded_logits = F.linear(values_MD, padded_weight, padded_bias)
+    return padded_logits[:, :vocab_size]
 
 
 class PretrainHeads(nn.Module):
@@ -172,7 +172,7 @@ def count_correct(logits: Tensor, labels: Tensor, *, exact: bool) -> Tensor:
         # Ties are not told apart: that takes an eighth of the time of argmax on a CPU.
         # `IGNORED` is no index; clamped, it reads some logit, which does not count.
         is_label = labels != IGNORED
-        index_M1 = labels.clamp(min=0)[:, None]
-        logits_of_labels_M = logits.gather(1, index_M1).squeeze(1)
-        has_largest_logit = logits_of_labels_M >= logits.amax(1)
+        index = labels.clamp(min=0)[:, None]
+        label_logits = logits.gather(1, index).squeeze(1)
+        has_largest_logit = label_logits >= logits.amax(1)
         return (has_largest_logit & is_label).sum()

@@ -11,7 +11,7 @@ from ...pipeline.config import check, option
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig:
-    """Which hidden states to extract, of which units, and how to compute them."""
+    """Options of feature extraction: the hidden states, their units, and the computation."""
 
     layers: tuple[int, ...] = option(
         (-1,),
@@ -24,8 +24,8 @@ class FeaturesConfig:
     )
     per: Literal["word", "token", "text"] = option(
         "token",
-        "Write one vector per word (that of its first token), per token, or per text (the mean of "
-        "its tokens, including [CLS] and [SEP]).",
+        "Write one vector per word (its first token's), per token, or per text (the mean of its "
+        "tokens, including [CLS] and [SEP]).",
     )
     dtype: Literal["float32", "float16"] = option(
         "float32", "Number format of the vectors in the file."
@@ -41,8 +41,8 @@ class FeaturesConfig:
     )
     max_length: int | None = option(
         None,
-        "Longest row in tokens; longer texts are cut into windows. The default is that of "
-        "pre-training.",
+        "Longest row in tokens; longer texts are cut into windows. The default is the length used "
+        "in pre-training.",
         group="Reading",
     )
     batch_tokens: int = option(

@@ -21,7 +21,7 @@ from .task import Size, Task
 
 
 class TaskEntry(NamedTuple):
-    """How a task is created."""
+    """A task's class, reader and files."""
 
     kind: type[Task]
     read: Callable[[Sequence[Path], TaskOptions], Task]

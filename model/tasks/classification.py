@@ -90,7 +90,7 @@ class LabelTask(Task):
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
         """Return the metrics on `examples` of always predicting the most frequent class of `train`.
 
-        In a regression that is its mean score.
+        For a regression this is its mean score.
         """
         targets = np.array([example.target for example in train])
         if self.labels:

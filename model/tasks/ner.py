@@ -1,7 +1,7 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
 Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides
-(`sentence_rows`). There is no CRF. Metrics are those of ``conlleval`` (`entities`).
+(`sentence_rows`). There is no CRF. Metrics follow ``conlleval`` (`entities`).
 
 Shapes: B rows, L padded length, W words read from a row, K classes.
 """
@@ -93,8 +93,8 @@ class EntityRecognition(Task):
     ) -> list[Feature]:
         """Return one feature per row; a sentence without words has none.
 
-        The target of a word's first token is its class, or 0 without labels; that of other tokens
-        is `IGNORED`.
+        The target of a word's first token is its class, or 0 without labels; other tokens have
+        `IGNORED`.
         """
         class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
         features = []
@@ -138,7 +138,7 @@ class EntityRecognition(Task):
         """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
         ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
-        is the product of those of its words' tags.
+        is the product of its words' probabilities.
         """
         labels = self.labels
         # A place for each word. The rows of a long sentence fill its places in turn, since each
@@ -176,8 +176,10 @@ class EntityRecognition(Task):
         for answer, example in zip(answers, examples, strict=True):
             # Sentences made in Python have no lines of a file.
             lines = example.sentence.lines or answer["words"]
-            tagged = map(_with_tag, lines, answer["tags"])
-            sentences.append("".join(tagged))
+            tagged_lines = [
+                _with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
+            ]
+            sentences.append("".join(tagged_lines))
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:

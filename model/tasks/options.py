@@ -26,8 +26,9 @@ class TaskOptions:
     metric: Literal["squad", "korquad"] | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of those of the options `names` that are not None."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        """Return the options `names` that are not None, with their values."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 TASK_OPTIONS = {

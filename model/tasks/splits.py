@@ -109,7 +109,7 @@ def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the files of each split, those of the best rank only."""
+    """Return the files of each split; only the best rank counts."""
     # By split, then by rank: {"dev": {0: [dev.tsv], 2: [devset.tsv]}} becomes {"dev": [dev.tsv]}.
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in files:

@@ -74,7 +74,7 @@ class BertForQuestionAnswering(TaskModel):
         assert batch.target is not None
         is_padding_NL1 = ~batch.attention_mask_BL[:, :, None]
         logits_NL2 = outputs.float().masked_fill(is_padding_NL1, -np.inf)
-        # Dimension 1 is that of the classes: a choice among L tokens, made twice.
+        # PyTorch takes classes in dimension 1: a choice among L tokens, made twice.
         return F.cross_entropy(logits_NL2, batch.target)
 
 
@@ -150,8 +150,8 @@ class Squad(Task):
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
             passage, offsets_P2 = passages[example.passage]
             span = _answer_span(example, offsets_P2)
-            # Without an answer the target is [CLS]. An answer that is not found is no such target:
-            # it would teach that there is none.
+            # A question without an answer has [CLS] as its target; one whose answer is not found
+            # has no target, as [CLS] would teach that there is no answer.
             has_target = example.answers is not None
             if example.answers and span is None:
                 unlocated.append(example)
@@ -212,8 +212,8 @@ class Squad(Task):
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
         predictions = []
-        for example, its_windows in zip(examples, windows, strict=True):
-            prediction = predict_answer(its_windows, example.passage, self.max_answer_length)
+        for example, example_windows in zip(examples, windows, strict=True):
+            prediction = predict_answer(example_windows, example.passage, self.max_answer_length)
             predictions.append(prediction)
         return predictions
 
@@ -278,7 +278,7 @@ class Squad(Task):
         golds = _golds(examples)
         if self.version == "1.1":
             first_answers = [question.answers[0].text for question in train if question.answers]
-            ((most_frequent, _),) = Counter(first_answers).most_common(1)
+            most_frequent, _ = Counter(first_answers).most_common(1)[0]
             return squad1_scores([most_frequent] * len(golds), golds, self.metric)
         scores = squad2_scores([""] * len(golds), golds, self.metric)
         return {

@@ -31,7 +31,7 @@ Outputs = Sequence[np.ndarray]
 Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
-"""What `predict` writes for an example: its label, and ``probabilities`` if there are classes."""
+"""A prediction as `predict` writes it: a label, and ``probabilities`` if there are classes."""
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
@@ -154,13 +154,13 @@ class Task(ABC):
     max_length: int
     """Of a row, in tokens."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
-    """What is cut if it is too long, and the field with the limit."""
+    """Name of the texts that are cut if too long, and the field with the limit."""
     tuned_settings: ClassVar[tuple[str, ...]] = ()
     """The fields that `tuned` changes."""
 
     @property
     def variant(self) -> str:
-        """What sets its results apart from others of the task, such as SQuAD's version; or ""."""
+        """Label that sets its results apart within the task, such as SQuAD's version; or ""."""
         return ""
 
     @property
@@ -316,7 +316,7 @@ def _pad_targets(features: Sequence[Feature]) -> Tensor | None:
     ]
     if not targets:
         return None
-    # All targets of a task have the same number of dimensions; those of tokens differ in length.
+    # All targets of a task have the same number of dimensions; targets of tokens differ in length.
     if targets[0].ndim == 0:
         return torch.stack(targets)
     return nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
