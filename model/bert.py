@@ -111,7 +111,7 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(values, rate)
     # PyTorch's own dropout on the CPU draws one value after the other through a slow generator
-    # call, a quarter of a small model's whole step. Here each draw is read as four numbers::
+    # call, a quarter of a small model's whole step. Here each draw is read as four numbers:
     #
     #     draws    |        64 bits        |        64 bits        |
     #     numbers  | -7 | 310 | -29876 | 4 | 95 | -1 | unused      |    int16
@@ -267,7 +267,7 @@ def _attend_blocks(
     q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
 ) -> Tensor:
     # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens. Tokens
-    # attend within blocks along its diagonal, one per row (above it, only if not causal)::
+    # attend within blocks along its diagonal, one per row (above it, only if not causal):
     #
     #     row_starts  0 2 5             a0 a1 b0 b1 b2
     #     row_T       0 0 1 1 1     a0   x  x

@@ -168,7 +168,7 @@ def with_license(card: str, license: str) -> str:
     """Return a card whose metadata name this licence alone, and whose text no longer says that it
     is unknown.
     """
-    # A card begins with its metadata in YAML, between two lines of hyphens::
+    # A card begins with its metadata in YAML, between two lines of hyphens:
     #
     #     ---                      head
     #     license: apache-2.0

@@ -56,7 +56,7 @@ class MaskedLMHead(nn.Module):
 def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
     """Return the linear layer's outputs (M, V), computed with V padded to a multiple."""
     # A GPU multiplies several times as fast if rows are aligned; rows of 30,522 logits are not. The
-    # weights themselves keep their size, as checkpoints have it::
+    # weights themselves keep their size, as checkpoints have it:
     #
     #     weight   | 30,522 rows | 38 of zeros |      -30,522 % 64 = 38
     #     logits   | 30,522      | cut off     |
@@ -123,7 +123,7 @@ class BertForPreTraining(nn.Module):
                 max_length,
             )
             # Empty rows at the end have no first token; they read the last one of all, which does
-            # not count, as their label is `IGNORED`::
+            # not count, as their label is `IGNORED`:
             #
             #     tokens          a0 a1 b0 b1 b2       T = 5
             #     row_starts      0 2 5 5              rows a, b and an empty one, then T

@@ -106,7 +106,7 @@ class EntityRecognition(Task):
             gold_entities = entities(sentence.tags or ())
             tags = bio_tags(gold_entities, len(sentence.words))
             classes_W = [class_of_tag[tags[word]] for word in row.words]
-            # Only words' first tokens have a class, as in the paper::
+            # Only words' first tokens have a class, as in the paper:
             #
             #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
             #     -100   O     -100   O     B-loc  -100   -100

@@ -137,19 +137,9 @@ def context_windows(
     """Return windows of at most `size` tokens of a document, from which its sentence is read.
 
     A sentence that fits into one window lies in its middle, or off-centre at an end of the document
-    of `num_tokens`, to keep the window full. Here tokens 4 and 5 of 20 are the sentence, and a
-    window has 6; read tokens are in brackets::
-
-        0 1 2 3 4 5 6 7 8 ...
-            2 3[4 5]6 7
-
-    A longer sentence gets overlapping windows, half their size apart, without context around the
-    sentence. Each token is read from the window in which the smaller of its left and right contexts
-    is largest, so windows share an overlap at its middle. Here tokens 0 to 8 are the sentence::
-
-        0 1 2 3 4 5 6 7 8
-       [0 1 2 3 4]5
-              3 4[5 6 7 8]
+    of `num_tokens`, to keep the window full. A longer sentence gets overlapping windows, half their
+    size apart, without context around the sentence. Each token is read from the window in which the
+    smaller of its left and right contexts is largest, so windows share an overlap at its middle.
 
     >>> context_windows(4, 6, 20, 6)
     [ContextWindow(start=2, end=8, read_start=4, read_end=6)]
@@ -159,6 +149,10 @@ def context_windows(
     [(0, 5), (5, 9)]
     """
     length = sentence_end - sentence_start
+    # Tokens 4 and 5 of 20 are the sentence, a window has 6, and read tokens are in brackets:
+    #
+    #     0 1 2 3 4 5 6 7 8 …
+    #         2 3[4 5]6 7
     if length <= size:
         centred = sentence_start - (size - length) // 2
         # Moved left at the document's end, then right at its beginning: in this order, since a
@@ -166,6 +160,13 @@ def context_windows(
         start = max(0, min(centred, num_tokens - size))
         end = min(start + size, num_tokens)
         return [ContextWindow(start, end, sentence_start, sentence_end)]
+    # Tokens 0 to 8 are the sentence:
+    #
+    #     0 1 2 3 4 5 6 7 8
+    #    [0 1 2 3 4]5
+    #           3 4[5 6 7 8]
+    #
+    # The last window ends with the sentence, so it may overlap the one before by more than half.
     last_start = sentence_end - size
     starts = [*range(sentence_start, last_start, max(1, size // 2)), last_start]
     # The overlap of two windows begins at the later one's start, and ends at the earlier one's end.

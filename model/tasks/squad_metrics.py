@@ -148,9 +148,10 @@ def question_scores(
 ) -> QuestionScores:
     """Return the scores of each question of SQuAD 2.0; without gold answers, "" is correct."""
     # As in the official script, gold answers that are empty once normalised are ignored.
-    wanted = [
-        [gold for gold in answers if normalize_answer(gold, metric)] or [""] for answers in golds
-    ]
+    wanted: list[list[str]] = []
+    for answers in golds:
+        non_empty = [gold for gold in answers if normalize_answer(gold, metric)]
+        wanted.append(non_empty or [""])
     return QuestionScores(
         exact=best_over_golds(partial(exact_match, metric=metric), predictions, wanted),
         f1=best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted),
@@ -170,7 +171,7 @@ def best_threshold(
     threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
     """
     # Answer nothing at first: right for each question without a gold answer. Then answer one
-    # question after the other, surest first. Each adds its score, or loses what silence gained::
+    # question after the other, surest first. Each adds its score, or loses what silence gained:
     #
     #     null odds             -9    -4     1     6
     #     gold answer          yes    no   yes    no

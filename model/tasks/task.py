@@ -108,7 +108,7 @@ class TaskModel(nn.Module, ABC):
         states_BLD = self.bert(*batch[:4])
         if not self.bert.config.is_decoder:
             return states_BLD
-        # There [CLS] sees only itself and the final [SEP] sees everything::
+        # There [CLS] sees only itself and the final [SEP] sees everything:
         #
         #     [CLS] the film [SEP]   becomes   [SEP] the film [CLS]
         #
@@ -286,7 +286,7 @@ def num_targets(features: Sequence[Feature]) -> int:
 
 def make_batch(features: Sequence[Feature]) -> TaskBatch:
     """Pad the features' rows to the longest row, and the targets to the longest target."""
-    # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6::
+    # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6:
     #
     #     input_ids      2 7 8 3 0 0
     #     mask           1 1 1 1 0 0
