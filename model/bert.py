@@ -35,7 +35,7 @@ HALF_STREAM_DEVICES = ("cuda",)
 
 
 class PaddedRows(NamedTuple):
-    """How the T computed tokens map to the padded (B, L) rows."""
+    """Layout of B padded rows of L tokens, T of them computed."""
 
     num_rows: int
     max_length: int
@@ -63,14 +63,21 @@ class PaddedRows(NamedTuple):
 
     def attend(self, qkv_TE: Tensor, num_heads: int, rate: float) -> Tensor:
         """Return the values that each token gathers (T, D), from queries, keys and values."""
+        # A token's E numbers are its queries, keys and values, each with one head after the other:
+        #
+        #     [q of head 0 | q of head 1 | k of head 0 | k of head 1 | v of head 0 | v of head 1]
+        #
+        # The permutation only changes strides; nothing is copied.
         qkv_NE = self.unpack(qkv_TE)
         qkv_BL3HK = qkv_NE.view(self.num_rows, self.max_length, 3, num_heads, -1)
         qkv_3BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
         q_BHLK, k_BHLK, v_BHLK = qkv_3BHLK.unbind(0)
-        by_products = _products_are_faster(qkv_TE, self.max_length, rate)
-        attend = _attend_by_products if by_products else _attend
-        context_BHLK = attend(q_BHLK, k_BHLK, v_BHLK, rate, self)
-        context_ND = context_BHLK.transpose(1, 2).reshape(-1, qkv_TE.shape[1] // 3)
+        if _products_are_faster(qkv_TE, self.max_length, rate):
+            context_BHLK = _attend_by_products(q_BHLK, k_BHLK, v_BHLK, rate, self)
+        else:
+            context_BHLK = _attend(q_BHLK, k_BHLK, v_BHLK, rate, self)
+        hidden_size = qkv_TE.shape[1] // 3
+        context_ND = context_BHLK.transpose(1, 2).reshape(-1, hidden_size)
         return self.pack(context_ND)
 
 
@@ -87,51 +94,59 @@ class PackedRows(NamedTuple):
         """Return the values that each token gathers (T, D), from queries, keys and values."""
         qkv_T3HK = qkv_TE.view(len(qkv_TE), 3, num_heads, -1)
         q_THK, k_THK, v_THK = qkv_T3HK.unbind(1)
-        attend = _attend_blocks if qkv_TE.device.type == "cpu" else _flash_attend
-        context_THK = attend(q_THK, k_THK, v_THK, rate, self)
+        if qkv_TE.device.type == "cpu":
+            context_THK = _attend_blocks(q_THK, k_THK, v_THK, rate, self)
+        else:
+            context_THK = _flash_attend(q_THK, k_THK, v_THK, rate, self)
         return context_THK.reshape(len(qkv_TE), -1)
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """Drop each value with probability `rate` and scale up the rest.
 
-    PyTorch's own on the CPU draws one value after the other through a slow generator call, a
-    quarter of a small model's whole step. Here one 64-bit draw decides four values, so on the CPU
-    the rate is rounded to 1/65536.
+    On the CPU one 64-bit draw decides four values, so the rate is rounded to 1/65536.
     """
     if not training or rate == 0:
         return values
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(values, rate)
-    num_draws = (values.numel() + 3) // 4
+    # PyTorch's own dropout on the CPU draws one value after the other through a slow generator
+    # call, a quarter of a small model's whole step. Here each draw is read as four numbers:
+    #
+    #     draws    |        64 bits        |        64 bits        |
+    #     numbers  | -7 | 310 | -29876 | 4 | 95 | -1 | unused      |    int16
+    #     values     v0   v1    v2       v3  v4   v5
+    num_values = values.numel()
+    num_draws = (num_values + 3) // 4
+    # None as the upper end, which is exclusive: 2**63 itself does not fit into an int64.
     draws = torch.empty(num_draws, dtype=torch.int64).random_(-(2**63), None)
-    numbers = draws.view(torch.int16)[: values.numel()].view(values.shape)
+    numbers = draws.view(torch.int16)[:num_values].view(values.shape)
     # Of the 65,536 numbers from -32,768 on, the lowest mean that a value is dropped.
     num_dropping = round(rate * 65536)
     is_kept = numbers >= num_dropping - 32768
-    return values * is_kept.to(values.dtype).mul_(65536 / (65536 - num_dropping))
+    # By the rounded rate, so that the expected value of each output is exactly its input.
+    scale = 65536 / (65536 - num_dropping)
+    return values * is_kept.to(values.dtype).mul_(scale)
 
 
 def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
     """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of
     `added_TD`.
-
-    That is the matrix products' format: the compiler fuses the conversions into the kernel, so that
-    hidden states in memory take half the bytes.
     """
     if added_TD.device.type not in HALF_STREAM_DEVICES:
         return layer_norm(added_TD + residual_TD)
-    return layer_norm(added_TD.float() + residual_TD).to(added_TD.dtype)
+    # `added_TD` comes from a matrix product, so under autocast it is bf16 or fp16. The compiler
+    # fuses both conversions into the kernel: only the states in memory are halved, not the sums.
+    normed_TD = layer_norm(added_TD.float() + residual_TD)
+    return normed_TD.to(added_TD.dtype)
 
 
 def segment_embeddings(token_type_ids_T: Tensor, weight_SD: Tensor) -> Tensor:
-    """Return the embedding of each token's segment (T, D).
-
-    A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands of
-    tokens share a row. The gradient of this choice is a sum over the tokens instead.
-    """
+    """Return the embedding of each token's segment (T, D)."""
     if token_type_ids_T.device.type not in HALF_STREAM_DEVICES:
         return F.embedding(token_type_ids_T, weight_SD)
+    # A GPU adds up a table's gradient by atomic operations, which wait for each other if thousands
+    # of tokens share a row, as they do here. The gradient of `where` is a sum over the tokens.
     types_T1 = token_type_ids_T[:, None]
     chosen_TD = weight_SD[0].expand(len(types_T1), -1)
     for segment in range(1, len(weight_SD)):
@@ -160,6 +175,7 @@ class Embeddings(nn.Module):
         words_TD = self.word_embeddings(input_ids_T)
         segments_TD = segment_embeddings(token_type_ids_T, self.token_type_embeddings.weight)
         positions_TD = self.position_embeddings(position_ids_T)
+        # In the order of `transformers`: a sum of floats depends on it.
         embedded_TD = self.LayerNorm(words_TD + segments_TD + positions_TD)
         return dropout(embedded_TD, self.rate, self.training)
 
@@ -179,6 +195,7 @@ class SelfAttention(nn.Module):
     def forward(self, hidden_TD: Tensor, layout: PaddedRows | PackedRows) -> Tensor:
         """Return the values that each token gathers (T, D)."""
         # One product for all three is faster than three; they are apart for the checkpoint's keys.
+        # Copying the weights together costs little beside a product over thousands of tokens.
         weight_ED = torch.cat([self.query.weight, self.key.weight, self.value.weight])
         bias_E = torch.cat([self.query.bias, self.key.bias, self.value.bias])
         qkv_TE = F.linear(hidden_TD, weight_ED, bias_E)
@@ -212,8 +229,12 @@ def _attend_by_products(
 ) -> Tensor:
     # PyTorch takes these very steps on the CPU if there is dropout, but draws it slowly.
     scale = math.sqrt(q_BHLK.shape[-1])
-    scores_BHLL = (q_BHLK / scale) @ k_BHLK.transpose(-1, -2)
+    # Scaled before the product: L x K numbers to divide, instead of the L x L scores.
+    k_BHKL = k_BHLK.transpose(-1, -2)
+    scores_BHLL = (q_BHLK / scale) @ k_BHKL
+    # At -inf the softmax is exactly 0. A row has its [CLS], so no softmax is of -inf alone (NaN).
     if layout.is_causal:
+        # What a token must not see, its future, lies above the diagonal.
         future_LL = torch.ones(scores_BHLL.shape[-2:], dtype=torch.bool).triu(1)
         scores_BHLL = scores_BHLL.masked_fill(future_LL, -math.inf)
     elif layout.key_mask_B11L is not None:
@@ -246,8 +267,16 @@ def _attend_blocks(
     q_THK: Tensor, k_THK: Tensor, v_THK: Tensor, rate: float, layout: PackedRows
 ) -> Tensor:
     # The same on the CPU, to test packed rows there: with a (T, T) mask, so for few tokens. Tokens
-    # attend within blocks along its diagonal, one per row.
+    # attend within blocks along its diagonal, one per row (above it, only if not causal):
+    #
+    #     row_starts  0 2 5             a0 a1 b0 b1 b2
+    #     row_T       0 0 1 1 1     a0   x  x
+    #                               a1   x  x
+    #                               b0         x  x  x
+    #                               b1         x  x  x
+    #                               b2         x  x  x
     tokens_T = torch.arange(len(q_THK), dtype=torch.int32)
+    # On the right of equal ends: a row's first token lies behind the end of the row before.
     row_T = torch.bucketize(tokens_T, layout.row_starts[1:], right=True)
     mask_TT = row_T[:, None] == row_T
     if layout.is_causal:
@@ -279,6 +308,9 @@ class ResidualOutput(nn.Module):
 
 class Attention(nn.Module):
     """Self-attention and its output layer."""
+
+    # It only gives both their keys in the checkpoint (attention.self, attention.output): `Layer`
+    # calls them one by one, so there is no `forward`.
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -318,6 +350,8 @@ class Layer(nn.Module):
 
 class Encoder(nn.Module):
     """The stack of layers."""
+
+    # Only for the checkpoint's keys too: `BertModel._states` runs the layers.
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -390,6 +424,7 @@ class BertModel(nn.Module):
         layout = PaddedRows(
             num_rows, max_length, token_index_T, key_mask_B11L, self.config.is_decoder
         )
+        # Packed once, before the embeddings; then only attention unpacks and packs again.
         states = self._states(
             layout.pack(input_ids_BL.reshape(-1)),
             layout.pack(token_type_ids_BL.reshape(-1)),
@@ -422,6 +457,8 @@ class BertModel(nn.Module):
         recomputes = self.recomputes_layers and self.training
         for layer in self.encoder.layer:
             if recomputes:
+                # It restores the random state too, so both passes drop the same values. The
+                # reentrant kind would need an input with a gradient.
                 state_TD = checkpoint(layer, states[-1], layout, use_reentrant=False)
             else:
                 state_TD = layer(states[-1], layout)
@@ -430,7 +467,12 @@ class BertModel(nn.Module):
 
 
 def real_tokens(attention_mask_BL: Tensor) -> Tensor:
-    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for it."""
+    """Return the flat indices of the real tokens (T,), int64; on a GPU this waits for it.
+
+    >>> real_tokens(torch.tensor([[1, 1, 0], [1, 1, 1]]))
+    tensor([0, 1, 3, 4, 5])
+    """
+    # The result's size depends on its values, which the CPU must know before it goes on.
     return attention_mask_BL.reshape(-1).nonzero().squeeze(1)
 
 
@@ -441,6 +483,8 @@ def initialise(model: nn.Module, config: ModelConfig, generator: torch.Generator
     up to 1 / sqrt(its size), as PyTorch has it.
     """
     sigma = config.initializer_range
+    # One generator in one order: a seed makes the same model on every machine. The padding's
+    # embedding is drawn like the others, as in google-research's.
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(

@@ -51,8 +51,8 @@ def render_card(
     """Return the card that a template makes (its path below this folder), as Markdown.
 
     `metadata` is for the Hub, `tables` map headings to names and values. If the metadata has no
-    licence, the card says that those of the `licensed_sources` are unknown. A template may use
-    further `values`.
+    licence, the card says that the licences of the `licensed_sources` are unknown. A template may
+    use further `values`.
     """
     return _ENVIRONMENT.get_template(template).render(
         title=title,
@@ -64,7 +64,11 @@ def render_card(
     )
 
 
+# The filters of the templates.
+
+
 def _json(value: Any) -> str:
+    # JSON is a subset of YAML, and a name in quotes cannot end the front matter.
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -74,12 +78,14 @@ def _words(name: str) -> str:
 
 def _figure(value: Any) -> Any:
     # `type`, because a boolean is an int too.
-    return f"{value:,}" if type(value) is int else value
+    if type(value) is int:
+        return f"{value:,}"
+    return value
 
 
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
-    undefined=StrictUndefined,
+    undefined=StrictUndefined,  # a misspelt name is an error, not an empty place in the card
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
@@ -99,8 +105,13 @@ def model_index(
         hub_name = _METRICS.get(our_name.removeprefix("mismatched_"))
         if hub_name:
             metrics.append({"type": hub_name, "name": _words(our_name), "value": value})
-    results = {"task": {"type": task}, "dataset": dict(dataset), "metrics": metrics}
-    return [{"name": name, "results": [results]}]
+    result = {
+        "task": {"type": task},
+        "dataset": dict(dataset),
+        "metrics": metrics,
+    }
+    # The Hub allows several models and several results; a card of ours has one each.
+    return [{"name": name, "results": [result]}]
 
 
 def software() -> str:
@@ -116,7 +127,9 @@ def as_code(name: object) -> str:
     """Return a name that a user or a source chose as Markdown that shows it, whatever markup it
     contains.
     """
-    return "`" + re.sub(r"[`|\s]+", " ", str(name)) + "`"
+    # A backtick would end the code, a bar the cell of a table, a line break both.
+    text = re.sub(r"[`|\s]+", " ", str(name))
+    return f"`{text}`"
 
 
 def model_name(checkpoint: str) -> str:
@@ -133,6 +146,7 @@ def model_name(checkpoint: str) -> str:
     path = os.path.abspath(checkpoint)
     cached = _CACHED_MODEL.search(path)
     if cached:
+        # Only the first: a model's own name may contain two hyphens, its owner's may not.
         return cached[1].replace("--", "/", 1)
     return os.path.basename(path)
 
@@ -154,6 +168,12 @@ def with_license(card: str, license: str) -> str:
     """Return a card whose metadata name this licence alone, and whose text no longer says that it
     is unknown.
     """
+    # A card begins with its metadata in YAML, between two lines of hyphens:
+    #
+    #     ---                      head
+    #     license: apache-2.0
+    #     ---                      end
+    #     # The title, …           rest
     head, end, rest = card.partition("\n---")
     if not end or not card.startswith("---"):  # somebody else's card, without metadata
         head = "---"

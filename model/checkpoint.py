@@ -44,7 +44,9 @@ def files_digest(paths: Sequence[Path]) -> str:
 def model_digest(directory: str | Path) -> str:
     """Return the digest of a model directory's weights, configuration and tokenizer."""
     folder = local_copy(directory)
-    paths = [folder / name for name in (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)]
+    # Without the card and task.json, which do not change what the encoder computes.
+    names = (WEIGHTS, OLD_WEIGHTS, CONFIG, *VOCABULARY_FILES)
+    paths = [folder / name for name in names]
     return files_digest([path for path in paths if path.is_file()])
 
 
@@ -67,13 +69,15 @@ def read_config(directory: str | Path) -> ModelConfig:
     path = local_copy(directory) / CONFIG
     if not path.is_file():
         raise UserError(_describe_missing(str(directory), path.parent))
-    config = ModelConfig.from_hf(parse_json(path.read_bytes(), dict[str, Any], path), path)
-    for weights in (path.with_name(WEIGHTS), path.with_name(OLD_WEIGHTS)):
+    fields = parse_json(path.read_bytes(), dict[str, Any], path)
+    config = ModelConfig.from_hf(fields, path)
+    for name in (WEIGHTS, OLD_WEIGHTS):
+        weights_path = path.with_name(name)
         # A damaged shape is found before anything of its size is allocated: a parameter takes a
         # byte or more.
-        if weights.is_file() and config.num_parameters() > weights.stat().st_size:
+        if weights_path.is_file() and config.num_parameters() > weights_path.stat().st_size:
             raise UserError(
-                f"{path} describes a larger model than {weights.name} holds; use both files of one "
+                f"{path} describes a larger model than {name} holds; use both files of one "
                 "checkpoint."
             )
     return config
@@ -87,17 +91,18 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     prefix ``bert.`` is added.
     """
     folder = local_copy(directory)
-    new = folder / WEIGHTS
-    old = folder / OLD_WEIGHTS
+    path = folder / WEIGHTS
+    old_path = folder / OLD_WEIGHTS
     try:
-        if new.is_file():
-            weights = load_file(new)
-        elif old.is_file():
-            weights = load_tensors(old, "Use another checkpoint.")
+        if path.is_file():
+            weights = load_file(path)
+        elif old_path.is_file():
+            weights = load_tensors(old_path, "Use another checkpoint.")
         else:
             raise UserError(f"{directory} has no weights: {WEIGHTS} is missing.")
     except (SafetensorError, OSError, RuntimeError, ValueError):
-        raise UserError(f"{new} is damaged. Use another checkpoint.") from None
+        # Only of safetensors: `load_tensors` names the old file itself.
+        raise UserError(f"{path} is damaged. Use another checkpoint.") from None
     for name, weight in weights.items():
         # The positions that old checkpoints store are integers; they are left out below.
         if not name.endswith("position_ids") and not _is_finite(weight):
@@ -109,18 +114,19 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
 
 
 def _is_finite(weight: object) -> bool:
+    # An old file is a pickle, whose values may be anything.
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return False
     return bool(weight.isfinite().all())
 
 
 def _current_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights under the names of ``transformers`` today::
-
-    bert.embeddings.LayerNorm.gamma         bert.embeddings.LayerNorm.weight
-    encoder.layer.0.output.dense.bias       bert.encoder.layer.0.output.dense.bias
-    cls.predictions.decoder.weight          left out: the embeddings again
-    """
+    """Return the weights under the names of ``transformers`` today."""
+    # In the file                           today
+    # bert.embeddings.LayerNorm.gamma       bert.embeddings.LayerNorm.weight
+    # encoder.layer.0.output.dense.bias     bert.encoder.layer.0.output.dense.bias
+    # cls.predictions.decoder.weight        left out: the word embeddings again
+    # bert.embeddings.position_ids          left out: 0, 1, 2, …
     encoder_alone = not any(name.startswith("bert.") for name in weights)
     renamed: dict[str, Tensor] = {}
     for name, weight in weights.items():
@@ -159,6 +165,7 @@ def load_weights(model: nn.Module, directory: str | Path, new: tuple[str, ...] =
                 f"{name} in {directory} has shape {tuple(weight.shape)}, but this model needs "
                 f"{tuple(target.shape)}."
             )
+        # The tensors of a state dict share their memory with the parameters, without a gradient.
         target.copy_(weight)
     return missing
 
@@ -187,7 +194,10 @@ def save_model(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    tensors: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        # safetensors refuses views with gaps, such as a transposed weight.
+        tensors[name] = weight.detach().cpu().contiguous()
     # transformers refuses a file that does not say which library wrote it.
     (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
     config_text = json.dumps(config, indent=2, sort_keys=True) + "\n"
@@ -207,6 +217,7 @@ def load_tensors(path: Path, advice: str) -> dict[str, Any]:
     Raises `UserError` with `advice` if the file is damaged.
     """
     try:
+        # A pickle may run any code; `weights_only` lets it build tensors and plain values alone.
         values = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # the unpickler raises whatever it meets in a damaged file
         values = None

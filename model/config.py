@@ -13,7 +13,9 @@ from typing import Any, Literal, Self
 from ..pipeline.config import BuildConfig, check, check_masks, option
 from ..pipeline.errors import UserError
 
-# Layers, hidden size, heads; the feed-forward part is four times as wide as the hidden size.
+# Layers, hidden size, heads. "base" and "large" are the paper's (section 3), the smaller ones those
+# of arXiv 1908.08962. A head always has 64 numbers, and the feed-forward part is four times as wide
+# as the hidden size.
 SIZES = {
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),
@@ -110,7 +112,7 @@ class ModelConfig:
         hidden = self.hidden_size
         intermediate = self.intermediate_size
         num_embeddings = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layer_norm = 2 * hidden
+        layer_norm = 2 * hidden  # weights and biases
         attention = 4 * hidden * (hidden + 1)  # queries, keys, values, output; each with biases
         feed_forward = 2 * hidden * intermediate + intermediate + hidden
         layer = attention + feed_forward + 2 * layer_norm
@@ -141,6 +143,7 @@ class ModelConfig:
         Raises `UserError` naming `path` for another kind of model, and for a field that does not
         fit.
         """
+        # Files of 2018 have neither field; they are BERT's.
         kind = values.get("model_type", "bert")
         positions = values.get("position_embedding_type", "absolute")
         if kind != "bert" or positions != "absolute":
@@ -160,7 +163,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """How an encoder is pre-trained on instances; the defaults are the paper's (appendix A.2)."""
+    """Options of pre-training on instances; the defaults are the paper's (appendix A.2)."""
 
     model: Literal["tiny", "mini", "small", "medium", "base", "large"] = option(
         "base",
@@ -203,8 +206,9 @@ class PretrainConfig:
     )
     vocabulary_from: Literal["checkpoint", "instances"] = option(
         "checkpoint",
-        "Vocabulary of a model that starts from --checkpoint: its own, or that of the instances, "
-        "onto which its embeddings are moved (a new token starts as the mean of its old pieces).",
+        "Vocabulary of a model that starts from --checkpoint: its own, or the instances' "
+        "vocabulary, onto which its embeddings are moved (a new token starts as the mean of its "
+        "old pieces).",
         group="Encoder",
     )
     objective: Literal["mlm+nsp", "mlm", "ltr"] = option(
@@ -334,7 +338,8 @@ class PretrainConfig:
             value = getattr(self, name)
             check(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("initializer_range", "learning_rate", "checkpoint_minutes"):
-            check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
+            value = getattr(self, name)
+            check(value > 0, name, value, "must be above 0")
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
         # A dropout of 1 would divide by 0.
         check(0 <= self.dropout < 1, "dropout", self.dropout, "must be at least 0 and less than 1")
@@ -345,13 +350,15 @@ class PretrainConfig:
             check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
             return
         keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
+        # Its weights would not fit into another shape.
         must = "its model's shape cannot be changed; drop the shape options"
         check(keeps_shape, "checkpoint", self.checkpoint, must)
 
     def _check_budget(self) -> None:
         given = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         for name in given:
-            check(0 < getattr(self, name) < math.inf, name, getattr(self, name), "must be above 0")
+            value = getattr(self, name)
+            check(0 < value < math.inf, name, value, "must be above 0")
         if len(given) > 1:
             both = f"`{given[0]}` and `{given[1]}` are both given"
             raise UserError(f"{both}, but a run has one budget; drop one.")
@@ -364,8 +371,11 @@ class PretrainConfig:
     def _check_warmup(self) -> None:
         if self.warmup_steps is None:
             return
-        # The number of steps that a budget of tokens allows is known only with the instances.
-        steps = math.inf if self.tokens else self.steps or DEFAULT_STEPS
+        if self.tokens:
+            # The number of steps that such a budget allows is known only with the instances.
+            steps = math.inf
+        else:
+            steps = self.steps or DEFAULT_STEPS
         possible = 0 <= self.warmup_steps <= steps
         must = f"must be between 0 and `steps` ({steps})"
         check(possible, "warmup_steps", self.warmup_steps, must)

@@ -41,20 +41,24 @@ def export(directory: str | Path, output: str | Path, license: str | None = None
     _check_output(output, card)
 
     target = OutputDirectory(output)
+    # What an earlier export left and this model lacks, such as the task.json of another.
+    outdated = [name for name in FILES if name not in names]
     with locked(output):
         for name in names:
-            if name != CARD:
-                source_path = storage.join(directory, name)
-                with storage.open_input(source_path) as source, target.write(name) as file:
-                    shutil.copyfileobj(source, file)
+            if name == CARD:
+                continue  # its licence may have changed
+            source_path = storage.join(directory, name)
+            with storage.open_input(source_path) as source, target.write(name) as file:
+                shutil.copyfileobj(source, file)
         target.write_bytes(CARD, card)
-        target.remove(*(name for name in FILES if name not in names), WORK)
+        target.remove(*outdated, WORK)
     sizes = storage.file_sizes(output)
     return {name: sizes[name] for name in names}
 
 
 def _check_output(output: str, card: bytes) -> None:
     present = storage.file_names(output)
+    # Hidden files are no others: a clone of a Hub repository has .gitattributes.
     others = [name for name in present if name not in FILES and not name.startswith(".")]
     if others:
         raise UserError(

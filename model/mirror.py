@@ -29,6 +29,7 @@ NUM_THREADS = 8
 @cache
 def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
     """Return the folder of this process's copies; it is deleted when the process ends."""
+    # Cached by process: a forked one inherits the cache, and must not share its parent's folder.
     return tempfile.TemporaryDirectory(prefix="clozeworks-", ignore_cleanup_errors=True)
 
 
@@ -45,11 +46,16 @@ def local_copy(path: str | Path, *names: str) -> Path:
     """
     if not storage.is_remote(str(path)):
         return Path(path)
+    # gs://bucket/runs/base becomes COPIES/bucket/runs/base: the last name is kept, which messages
+    # show and cards name.
     remote = str(path).rstrip("/")
-    local = Path(_copies(os.getpid()).name, *remote.split("://", 1)[1].split("/"))
+    _, remote_path = remote.split("://", 1)
+    local = Path(_copies(os.getpid()).name, *remote_path.split("/"))
     if names:
-        paths = [path.removeprefix(f"{remote}/") for path in storage.find_files(remote)]
-        files = [path for path in paths if path.rsplit("/", 1)[-1] in names]
+        files = []
+        for file in storage.find_files(remote):
+            if file.rsplit("/", 1)[-1] in names:
+                files.append(file.removeprefix(f"{remote}/"))
     else:
         files = storage.file_names(remote)
         if not files and storage.exists(remote):  # it is a file itself
@@ -68,6 +74,7 @@ def _download(remote: str, local: Path, names: list[str]) -> None:
 def _for_each(do: Callable[[str], None], names: Iterable[str]) -> None:
     """Call `do` with each name, several at once; raise its error."""
     with ThreadPoolExecutor(NUM_THREADS) as pool:
+        # An error in a thread is raised only where its result is asked for.
         for _ in pool.map(do, names):
             pass
 
@@ -98,7 +105,9 @@ class _Mirror:
             if files:
                 first = next(iter(files))
                 raise UserError(f"{self.remote} is not empty ({first}, …). Use another `output`.")
-            self._write_index([])  # so that the files of a killed upload are known to be a run's
+            # A kill during the first upload leaves files and this index: a rerun knows them as a
+            # run's own, instead of refusing a folder that is not empty.
+            self._write_index([])
         self.uploaded = self._files()
 
     def upload(self) -> None:
@@ -108,10 +117,17 @@ class _Mirror:
         # By size and time: a digest would read every checkpoint once more.
         changed = [name for name, stamp in files.items() if self.uploaded.get(name) != stamp]
         deleted = self.uploaded.keys() - files.keys()
+
+        def upload(name: str) -> None:
+            storage.upload(str(self.local / name), self._path(name))
+
+        def remove(name: str) -> None:
+            storage.remove(self._path(name))
+
         # In this order: a kill at any time leaves an index of files that are all there.
-        _for_each(lambda name: storage.upload(str(self.local / name), self._path(name)), changed)
+        _for_each(upload, changed)
         self._write_index(sorted(files))
-        _for_each(lambda name: storage.remove(self._path(name)), deleted)
+        _for_each(remove, deleted)
         self.uploaded = files
         self.is_behind = False
 
@@ -135,7 +151,8 @@ class _Mirror:
     def _files(self) -> dict[str, tuple[int, int]]:
         files = {}
         for path, size in storage.find_files(str(self.local)).items():
-            files[os.path.relpath(path, self.local)] = (size, os.stat(path).st_mtime_ns)
+            name = os.path.relpath(path, self.local)
+            files[name] = (size, os.stat(path).st_mtime_ns)
         return files
 
 
@@ -152,7 +169,10 @@ def mirrored(output: str | Path) -> Iterator[Path]:
         yield Path(output)
         return
     # The processes that torchrun started share one folder; they have the same parent.
-    owner = os.getppid() if "RANK" in os.environ else os.getpid()
+    owner = os.getpid()
+    if "RANK" in os.environ:
+        owner = os.getppid()
+    # Not `tempfile.mkdtemp`: each of them must find the same name by itself.
     key = f"{stable_hash(str(output), owner):016x}"
     local = Path(tempfile.gettempdir(), f"clozeworks-{key}", "run")
     mirror = _Mirror(local, str(output).rstrip("/"))
@@ -163,12 +183,16 @@ def mirrored(output: str | Path) -> Iterator[Path]:
     shutil.rmtree(mirror.local.parent, ignore_errors=True)
     _mirrors.append(mirror)
     try:
+        # The name is predictable: this fails if another user of the machine has made the folder,
+        # and its mode keeps others out.
         mirror.local.parent.mkdir(mode=0o700)
         mirror.download()
         yield mirror.local
         mirror.upload()
     except (UserError, RunError) as error:
-        raise type(error)(str(error).replace(str(mirror.local), mirror.remote)) from None
+        # The user knows only the remote name.
+        message = str(error).replace(str(mirror.local), mirror.remote)
+        raise type(error)(message) from None
     finally:
         _mirrors.remove(mirror)
         if mirror.is_behind and mirror.local.exists():
@@ -186,7 +210,7 @@ def local_file(output: str | Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as folder:
         local = Path(folder, str(output).rsplit("/", 1)[1])
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # at first there is none
             storage.download(str(output), str(local))
         yield local
         storage.upload(str(local), str(output))

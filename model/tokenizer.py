@@ -54,6 +54,7 @@ class TextTokenizer:
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens or truncation."""
+        # "Fast" is without offsets.
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -79,6 +80,10 @@ class TextTokenizer:
         Of a pair that is too long the longer segment is cut first, at its end (google-research's
         ``_truncate_seq_pair``).
         """
+        #     segment_b_start      without B the row's length
+        #                v
+        #     [CLS] A [SEP]              2 special tokens
+        #     [CLS] A [SEP] B [SEP]      3 special tokens
         num_tokens = len(tokens_a)
         if tokens_b is None:
             segment_a = tokens_a[: max_length - 2]

@@ -11,7 +11,7 @@ from ...pipeline.config import check, option
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig:
-    """Which hidden states to extract, of which units, and how to compute them."""
+    """Options of feature extraction: the hidden states, their units, and the computation."""
 
     layers: tuple[int, ...] = option(
         (-1,),
@@ -24,8 +24,8 @@ class FeaturesConfig:
     )
     per: Literal["word", "token", "text"] = option(
         "token",
-        "Write one vector per word (that of its first token), per token, or per text (the mean of "
-        "its tokens, including [CLS] and [SEP]).",
+        "Write one vector per word (its first token's), per token, or per text (the mean of its "
+        "tokens, including [CLS] and [SEP]).",
     )
     dtype: Literal["float32", "float16"] = option(
         "float32", "Number format of the vectors in the file."
@@ -41,8 +41,8 @@ class FeaturesConfig:
     )
     max_length: int | None = option(
         None,
-        "Longest row in tokens; longer texts are cut into windows. The default is that of "
-        "pre-training.",
+        "Longest row in tokens; longer texts are cut into windows. The default is the length used "
+        "in pre-training.",
         group="Reading",
     )
     batch_tokens: int = option(
@@ -62,12 +62,10 @@ class FeaturesConfig:
     )
 
     def __post_init__(self) -> None:
+        # That 12 and -1 are the same layer shows only with the model (`resolve_layers`).
         distinct = len(self.layers) > 0 and len(set(self.layers)) == len(self.layers)
         check(distinct, "layers", self.layers, "must be different numbers")
-        check(
-            self.max_length is None or self.max_length >= 3,
-            "max_length",
-            self.max_length,
-            "must be at least 3",
-        )
+        # [CLS], a token and [SEP].
+        length_ok = self.max_length is None or self.max_length >= 3
+        check(length_ok, "max_length", self.max_length, "must be at least 3")
         check(self.batch_tokens >= 1, "batch_tokens", self.batch_tokens, "must be at least 1")

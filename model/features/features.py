@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...pipeline import storage
 from ...pipeline.config import identity_fields
@@ -88,7 +88,9 @@ def extract_features(
     if Path(output).resolve() == Path(data).resolve():
         raise UserError(f"`output` is the data itself ({output}); give another file.")
     with local_file(output) as local:
-        data, digest = _opened(local_copy(data))
+        data, digest = _data_and_digest(local_copy(data))
+        # The texts are read twice, as they may not fit into memory. Counted first: mistakes in
+        # them are reported before a model is loaded.
         num_texts = sum(1 for _ in read_texts(data, config))
         if not num_texts:
             raise UserError(f"{data} contains no texts.")
@@ -102,7 +104,8 @@ def extract_features(
                     texts = read_texts(data, config)
                     parts = list(_write_parts(extractor, texts, directory, report))
                 footer = {METADATA: json.dumps(identity).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
-                _join_parts(parts, local, directory, extractor.schema.with_metadata(footer))
+                schema = extractor.schema.with_metadata(footer)
+                _join_parts(parts, local, directory, schema)
         _remove_work(work)
         return {"texts": num_texts, "vectors": pq.read_metadata(local).num_rows}
 
@@ -120,6 +123,7 @@ def _join_parts(
 
 
 def _remove_work(work: Path) -> None:
+    # A folder of this name with other content is the user's own; it stays.
     is_empty = work.is_dir() and not any(work.iterdir())
     if not is_empty and not (work / IDENTITY).exists():
         return
@@ -129,7 +133,7 @@ def _remove_work(work: Path) -> None:
         work.rmdir()
 
 
-def _opened(data: Path) -> tuple[Path, str]:
+def _data_and_digest(data: Path) -> tuple[Path, str]:
     """Return what to read and a digest of it.
 
     For a data set of the Hub these are its present revision and split: later ones are other data.
@@ -167,7 +171,7 @@ def _text_column(row: TableRow) -> str:
     for name in TEXT_COLUMNS:
         if name in row.values:
             return name
-    return TEXT_COLUMNS[0]
+    return TEXT_COLUMNS[0]  # the row's error says which columns there are
 
 
 def _format(data: Path, config: FeaturesConfig) -> str:
@@ -208,7 +212,9 @@ def _is_finished(output: Path, identity: dict[str, Any], overwrite: bool) -> boo
             f"{output} was not written by clozeworks features. Choose another `output`, or start "
             "over with `overwrite`."
         ) from None
-    if changes := changed_fields(parse_json(content, dict[str, Any], output), identity):
+    written = parse_json(content, dict[str, Any], output)
+    changes = changed_fields(written, identity)
+    if changes:
         raise other_settings(str(output), changes)
     return True
 
@@ -219,8 +225,14 @@ def _reporter(progress: ProgressCallback | None, num_texts: int) -> Report:
     def report(num_done: int, num_tokens: int) -> None:
         clock.count(num_rows=0, num_tokens=num_tokens)
         if progress:
-            figures = {"stage": "features", "step": num_done, "steps": num_texts}
-            progress({**figures, "tokens_per_second": clock.rates()["tokens_per_second"]})
+            progress(
+                {
+                    "stage": "features",
+                    "step": num_done,
+                    "steps": num_texts,
+                    "tokens_per_second": clock.rates()["tokens_per_second"],
+                }
+            )
 
     return report
 
@@ -234,6 +246,8 @@ def _write_parts(
     """Write the parts that do not exist yet, and yield the paths of all."""
     first = 0
     while part := _next_texts(texts, extractor):
+        # A part's name says which texts it holds. It is written under another name and renamed at
+        # its end, so one that exists is whole.
         name = f"{PARTS}/part-{first:09d}-{len(part)}.parquet"
         path = Path(directory.file(name))
         if not path.exists():
@@ -249,14 +263,16 @@ def _next_texts(texts: Iterator[SentenceExample], extractor: "Extractor") -> lis
 
     Its end must not depend on anything but the texts and the config: a resumed run takes the same.
     """
-    num_characters = PART_CHARACTERS
+    characters_left = PART_CHARACTERS
     if extractor.config.per != "text":
-        num_characters = min(PART_CHARACTERS, PART_BYTES // extractor.bytes_per_unit)
+        # A word or token has a character or more, so this bounds their number in a part.
+        characters_left = min(PART_CHARACTERS, PART_BYTES // extractor.bytes_per_unit)
     part: list[SentenceExample] = []
     for text in texts:
         part.append(text)
-        num_characters -= sum(len(word) + 1 for word in text.sentence.words)
-        if num_characters <= 0:
+        # With the space after each word.
+        characters_left -= sum(len(word) + 1 for word in text.sentence.words)
+        if characters_left <= 0:
             break
     return part
 
@@ -306,11 +322,15 @@ class Extractor:
         if self.config.per != "text":
             columns.append(pa.array(units.index_U, pa.int32()))
             columns.append(pa.array(units.names, pa.string()))
-        kind = self.schema.field(-1).type
+        # All columns of vectors have one type, and the last column is always one of them.
+        vector_type = self.schema.field(-1).type
+        number_type = vector_type.value_type.to_pandas_dtype()
         for values_UD in self._combined(vectors_USD):
-            values = np.ascontiguousarray(values_UD, dtype=kind.value_type.to_pandas_dtype())
-            flat = pa.array(values.reshape(-1))
-            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=kind))
+            # Arrow keeps vectors of equal length as one flat array, which it can take over as it
+            # is; a list of lists would make an object of each number.
+            flat = np.ascontiguousarray(values_UD, dtype=number_type).reshape(-1)
+            column = pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector_type)
+            columns.append(column)
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _units(
@@ -327,12 +347,14 @@ class Extractor:
                 indices = [row.tokens for row in rows]
                 positions = [row.token_positions for row in rows]
                 lengths = [0] * len(texts)
+                # A long text has several rows, but each of its tokens is read from one of them.
                 for row in rows:
                     lengths[row.example] += len(row.tokens)
                     ids = row.row.input_ids[row.token_positions]
                     names.extend(self.tokenizer.token(token) for token in ids)
             case _:
                 positions = _whole_rows(rows)
+                # A text is the only unit in itself, number 0, wherever it is read.
                 indices = [np.zeros_like(row_positions) for row_positions in positions]
                 lengths = [1] * len(texts)
         return _UnitsOfTexts(rows, lengths, names, indices, positions)
@@ -350,28 +372,44 @@ class Extractor:
         sums_USD = torch.zeros(num_units, len(self.layers), self.bert.config.hidden_size)
         num_done = 0
         for number, chosen in enumerate(_batches(rows, self.config.batch_tokens)):
-            features = [Feature((rows[index].row,), None, index) for index in chosen]
-            batch = make_batch(features).to(device)
-            with autocast(device, product_dtype(self.config.precision, device)):
-                states = self.bert.hidden_states(*batch[:4], all_layers=True)
-
-            # The states of all positions read from the batch, one row of the batch after the other.
+            batch_rows = [rows[index] for index in chosen]
             positions = [units.positions[index] for index in chosen]
-            row_P = np.repeat(np.arange(len(chosen)), list(map(len, positions)))
-            at_row_P = torch.from_numpy(row_P).to(device)
-            at_position_P = torch.from_numpy(np.concatenate(positions)).to(device)
-            read = [states[layer][at_row_P, at_position_P].float() for layer in self.layers]
-            states_PSD = torch.stack(read, 1).cpu()
+            states_PSD = self._read_states(batch_rows, positions, device)
             # Added up, as a unit may be read from several positions, and a text from several rows.
             unit_P = np.concatenate([units.units[index] for index in chosen])
             sums_USD.index_add_(0, torch.from_numpy(unit_P), states_PSD)
 
             num_done += len(chosen)
             trim_memory(device, number)
-            num_tokens = sum(len(rows[index].row.input_ids) for index in chosen)
+            num_tokens = sum(len(row.row.input_ids) for row in batch_rows)
             report(num_done / len(rows), num_tokens)
         counts_U = np.bincount(np.concatenate(units.units), minlength=num_units)
-        return sums_USD.div_(torch.from_numpy(counts_U)[:, None, None]).numpy()
+        counts_U11 = torch.from_numpy(counts_U)[:, None, None]
+        return sums_USD.div_(counts_U11).numpy()
+
+    def _read_states(
+        self, rows: Sequence[SentenceRow], positions: Sequence[np.ndarray], device: torch.device
+    ) -> Tensor:
+        """Return the states (P, S, D), fp32 on the CPU, at `positions` of each of the rows."""
+        features = [Feature((row.row,), None, index) for index, row in enumerate(rows)]
+        batch = make_batch(features).to(device)
+        dtype = product_dtype(self.config.precision, device)
+        with autocast(device, dtype):
+            states = self.bert.hidden_states(*batch[:4], all_layers=True)
+        # One row of the batch after the other: here positions 1 and 2 of row 0, and 1 of row 1.
+        #
+        #     row_P         0 0 1
+        #     position_P    1 2 1
+        lengths = [len(row_positions) for row_positions in positions]
+        row_P = np.repeat(np.arange(len(rows)), lengths)
+        at_row_P = torch.from_numpy(row_P).to(device)
+        at_position_P = torch.from_numpy(np.concatenate(positions)).to(device)
+        # Only what is read leaves the GPU.
+        read_states = []
+        for layer in self.layers:
+            layer_PD = states[layer][at_row_P, at_position_P]
+            read_states.append(layer_PD.float())
+        return torch.stack(read_states, 1).cpu()
 
     def _combined(self, vectors_USD: np.ndarray) -> list[np.ndarray]:
         match self.config.combine:
@@ -384,18 +422,17 @@ class Extractor:
 
 
 class _UnitsOfTexts:
-    """The words, tokens or texts that get a vector, and the positions it is the mean of.
+    """The words, tokens or texts that get a vector, and the positions it is the mean of."""
 
-    Two texts, in words, and as wholes::
-
-        row                [CLS] cats pur ##r [SEP]      [CLS] dogs [SEP]
-        per word
-          positions               1    2                        1
-          units                   0    1                        2
-        per text
-          positions          0    1    2   3    4          0    1    2
-          units              0    0    0   0    0          1    1    1
-    """
+    # Two texts, in words, and as wholes:
+    #
+    #     row                [CLS] cats pur ##r [SEP]      [CLS] dogs [SEP]
+    #     per word
+    #       positions               1    2                        1
+    #       units                   0    1                        2
+    #     per text
+    #       positions          0    1    2   3    4          0    1    2
+    #       units              0    0    0   0    0          1    1    1
 
     def __init__(
         self,
@@ -405,6 +442,7 @@ class _UnitsOfTexts:
         indices: Sequence[np.ndarray],
         positions: list[np.ndarray],
     ):
+        # Texts of 2 and 1 words:   lengths 2 1   starts 0 2 3   text_U 0 0 1   index_U 0 1 0
         starts = np.cumsum([0, *lengths])
         self.text_U = np.repeat(np.arange(len(lengths)), lengths)
         """Number of each unit's text."""
@@ -415,7 +453,8 @@ class _UnitsOfTexts:
         self.positions = positions
         """Those read from each row."""
         self.units = [
-            starts[row.example] + in_text for row, in_text in zip(rows, indices, strict=True)
+            starts[row.example] + index_in_text
+            for row, index_in_text in zip(rows, indices, strict=True)
         ]
         """The unit of each of these positions."""
 
@@ -431,6 +470,8 @@ def make_extractor(checkpoint: str | Path, config: FeaturesConfig) -> Extractor:
     check_fit(tokenizer, shape, max_length, checkpoint)
     layers = resolve_layers(config.layers, shape.num_hidden_layers)
     bert = BertModel(shape)
+    # A module named "bert" gives the weights the names of the checkpoint. No hidden state depends
+    # on the pooler, which checkpoints of some tasks lack.
     load_weights(nn.ModuleDict({"bert": bert}), checkpoint, new=("bert.pooler.",))
     return Extractor(
         config=config,
@@ -454,6 +495,7 @@ def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
                 f"`layers` contains {layer}, but the model has layers 0 (the embeddings) to "
                 f"{num_layers}."
             )
+    # The embeddings and 12 layers are 13 states: -1 % 13 is 12.
     resolved = [layer % (num_layers + 1) for layer in layers]
     if len(set(resolved)) < len(resolved):
         raise UserError(
@@ -468,7 +510,9 @@ def _schema(config: FeaturesConfig, layers: Sequence[int], hidden_size: int) -> 
     if config.per != "text":
         fields.append(pa.field("index", pa.int32()))
         fields.append(pa.field(config.per, pa.string()))
-    number = pa.float32() if config.dtype == "float32" else pa.float16()
+    number = pa.float32()
+    if config.dtype == "float16":
+        number = pa.float16()
     match config.combine:
         case "none":
             vector = pa.list_(number, hidden_size)
@@ -484,14 +528,21 @@ def _whole_rows(rows: Sequence[SentenceRow]) -> list[np.ndarray]:
     """Return the positions of the tokens read from each row, with [CLS] of a text's first row and
     [SEP] of its last.
     """
+    # Two rows of text 0 and one of text 1; each text gets one [CLS] and one [SEP]:
+    #
+    #     row.example     0      0      1
+    #     before        None     0      0
+    #     after           0      1    None
+    #     read          [CLS]  [SEP]   both
     examples = [None, *(row.example for row in rows), None]
     all_positions = []
-    for row, before, after in zip(rows, examples, examples[2:], strict=False):
+    for row, before, after in zip(rows, examples[:-2], examples[2:], strict=True):
         positions = row.token_positions.tolist()
         if before != row.example:
             positions.insert(0, 0)
         if after != row.example:
-            positions.append(len(row.row.input_ids) - 1)
+            last_position = len(row.row.input_ids) - 1
+            positions.append(last_position)
         all_positions.append(np.array(positions, dtype=np.int64))
     return all_positions
 
@@ -503,8 +554,10 @@ def _batches(rows: Sequence[SentenceRow], max_tokens: int) -> Iterator[list[int]
     lengths = [len(row.row.input_ids) for row in rows]
     batch: list[int] = []
     longest = 0
-    # Longest first, so a batch's first row has the length that all are padded to.
-    for index in sorted(range(len(rows)), key=lambda index: -lengths[index]):
+    # Longest first, so a batch's first row has the length that all are padded to; and a batch that
+    # does not fit into memory fails early.
+    by_length = sorted(range(len(rows)), key=lambda index: -lengths[index])
+    for index in by_length:
         if batch and (len(batch) + 1) * longest > max_tokens:
             yield batch
             batch = []

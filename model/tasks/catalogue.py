@@ -21,7 +21,7 @@ from .task import Size, Task
 
 
 class TaskEntry(NamedTuple):
-    """How a task is created."""
+    """A task's class, reader and files."""
 
     kind: type[Task]
     read: Callable[[Sequence[Path], TaskOptions], Task]
@@ -31,6 +31,7 @@ class TaskEntry(NamedTuple):
 
 
 def _glue(task: Classification) -> TaskEntry:
+    # Its columns and classes are published, so the training files have no say.
     def read(_: Sequence[Path], options: TaskOptions) -> Classification:
         return replace(task, **options.given("max_length"))
 
@@ -64,6 +65,7 @@ def restore_task(settings: dict[str, Any]) -> Task:
     """Recreate a task from its `Task.settings`."""
     name = settings["task"]
     if name in GLUE:
+        # task.json has only the settings of a user's own table, not metrics and file names.
         return replace(GLUE[name], max_length=msgspec.convert(settings["max_length"], Size))
     return msgspec.convert({**settings, "name": name}, TASKS[name].kind)
 
@@ -98,7 +100,8 @@ def read_task(path: Path, given: Task | None = None) -> Task:
 def _with_tuned_settings(task: Task, settings: dict[str, Any], path: Path) -> Task:
     # As JSON gives them back: tuples are lists.
     expected = json.loads(json.dumps(task_settings(task)))
-    for name in sorted({*expected, *settings}.difference(task.tuned_settings)):
+    comparable = {*expected, *settings}.difference(task.tuned_settings)
+    for name in sorted(comparable):
         if expected.get(name) != settings.get(name):
             raise UserError(
                 f"{path.parent} was fine-tuned with {name} {settings.get(name)!r}, "

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -82,6 +81,10 @@ class Choice(LabelTask):
                     f"{row.where}: the number of endings is {len(endings)}, not {self.num_choices}."
                 )
             # SWAG: the sentence `sent1` is the text; `sent2` starts every ending.
+            #
+            #     sent1     She opens the door.       the text
+            #     sent2     The cat                   begins each ending
+            #     ending0   walks in.                 "The cat walks in."
             start = ""
             if "sent1" in row.values:
                 start = row.text("sent2")
@@ -91,7 +94,9 @@ class Choice(LabelTask):
             else:
                 text = row.text("startphrase")
             whole_endings = tuple(f"{start} {ending}".strip() for ending in endings)
-            target = self._target(row) if labelled else None
+            target = None
+            if labelled:
+                target = self._target(row)
             yield Choices(text, whole_endings, target)
 
     def _target(self, row: TableRow) -> int:
@@ -119,15 +124,22 @@ class Choice(LabelTask):
     def encode(self, examples: Sequence[Choices], tokenizer: TextTokenizer) -> list[Feature]:
         """Return one feature per example, with one row per choice."""
         texts = tokenizer.token_ids([example.text for example in examples])
-        all_endings = [ending for example in examples for ending in example.endings]
-        endings = iter(tokenizer.token_ids(all_endings))
+        # All endings in one call, which tokenises them in parallel: one example's after the
+        # other's.
+        all_endings = tokenizer.token_ids(
+            [ending for example in examples for ending in example.endings]
+        )
         features = []
+        first = 0
         for index, (example, text) in enumerate(zip(examples, texts, strict=True)):
+            end = first + len(example.endings)
             rows = [
-                tokenizer.row(text, ending, self.max_length)
-                for ending in islice(endings, len(example.endings))
+                tokenizer.row(text, ending, self.max_length) for ending in all_endings[first:end]
             ]
-            target = None if example.target is None else np.array(example.target, dtype=np.int64)
+            first = end
+            target = None
+            if example.target is not None:
+                target = np.array(example.target, dtype=np.int64)
             features.append(Feature(tuple(rows), target, index))
         return features
 
@@ -139,6 +151,7 @@ class Choice(LabelTask):
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Choices]
     ) -> list[Answer]:
         """Return the index of each example's ending, and the probability of each choice."""
+        # The classes' names are the indices as text; a reader of the JSON wants numbers.
         answers = super().answers(outputs, features, examples)
         return [{**answer, "label": int(answer["label"])} for answer in answers]
 
@@ -170,8 +183,13 @@ def _codah_columns(
     if "ending0" in fields:
         return None
     has_label = labelled or num_choices is None or len(fields) != num_choices + 2
-    num_endings = max(2, len(fields) - 2 - has_label)
-    columns = ["category", "prompt", *(f"ending{index}" for index in range(num_endings))]
+    num_endings = len(fields) - 2
+    if has_label:
+        num_endings -= 1
+    # With too few fields the table is of another kind; two endings make the row's error say so.
+    num_endings = max(2, num_endings)
+    columns = ["category", "prompt"]
+    columns += [f"ending{index}" for index in range(num_endings)]
     if has_label:
         columns.append("label")
     return tuple(columns)
@@ -182,6 +200,7 @@ def _endings(row: TableRow) -> list[str]:
 
     Raises `UserError` if a number is missing.
     """
+    # Asked for by number: columns may stand in any order, and ending10 after ending9.
     names = {name for name in row.values if _ENDING.fullmatch(name)}
     endings = [row.text(f"ending{index}") for index in range(len(names))]
     while endings and not endings[-1]:

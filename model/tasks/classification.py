@@ -81,13 +81,16 @@ class LabelTask(Task):
     ) -> Scores:
         """Return the task's metrics; `outputs` are logits (K,)."""
         logits_NK = np.stack(outputs)
-        predictions_N = logits_NK.argmax(1) if self.labels else logits_NK[:, 0]
+        if self.labels:
+            predictions_N = logits_NK.argmax(1)
+        else:
+            predictions_N = logits_NK[:, 0]
         return self._measure(predictions_N, examples)
 
     def baseline(self, train: Sequence[Any], examples: Sequence[Any]) -> Scores:
         """Return the metrics on `examples` of always predicting the most frequent class of `train`.
 
-        In a regression that is its mean score.
+        For a regression this is its mean score.
         """
         targets = np.array([example.target for example in train])
         if self.labels:
@@ -98,11 +101,12 @@ class LabelTask(Task):
 
     def _measure(self, predictions: np.ndarray, examples: Sequence[Any]) -> Scores:
         targets = np.array([example.target for example in examples], dtype=np.float64)
+        metrics = self.metrics
         if self.labels:
             targets = targets.astype(np.int64)
-        metrics = self.metrics
-        if not metrics:
-            metrics = ("accuracy", "macro_f1") if self.labels else ("spearman", "pearson")
+            metrics = metrics or ("accuracy", "macro_f1")
+        else:
+            metrics = metrics or ("spearman", "pearson")
         return {name: measure(name, predictions, targets) for name in metrics}
 
     def answers(
@@ -113,6 +117,7 @@ class LabelTask(Task):
             return [{"score": float(logits_K[0])} for logits_K in outputs]
         answers = []
         for logits_K in outputs:
+            # In float64, so that the probabilities in the file sum to 1.
             probabilities_K = softmax(logits_K.astype(np.float64)).tolist()
             probabilities = dict(zip(self.labels, probabilities_K, strict=True))
             label = self.labels[logits_K.argmax()]
@@ -150,13 +155,20 @@ class Classification(LabelTask):
         max_short_share = self.max_short_share if labelled else 0.0
         for row in read_rows(path, self._columns, max_short_share):
             text = row.text(_column(row, self.text))
-            text_pair = row.text(_column(row, self.text_pair)) if self.text_pair else None
-            target = self._target(row) if labelled else None
+            text_pair = None
+            if self.text_pair:
+                text_pair = row.text(_column(row, self.text_pair))
+            target = None
+            if labelled:
+                target = self._target(row)
             yield TextExample(text, text_pair, target)
 
     def _columns(self, fields: list[str]) -> tuple[str, ...] | None:
+        # CoLA: its train and dev files have no header line, its test file has one.
         has_header = any(name in fields for name in self.text)
-        return None if has_header else self.headerless
+        if has_header:
+            return None
+        return self.headerless
 
     def parse_line(self, line: str, where: str) -> TextExample:
         """Return the example on a line of plain text; a tab separates the texts of a pair."""
@@ -192,11 +204,16 @@ class Classification(LabelTask):
         tokens_b: Sequence[list[int] | None] = [None] * len(examples)
         if self.text_pair:
             tokens_b = tokenizer.token_ids([example.text_pair or "" for example in examples])
-        dtype = np.int64 if self.labels else np.float32
+        # As the losses need it: cross-entropy takes indices, the squared error numbers.
+        dtype = np.float32
+        if self.labels:
+            dtype = np.int64
         features = []
         for index, example in enumerate(examples):
             row = tokenizer.row(tokens_a[index], tokens_b[index], self.max_length)
-            target = None if example.target is None else np.array(example.target, dtype=dtype)
+            target = None
+            if example.target is not None:
+                target = np.array(example.target, dtype=dtype)
             features.append(Feature((row,), target, index))
         return features
 
@@ -213,6 +230,7 @@ class Classification(LabelTask):
         # A file may be sorted by class, so the examples are taken from all over it.
         step = math.ceil(len(train) / WORD_BASELINE_EXAMPLES)
         train = train[::step]
+        train_texts = [example.text for example in train]
         targets = [example.target for example in train]
         if not self.labels or self.text_pair or len(set(targets)) < 2:
             return {}
@@ -220,7 +238,7 @@ class Classification(LabelTask):
         # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
         model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
-        model.fit([example.text for example in train], targets)
+        model.fit(train_texts, targets)
         predictions = model.predict([example.text for example in examples])
         return self._measure(predictions, examples)
 
@@ -271,7 +289,7 @@ def _column(row: TableRow, names: tuple[str, ...]) -> str:
 def _score(text: str, what: str) -> float:
     with suppress(ValueError):
         score = float(text)
-        if math.isfinite(score):
+        if math.isfinite(score):  # float reads "nan" and "inf" too
             return score
     raise UserError(f"{what} is {shown(text)}, not a number.")
 
@@ -292,54 +310,76 @@ def read_classify(files: Sequence[Path], options: TaskOptions) -> Classification
         raise UserError(
             f"{files[0]} has the columns {listed(first.values)}; choose with `text` and `label`."
         )
+    text_pair: tuple[str, ...] = ()
+    if options.text_pair:
+        text_pair = (options.text_pair,)
+    # The first row is read already, so it goes before the others again.
+    labels = _labels(chain([first], rows), label, str(files[0]))
     return Classification(
         name="classify",
         text=(text,),
-        text_pair=(options.text_pair,) if options.text_pair else (),
+        text_pair=text_pair,
         label=(label,),
-        labels=_labels(chain([first], rows), label, str(files[0])),
+        labels=labels,
         **options.given("max_length"),
     )
 
 
 def _labels(rows: Iterable[TableRow], column: str, where: str) -> tuple[str, ...]:
     """Return the names of the classes, in order; none if the labels are scores."""
+    # Each label, and the place of its first row, for messages.
     first_seen: dict[str, str] = {}
     num_rows = 0
     for row in rows:
         num_rows += 1
         first_seen.setdefault(row.label(column), row.where)
-    texts = list(first_seen)
-    are_numbers = _is_number(texts[0])
-    for text in texts:
-        if _is_number(text) != are_numbers:
-            raise UserError(
-                f"{first_seen[text]}: the label {shown(text)} in {column} follows "
-                f"{shown(texts[0])}; give labels that are all words or all numbers."
-            )
-    if are_numbers and not all(float(text).is_integer() for text in texts):
-        return ()
-    text_of_class: dict[Any, str] = {}
-    for text in texts:
-        # Numbers in their order: 10 comes after 9.
-        key = float(text) if are_numbers else text
-        other = text_of_class.setdefault(key, text)
-        if other != text:
-            raise UserError(
-                f"{first_seen[text]}: the label {shown(text)} in {column} is the same number as "
-                f"{shown(other)}; write each class in one way."
-            )
-    if len(texts) == 1:
+    if _are_numbers(first_seen, column):
+        if not all(float(text).is_integer() for text in first_seen):
+            return ()
+        labels = _sorted_numbers(first_seen, column)
+    else:
+        labels = tuple(sorted(first_seen))
+    if len(labels) == 1:
         raise UserError(
-            f"{where}: every row has {shown(texts[0])} in {column}; training needs at least two "
+            f"{where}: every row has {shown(labels[0])} in {column}; training needs at least two "
             "classes."
         )
-    if len(text_of_class) > max(2, num_rows / 2):
+    # A class needs more than one example: this is a column of texts or of ids.
+    if len(labels) > max(2, num_rows / 2):
         raise UserError(
-            f"{where}: {column} holds {len(text_of_class):,} labels in {num_rows:,} rows; is it "
+            f"{where}: {column} holds {len(labels):,} labels in {num_rows:,} rows; is it "
             "the column of the label?"
         )
-    return tuple(text_of_class[key] for key in sorted(text_of_class))
+    return labels
+
+
+def _are_numbers(first_seen: Mapping[str, str], column: str) -> bool:
+    """Return whether the labels are all numbers; raises `UserError` if only some of them are."""
+    first = next(iter(first_seen))
+    are_numbers = _is_number(first)
+    for text, where in first_seen.items():
+        if _is_number(text) != are_numbers:
+            raise UserError(
+                f"{where}: the label {shown(text)} in {column} follows {shown(first)}; give labels "
+                "that are all words or all numbers."
+            )
+    return are_numbers
+
+
+def _sorted_numbers(first_seen: Mapping[str, str], column: str) -> tuple[str, ...]:
+    """Return labels that are whole numbers in their order: 10 comes after 9.
+
+    Raises `UserError` if one number is written in two ways, such as 1 and 01.
+    """
+    text_of_number: dict[float, str] = {}
+    for text, where in first_seen.items():
+        other = text_of_number.setdefault(float(text), text)
+        if other != text:
+            raise UserError(
+                f"{where}: the label {shown(text)} in {column} is the same number as "
+                f"{shown(other)}; write each class in one way."
+            )
+    return tuple(text_of_number[number] for number in sorted(text_of_number))
 
 
 def _is_number(text: str) -> bool:

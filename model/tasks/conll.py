@@ -63,7 +63,8 @@ def read_conll(
     num_columns = 0
     with path.open("rb") as file:
         # A blank line more, as the last sentence ends even if the file does not end in one.
-        for where, line in chain(text_lines(file, str(path)), [("", "")]):
+        lines = chain(text_lines(file, str(path)), [("", "")])
+        for where, line in lines:
             columns = _columns(line)
             is_mark = columns[0] == DOCUMENT_START
             if line.strip() and not is_mark:
@@ -71,6 +72,7 @@ def read_conll(
                 _check(columns, num_columns, labelled, types, where)
                 sentence.append(_WordLine(columns[0], columns[-1], line))
                 continue
+            # The line is blank or a mark: the sentence ends here, and perhaps the document.
             if sentence:
                 document.append(_sentence(sentence, labelled))
                 sentence = []
@@ -89,9 +91,12 @@ class _WordLine(NamedTuple):
 
 
 def _sentence(lines: Sequence[_WordLine], labelled: bool) -> Sentence:
+    tags = None
+    if labelled:
+        tags = tuple(line.tag for line in lines)
     return Sentence(
         words=tuple(line.word for line in lines),
-        tags=tuple(line.tag for line in lines) if labelled else None,
+        tags=tags,
         lines=tuple(line.line for line in lines),
     )
 
@@ -122,6 +127,8 @@ def _is_tagged(line: str) -> bool:
 
 
 def _columns(line: str) -> list[str]:
+    # Between tabs a word may contain spaces. Only spaces separate otherwise: other white space of
+    # Unicode, such as a no-break space, is part of a word.
     if "\t" in line:
         return line.split("\t")
     return re.split(" +", line.strip(" "))
@@ -182,7 +189,9 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     for index, tag in enumerate(tags):
         if tag != OUTSIDE:
             begins = tag[0] in "BS" or previous[0] in "OES" or previous[2:] != tag[2:]
-            start = index if begins else spans.pop().start
+            start = index
+            if not begins:
+                start = spans.pop().start  # the entity goes on: replace it by a longer one
             spans.append(Entity(start, index + 1, tag[2:]))
         previous = tag
     return spans

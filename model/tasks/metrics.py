@@ -27,9 +27,12 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
                 value = sklearn_metrics.f1_score(labels, predictions, average="macro")
             case "matthews":
                 value = sklearn_metrics.matthews_corrcoef(labels, predictions)
+            case _ if len(labels) < 2:
+                value = 0.0  # SciPy refuses a correlation of one pair
+            case "pearson":
+                value = stats.pearsonr(predictions, labels)[0]
             case _:
-                correlation = stats.pearsonr if name == "pearson" else stats.spearmanr
-                value = correlation(predictions, labels)[0] if len(labels) > 1 else 0.0
+                value = stats.spearmanr(predictions, labels)[0]
     value = float(np.asarray(value))
     if math.isnan(value):
         return 0.0

@@ -1,7 +1,7 @@
 """Named-entity recognition: a class for the first token of each word (section 5.3 of the paper).
 
 Files have CoNLL columns (`conll`). A row holds a sentence with context on both sides
-(`sentence_rows`). There is no CRF. Metrics are those of ``conlleval`` (`entities`).
+(`sentence_rows`). There is no CRF. Metrics follow ``conlleval`` (`entities`).
 
 Shapes: B rows, L padded length, W words read from a row, K classes.
 """
@@ -93,11 +93,8 @@ class EntityRecognition(Task):
     ) -> list[Feature]:
         """Return one feature per row; a sentence without words has none.
 
-        The target of a word's first token is its class, or 0 without labels, so that `IGNORED`
-        marks the other tokens::
-
-            [CLS]  play  ##ers  from  Lon    ##don  [SEP]
-            -100   O     -100   O     B-loc  -100   -100
+        The target of a word's first token is its class, or 0 without labels; other tokens have
+        `IGNORED`.
         """
         class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
         features = []
@@ -106,9 +103,15 @@ class EntityRecognition(Task):
                 continue
             sentence = examples[row.example].sentence
             # The model learns BIO, whatever the scheme of the file.
-            tags = bio_tags(entities(sentence.tags or ()), len(sentence.words))
+            gold_entities = entities(sentence.tags or ())
+            tags = bio_tags(gold_entities, len(sentence.words))
+            classes_W = [class_of_tag[tags[word]] for word in row.words]
+            # Only words' first tokens have a class, as in the paper:
+            #
+            #     [CLS]  play  ##ers  from  Lon    ##don  [SEP]
+            #     -100   O     -100   O     B-loc  -100   -100
             target_L = np.full(len(row.row.input_ids), IGNORED, dtype=np.int64)
-            target_L[row.word_positions] = [class_of_tag[tags[word]] for word in row.words]
+            target_L[row.word_positions] = classes_W
             features.append(Feature((row.row,), target_L, row.example, row))
         return features
 
@@ -135,22 +138,32 @@ class EntityRecognition(Task):
         """Return each sentence's words, their BIO tags, and the entities with their probabilities.
 
         ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
-        is the product of those of its words' tags.
+        is the product of its words' probabilities.
         """
-        tags = [[OUTSIDE] * len(example.sentence.words) for example in examples]
-        probabilities = [[1.0] * len(example.sentence.words) for example in examples]
         labels = self.labels
+        # A place for each word. The rows of a long sentence fill its places in turn, since each
+        # word is read from exactly one row.
+        tags: list[list[str]] = []
+        probabilities: list[list[float]] = []
+        for example in examples:
+            num_words = len(example.sentence.words)
+            tags.append([OUTSIDE] * num_words)
+            probabilities.append([1.0] * num_words)
         for logits_LK, feature in zip(outputs, features, strict=True):
             row: SentenceRow = feature.context
             logits_WK = logits_LK[row.word_positions].astype(np.float64)
             probabilities_WK = softmax(logits_WK, axis=1)
             classes_W = probabilities_WK.argmax(1).tolist()
-            best_W = probabilities_WK.max(1).tolist()
-            for word, index, probability in zip(row.words.tolist(), classes_W, best_W, strict=True):
-                tags[row.example][word] = labels[index]
-                probabilities[row.example][word] = probability
-        words = [example.sentence.words for example in examples]
-        return list(map(_answer, words, tags, probabilities))
+            highest_W = probabilities_WK.max(1).tolist()
+            for place, word in enumerate(row.words.tolist()):
+                tags[row.example][word] = labels[classes_W[place]]
+                probabilities[row.example][word] = highest_W[place]
+        return [
+            _answer(example.sentence.words, example_tags, example_probabilities)
+            for example, example_tags, example_probabilities in zip(
+                examples, tags, probabilities, strict=True
+            )
+        ]
 
     def official(
         self, answers: Sequence[Answer], examples: Sequence[SentenceExample], split: str
@@ -161,9 +174,12 @@ class EntityRecognition(Task):
         """
         sentences = []
         for answer, example in zip(answers, examples, strict=True):
+            # Sentences made in Python have no lines of a file.
             lines = example.sentence.lines or answer["words"]
-            tagged = map(_with_tag, lines, answer["tags"])
-            sentences.append("".join(tagged))
+            tagged_lines = [
+                _with_tag(line, tag) for line, tag in zip(lines, answer["tags"], strict=True)
+            ]
+            sentences.append("".join(tagged_lines))
         return {f"{split}.conll": "\n".join(sentences).encode()}
 
     def hf_settings(self) -> dict[str, Any]:
@@ -213,5 +229,6 @@ def _measure(
 
 
 def _with_tag(line: str, tag: str) -> str:
-    separator = "\t" if "\t" in line else " "
-    return f"{line}{separator}{tag}\n"
+    if "\t" in line:
+        return f"{line}\t{tag}\n"
+    return f"{line} {tag}\n"

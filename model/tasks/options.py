@@ -26,8 +26,9 @@ class TaskOptions:
     metric: Literal["squad", "korquad"] | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of those of the options `names` that are not None."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        """Return the options `names` that are not None, with their values."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 TASK_OPTIONS = {
@@ -44,8 +45,11 @@ def check_task(name: str, options: TaskOptions) -> None:
     """Raise `UserError` for an unknown name or another task's option."""
     if name not in TASK_OPTIONS:
         raise UserError(f"There is no task {name!r}{did_you_mean(name, TASK_OPTIONS)}.")
-    of_any_task = {option for taken in TASK_OPTIONS.values() for option in taken}
-    for option in sorted(of_any_task.difference(TASK_OPTIONS[name])):
-        if getattr(options, option) is not None:
-            owners = ", ".join(task for task, taken in TASK_OPTIONS.items() if option in taken)
-            raise UserError(f"`{option}` is for {owners}; {name} does not take it.")
+    # An option that no task is named for, `max_length`, is for all of them.
+    tasks_of_option: dict[str, list[str]] = {}
+    for task, taken in TASK_OPTIONS.items():
+        for option in taken:
+            tasks_of_option.setdefault(option, []).append(task)
+    for option, tasks in sorted(tasks_of_option.items()):
+        if name not in tasks and getattr(options, option) is not None:
+            raise UserError(f"`{option}` is for {', '.join(tasks)}; {name} does not take it.")

@@ -1,7 +1,7 @@
 """Make rows of tokens from sentences of given words, filled up with context from their document."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +42,15 @@ class SentenceRow(NamedTuple):
 
 
 class _DocumentTokens(NamedTuple):
-    """The tokens of a whole document, and where its words and sentences begin.
+    """The tokens of a whole document, and where its words and sentences begin."""
 
-    Two sentences, "cats purr loudly" and "dogs", in tokens "cats pur ##r loud ##ly dogs"::
-
-        tokens                   0     1    2    3     4     5
-        word_starts             [0     1         3           5     6]
-        sentence_starts         [0 (the first word)          3     4]
-    """
+    # Two sentences, "cats purr loudly" and "dogs". Sentences begin at words, words at tokens:
+    #
+    #     tokens            cats   pur  ##r    loud  ##ly     dogs
+    #     index of token      0     1    2       3     4        5
+    #     word_starts       [ 0     1            3              5     6 ]
+    #     index of word       0     1            2              3
+    #     sentence_starts   [ 0                                 3     4 ]
 
     ids: list[int]
     word_starts: np.ndarray
@@ -60,12 +61,16 @@ class _DocumentTokens(NamedTuple):
 
 def _tokenize(document: Sequence[Sentence], tokenizer: TextTokenizer) -> _DocumentTokens:
     words = [word for sentence in document for word in sentence.words]
-    # A word of control characters alone has no tokens, but needs one to be read from.
-    ids_of_words = [ids or [tokenizer.unknown] for ids in tokenizer.token_ids(words)]
+    ids_of_words: list[list[int]] = []
+    for word_ids in tokenizer.token_ids(words):
+        # A word of control characters alone has no tokens, but needs one to be read from.
+        ids_of_words.append(word_ids or [tokenizer.unknown])
+    word_lengths = [len(word_ids) for word_ids in ids_of_words]
+    sentence_lengths = [len(sentence.words) for sentence in document]
     return _DocumentTokens(
-        ids=[token for ids in ids_of_words for token in ids],
-        word_starts=np.cumsum([0, *map(len, ids_of_words)]),
-        sentence_starts=np.cumsum([0, *(len(sentence.words) for sentence in document)]),
+        ids=list(chain.from_iterable(ids_of_words)),
+        word_starts=np.cumsum([0, *word_lengths]),
+        sentence_starts=np.cumsum([0, *sentence_lengths]),
     )
 
 
@@ -91,6 +96,7 @@ def sentence_rows(
 def _rows_of_sentence(
     example: int, number: int, document: _DocumentTokens, tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
+    # From words of the document to its tokens; `words` below counts within the sentence.
     first_word, end_word = document.sentence_starts[number : number + 2]
     word_starts = document.word_starts[first_word:end_word]
     sentence_start = int(document.word_starts[first_word])
@@ -102,9 +108,10 @@ def _rows_of_sentence(
         words = np.flatnonzero(is_read)
         # A token of the document lies behind [CLS] in the row: the window's first is at 1.
         shift = 1 - window.start
+        row_tokens = document.ids[window.start : window.end]
         yield SentenceRow(
             example=example,
-            row=tokenizer.row(document.ids[window.start : window.end], None, max_length),
+            row=tokenizer.row(row_tokens, None, max_length),
             tokens=tokens - sentence_start,
             token_positions=tokens + shift,
             words=words,
@@ -130,19 +137,9 @@ def context_windows(
     """Return windows of at most `size` tokens of a document, from which its sentence is read.
 
     A sentence that fits into one window lies in its middle, or off-centre at an end of the document
-    of `num_tokens`, to keep the window full. Here tokens 4 and 5 of 20 are the sentence, and a
-    window has 6; read tokens are in brackets::
-
-        0 1 2 3 4 5 6 7 8 ...
-            2 3[4 5]6 7
-
-    A longer sentence gets overlapping windows, half their size apart, without context around the
-    sentence. Each token is read from the window in which the smaller of its left and right contexts
-    is largest, so windows share an overlap at its middle. Here tokens 0 to 8 are the sentence::
-
-        0 1 2 3 4 5 6 7 8
-       [0 1 2 3 4]5
-              3 4[5 6 7 8]
+    of `num_tokens`, to keep the window full. A longer sentence gets overlapping windows, half their
+    size apart, without context around the sentence. Each token is read from the window in which the
+    smaller of its left and right contexts is largest, so windows share an overlap at its middle.
 
     >>> context_windows(4, 6, 20, 6)
     [ContextWindow(start=2, end=8, read_start=4, read_end=6)]
@@ -152,14 +149,28 @@ def context_windows(
     [(0, 5), (5, 9)]
     """
     length = sentence_end - sentence_start
+    # Tokens 4 and 5 of 20 are the sentence, a window has 6, and read tokens are in brackets:
+    #
+    #     0 1 2 3 4 5 6 7 8 …
+    #         2 3[4 5]6 7
     if length <= size:
         centred = sentence_start - (size - length) // 2
+        # Moved left at the document's end, then right at its beginning: in this order, since a
+        # document shorter than the window has both.
         start = max(0, min(centred, num_tokens - size))
         end = min(start + size, num_tokens)
         return [ContextWindow(start, end, sentence_start, sentence_end)]
+    # Tokens 0 to 8 are the sentence:
+    #
+    #     0 1 2 3 4 5 6 7 8
+    #    [0 1 2 3 4]5
+    #           3 4[5 6 7 8]
+    #
+    # The last window ends with the sentence, so it may overlap the one before by more than half.
     last_start = sentence_end - size
     starts = [*range(sentence_start, last_start, max(1, size // 2)), last_start]
     # The overlap of two windows begins at the later one's start, and ends at the earlier one's end.
+    # The middle token of an odd overlap is read from the earlier window.
     middles = [(later + earlier + size + 1) // 2 for earlier, later in pairwise(starts)]
     bounds = pairwise([sentence_start, *middles, sentence_end])
     return [

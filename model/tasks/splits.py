@@ -38,7 +38,8 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     without any, and for files of one split with different suffixes.
     """
     path = local_copy(data)
-    if single := single_file(path, suffixes):
+    single = single_file(path, suffixes)
+    if single:
         return {"train": [single]}
     if is_hub(path):
         return _hub_splits(str(data))
@@ -90,7 +91,9 @@ def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None
     files of these `suffixes` do not read tables.
     """
     if not is_hub(data):
-        return data if data.is_file() else None
+        if data.is_file():
+            return data
+        return None
     # Imported late: it needs the `datasets` library.
     from ...pipeline.storage.hub import named_split
 
@@ -100,18 +103,24 @@ def single_file(data: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Path | None
             "those."
         )
     split = named_split(str(data))
-    return hub_split(str(data), split) if split else None
+    if split:
+        return hub_split(str(data), split)
+    return None
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the files of each split, those of the best rank only."""
+    """Return the files of each split; only the best rank counts."""
+    # By split, then by rank: {"dev": {0: [dev.tsv], 2: [devset.tsv]}} becomes {"dev": [dev.tsv]}.
     ranked: dict[str, dict[int, list[Path]]] = {}
     for file in files:
         match = _match(file)
         if match:
-            of_split = ranked.setdefault(match.split, {})
-            of_split.setdefault(match.rank, []).append(file)
-    return {split: of_split[min(of_split)] for split, of_split in ranked.items()}
+            files_by_rank = ranked.setdefault(match.split, {})
+            files_by_rank.setdefault(match.rank, []).append(file)
+    best: dict[str, list[Path]] = {}
+    for split, files_by_rank in ranked.items():
+        best[split] = files_by_rank[min(files_by_rank)]
+    return best
 
 
 def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
@@ -126,7 +135,9 @@ def dev_sets(splits: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
 def split_of(file: Path) -> str | None:
     """Return the split that a file's name means, as `find_splits` names it, if any."""
     match = _match(file)
-    return match.split if match else None
+    if match:
+        return match.split
+    return None
 
 
 class _Match(NamedTuple):
@@ -142,18 +153,24 @@ def _match(file: Path) -> _Match | None:
     if not any(word in name for word in _WORDS):
         # In CoNLL-2003 the suffix names the split: eng.train, eng.testa, eng.testb.
         name = file.name.lower()
+    # MNLI has dev_matched and dev_mismatched.
     whole_name = name.removesuffix("_matched").removesuffix("_mismatched")
+    # "wnut17dev" is split at its digits, so it has the word "dev".
     words = re.split("[^a-z]+", name)
-    beginnings = [word for word in _WORDS if any(each.startswith(word) for each in words)]
     # "val" begins too many words, such as "values".
-    beginnings = [word for word in beginnings if word != "val"]
+    beginnings = [
+        word for word in _WORDS if word != "val" and any(other.startswith(word) for other in words)
+    ]
+    # From the best rank to the worst; the first that has a split decides.
     for rank, candidates in enumerate(([whole_name], words, beginnings)):
         splits = {split for word, split in _WORDS.items() if word in candidates}
         if len(splits) > 1:
             raise UserError(f"{file} names more than one of train, dev and test; rename it.")
         if splits:
             (split,) = splits
-            return _Match(rank, f"{split}_mismatched" if "mismatched" in name else split)
+            if "mismatched" in name:
+                split = f"{split}_mismatched"
+            return _Match(rank, split)
     return None
 
 
@@ -163,6 +180,7 @@ def hold_out(examples: Sequence[T], key: Callable[[T], str], where: str) -> tupl
     Examples with equal keys stay together. Raises `UserError`, naming their source `where`, if all
     keys are equal.
     """
+    # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key(example)) for example in examples]
     distinct = sorted(set(hashes))
     num_held_out = max(1, round(HELD_OUT_SHARE * len(distinct)))
@@ -198,6 +216,7 @@ class TaskData:
         """Return a digest of the training and dev files, or of the examples of a Hub data set."""
         files_by_name = {"train": self.splits["train"], **dev_sets(self.splits)}
         if any(map(is_hub, chain.from_iterable(files_by_name.values()))):
+            # A streamed data set has no files here, but its examples are in memory.
             return f"{stable_hash(repr((self.train, self.dev))):016x}"
         hashed: list[str] = []
         for name, files in files_by_name.items():
@@ -260,6 +279,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskD
         splits = _training_splits(data, file_suffixes(task))
     train = read_labelled(task, splits["train"])
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
+    # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev
     if held_out:
         train, dev[""] = hold_out(train, task.group, str(data))

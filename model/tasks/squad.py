@@ -61,6 +61,7 @@ class BertForQuestionAnswering(TaskModel):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.bert = BertModel(config)
+        # Unused, but checkpoints have it. Without a gradient it takes no room in the optimiser.
         self.bert.pooler.requires_grad_(False)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
@@ -73,6 +74,7 @@ class BertForQuestionAnswering(TaskModel):
         assert batch.target is not None
         is_padding_NL1 = ~batch.attention_mask_BL[:, :, None]
         logits_NL2 = outputs.float().masked_fill(is_padding_NL1, -np.inf)
+        # PyTorch takes classes in dimension 1: a choice among L tokens, made twice.
         return F.cross_entropy(logits_NL2, batch.target)
 
 
@@ -139,6 +141,7 @@ class Squad(Task):
         A question with answers has no target if none is at its ``answer_start``; a notice counts
         such questions.
         """
+        # A passage has about five questions; it is tokenised once.
         texts = list(dict.fromkeys(example.passage for example in examples))
         passages = dict(zip(texts, tokenizer.token_ids_and_offsets(texts), strict=True))
         questions = tokenizer.token_ids([example.text for example in examples])
@@ -147,6 +150,8 @@ class Squad(Task):
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
             passage, offsets_P2 = passages[example.passage]
             span = _answer_span(example, offsets_P2)
+            # A question without an answer has [CLS] as its target; one whose answer is not found
+            # has no target, as [CLS] would teach that there is no answer.
             has_target = example.answers is not None
             if example.answers and span is None:
                 unlocated.append(example)
@@ -170,6 +175,11 @@ class Squad(Task):
         tokenizer: TextTokenizer,
     ) -> Iterator[tuple[TokenRow, PassageWindow]]:
         """Yield the rows of a question and its passage, both given as token ids."""
+        # A passage of 10 tokens in rows of 12, the stride being 3, with a question of 3 tokens:
+        #
+        #     [CLS] q q q [SEP] 0 1 2 3 4 5 [SEP]        room = 12 - 3 - 3 = 6
+        #     [CLS] q q q [SEP] 3 4 5 6 7 8 [SEP]        row_start = 5
+        #     [CLS] q q q [SEP] 6 7 8 9 [SEP]
         cut_question = question[: self.max_question_length]
         num_cut = len(question) - len(cut_question)
         room = self.max_length - len(cut_question) - 3  # [CLS] and two [SEP]
@@ -197,16 +207,20 @@ class Squad(Task):
     def _predictions(
         self, outputs: Outputs, features: Sequence[Feature], examples: Sequence[Question]
     ) -> list[Prediction]:
+        # By question: a feature is one window, and knows only the number of its question.
         windows: list[list[tuple[PassageWindow, np.ndarray]]] = [[] for _ in examples]
         for feature, logits_L2 in zip(features, outputs, strict=True):
             windows[feature.example].append((feature.context, logits_L2))
-        return [
-            predict_answer(windows_of_example, example.passage, self.max_answer_length)
-            for windows_of_example, example in zip(windows, examples, strict=True)
-        ]
+        predictions = []
+        for example, example_windows in zip(examples, windows, strict=True):
+            prediction = predict_answer(example_windows, example.passage, self.max_answer_length)
+            predictions.append(prediction)
+        return predictions
 
     def _answer(self, prediction: Prediction, tau: float) -> str:
         """Return the answer's text, "" for none."""
+        # Section 4.3 answers if best > null + tau, which is null - best < -tau. At equality the
+        # official script answers too.
         if self.version == "1.1" or prediction.null_odds <= -tau:
             return prediction.text
         return ""
@@ -264,7 +278,7 @@ class Squad(Task):
         golds = _golds(examples)
         if self.version == "1.1":
             first_answers = [question.answers[0].text for question in train if question.answers]
-            most_frequent = Counter(first_answers).most_common(1)[0][0]
+            most_frequent, _ = Counter(first_answers).most_common(1)[0]
             return squad1_scores([most_frequent] * len(golds), golds, self.metric)
         scores = squad2_scores([""] * len(golds), golds, self.metric)
         return {
@@ -285,23 +299,32 @@ class Squad(Task):
         answers = []
         for example, prediction in zip(examples, predictions, strict=True):
             text = self._answer(prediction, self.tau)
+            start = None
+            if text:
+                start = prediction.spans[0].start
+            # The answer is the best span or "", so it is among them, but need not be the first:
+            # tau may prefer the other.
             n_best = self._n_best(prediction)
+            probability = next(each["probability"] for each in n_best if each["text"] == text)
             answer: Answer = {
                 "id": example.id,
                 "answer": text,
-                "start": prediction.spans[0].start if text else None,
-                "probability": next(each["probability"] for each in n_best if each["text"] == text),
+                "start": start,
+                "probability": probability,
             }
             if self.version == "2.0":
                 answer["null_odds"] = prediction.null_odds
-            answers.append({**answer, "n_best": n_best})
+            answer["n_best"] = n_best
+            answers.append(answer)
         return answers
 
     def _n_best(self, prediction: Prediction) -> list[dict[str, Any]]:
         """Return the distinct answers, including "" for 2.0, with the softmax of their scores."""
         spans = list(prediction.spans)
+        # In 1.1 only a passage without tokens has no answer.
         if self.version == "2.0" or not spans:
-            spans.append(Span(sum(prediction.null_logits), 0, "", *prediction.null_logits))
+            null_score = sum(prediction.null_logits)
+            spans.append(Span(null_score, 0, "", *prediction.null_logits))
             spans.sort(key=lambda span: -span.score)
         probabilities = softmax([span.score for span in spans]).tolist()
         return [
@@ -342,6 +365,8 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     Raises `UserError` for mixed versions, and if every answer is misplaced.
     """
     contents = [read_questions(file, labelled=True) for file in files]
+    # The last file of each version, to name in the message. A file without a version has no
+    # question marked as impossible, so it can be read as 1.1.
     versions: dict[Version, Path] = {}
     for file, content in zip(files, contents, strict=True):
         versions[content.version or "1.1"] = file
@@ -359,8 +384,8 @@ def read_squad(files: Sequence[Path], options: TaskOptions) -> Squad:
     given = options.given(
         "max_length", "stride", "max_question_length", "max_answer_length", "metric"
     )
-    is_korquad = all(content.is_korquad for content in contents)
-    given.setdefault("metric", "korquad" if is_korquad else "squad")
+    if all(content.is_korquad for content in contents):
+        given.setdefault("metric", "korquad")
     (version,) = versions
     return Squad(version=version, **given)
 
@@ -370,5 +395,6 @@ def _golds(examples: Sequence[Question]) -> list[list[str]]:
 
 
 def _first_answer(questions: Sequence[Question]) -> str:
-    first = (questions[0].answers or (GoldAnswer("", 0),))[0]
-    return f"the first: {questions[0].where}, {first.text!r} at character {first.answer_start}"
+    question = questions[0]
+    answer, *_ = question.answers or (GoldAnswer("", 0),)
+    return f"the first: {question.where}, {answer.text!r} at character {answer.answer_start}"

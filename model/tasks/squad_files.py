@@ -40,12 +40,16 @@ class GoldAnswer(Struct, frozen=True):
         return passage.startswith(self.text, self.answer_start)
 
 
+# No file is refused for the type of a field that is `Any`: little depends on it.
+
+
 class _FileQuestion(Struct, kw_only=True):
     id: str | int
     question: str
     is_impossible: Any = False
 
 
+# Apart, so that a file without answers is an error in training, but not in prediction.
 class _LabelledQuestion(_FileQuestion, kw_only=True):
     answers: tuple[GoldAnswer, ...]
 
@@ -84,9 +88,10 @@ class Question(NamedTuple):
     @property
     def located_answer(self) -> GoldAnswer | None:
         """The first answer that is at its ``answer_start`` in the passage."""
-        return next(
-            (answer for answer in self.answers or () if answer.is_located(self.passage)), None
-        )
+        for answer in self.answers or ():
+            if answer.is_located(self.passage):
+                return answer
+        return None
 
 
 class QuestionFile(NamedTuple):
@@ -108,15 +113,19 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
     """
     check_file(path)
     content = _parse(path, labelled)
+    # Questions on one article are alike, so they must not be both trained on and held out.
     titles = {str(article.title) for article in content.data}
     groups_are_articles = len(titles) >= MIN_ARTICLES
+    # "1.1" and "v2.0" in SQuAD, "KorQuAD_v1.0_train" in KorQuAD, whose version is left unknown.
     name_and_version = str(content.version).lower()
     version = _VERSIONS.get(name_and_version.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
     for article in content.data:
         for paragraph in article.paragraphs:
             passage = paragraph.context
-            group = str(article.title) if groups_are_articles else passage
+            group = passage
+            if groups_are_articles:
+                group = str(article.title)
             for record in paragraph.qas:
                 question = _question(record, passage, group, path)
                 if record.is_impossible is True:
@@ -132,7 +141,9 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
 
 
 def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
-    kind: Any = _SquadFile[_LabelledQuestion] if labelled else _SquadFile[_FileQuestion]
+    kind: Any = _SquadFile[_FileQuestion]
+    if labelled:
+        kind = _SquadFile[_LabelledQuestion]
     content = path.read_bytes().removeprefix(_UTF8_BOM)
     try:
         return msgspec.json.decode(content, type=kind)
@@ -144,7 +155,9 @@ def _parse(path: Path, labelled: bool) -> _SquadFile[_FileQuestion]:
 
 def _question(record: _FileQuestion, passage: str, group: str, path: Path) -> Question:
     where = f"{path}, question {record.id}"
-    answers = record.answers if isinstance(record, _LabelledQuestion) else None
+    answers = None
+    if isinstance(record, _LabelledQuestion):
+        answers = record.answers
     if record.is_impossible is True and answers:
         raise UserError(f"{where} is marked as impossible but has answers; fix one of the two.")
     return Question(where, str(record.id), record.question, passage, group, answers)

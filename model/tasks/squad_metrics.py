@@ -51,6 +51,7 @@ def normalize_english(text: str) -> str:
     >>> normalize_english("The  Panthers' “A” team, 24-10")
     'panthers “ ” team 2410'
     """
+    # In the order of the official script; the other way round, "a.m." would lose its "a".
     without_punctuation = text.lower().translate(_NO_PUNCTUATION)
     without_articles = _ARTICLES.sub(" ", without_punctuation)
     return " ".join(without_articles.split())
@@ -65,6 +66,7 @@ def overlap_f1(prediction: str, gold: str, metric: Metric = "squad") -> float:
     """Return the F1 score of shared words (for KorQuAD, characters); 0 without any shared."""
     predicted = _units(prediction, metric)
     wanted = _units(gold, metric)
+    # As multisets: a word that the gold answer has once counts once.
     shared = Counter(predicted) & Counter(wanted)
     num_shared = shared.total()
     if num_shared == 0:
@@ -146,9 +148,10 @@ def question_scores(
 ) -> QuestionScores:
     """Return the scores of each question of SQuAD 2.0; without gold answers, "" is correct."""
     # As in the official script, gold answers that are empty once normalised are ignored.
-    wanted = [
-        [gold for gold in answers if normalize_answer(gold, metric)] or [""] for answers in golds
-    ]
+    wanted: list[list[str]] = []
+    for answers in golds:
+        non_empty = [gold for gold in answers if normalize_answer(gold, metric)]
+        wanted.append(non_empty or [""])
     return QuestionScores(
         exact=best_over_golds(partial(exact_match, metric=metric), predictions, wanted),
         f1=best_over_golds(partial(overlap_f1_or_none, metric=metric), predictions, wanted),
@@ -168,7 +171,7 @@ def best_threshold(
     threshold is 0, as in ``find_best_thresh`` of ``evaluate-v2.0.py``.
     """
     # Answer nothing at first: right for each question without a gold answer. Then answer one
-    # question after the other, surest first. Each adds its score, or loses what silence gained::
+    # question after the other, surest first. Each adds its score, or loses what silence gained:
     #
     #     null odds             -9    -4     1     6
     #     gold answer          yes    no   yes    no
@@ -177,13 +180,17 @@ def best_threshold(
     #     total        2       3.0   2.0   2.5   1.5    best after one: threshold -9
     has_answer = np.array([bool(answers) for answers in golds])
     is_answered = np.array([bool(prediction) for prediction in predictions])
+    # Stable, like the script's sort: among equal odds the order of the questions decides.
     order = np.argsort(null_odds, kind="stable")
     gains = np.where(has_answer, scores, -1.0 * is_answered)[order]
     score_of_silence = np.count_nonzero(~has_answer)
     totals = np.cumsum(np.concatenate([[score_of_silence], gains]))
     num_answered = int(totals.argmax())
-    threshold = float(null_odds[order[num_answered - 1]]) if num_answered else 0.0
-    return float(100 * totals[num_answered] / len(golds)), threshold
+    best_score = float(100 * totals[num_answered] / len(golds))
+    if num_answered == 0:
+        return best_score, 0.0
+    last_answered = order[num_answered - 1]
+    return best_score, float(null_odds[last_answered])
 
 
 def _percent(scores: list[float]) -> float:

@@ -45,6 +45,8 @@ def window_spans(num_tokens: int, room: int, stride: int) -> list[tuple[int, int
     """
     # A stride longer than a window would leave gaps.
     step = min(stride, room)
+    # The first window that reaches the end is the last; the range goes one step past `last_start`
+    # to include it.
     last_start = max(0, num_tokens - room)
     starts = range(0, last_start + step, step)
     return [(start, min(start + room, num_tokens)) for start in starts]
@@ -60,12 +62,19 @@ def most_context(num_tokens: int, room: int, stride: int) -> np.ndarray:
     >>> most_context(10, 6, 3)
     array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
     """
+    # Every window against every token. For the first two windows of the drawing above:
+    #
+    #     left_WP      0  1  2  3  4  5  6  7  8  9        right_WP   5  4  3  2  1  0 -1 -2 …
+    #                 -3 -2 -1  0  1  2  3  4  5  6                   8  7  6  5  4  3  2  1 …
+    #
+    # A negative number means that the token is outside.
     spans_W2 = np.array(window_spans(num_tokens, room, stride))
     starts_W1 = spans_W2[:, :1]
     ends_W1 = spans_W2[:, 1:]
     tokens_P = np.arange(num_tokens)
     left_WP = tokens_P - starts_W1
     right_WP = ends_W1 - 1 - tokens_P
+    # 0.01 per token of the window: it decides only between equal contexts.
     context_WP = np.minimum(left_WP, right_WP) + 0.01 * (ends_W1 - starts_W1)
     is_inside_WP = (left_WP >= 0) & (right_WP >= 0)
     return np.where(is_inside_WP, context_WP, -np.inf).argmax(0)
@@ -139,13 +148,17 @@ def predict_answer(
     null_logits: list[tuple[float, float]] = []
     for window, row_logits_L2 in windows:
         logits_L2 = row_logits_L2.astype(np.float64)
-        null_logits.append((float(logits_L2[0, 0]), float(logits_L2[0, 1])))
+        start_logit, end_logit = logits_L2[0].tolist()  # of [CLS]
+        null_logits.append((start_logit, end_logit))
         candidates.extend(_spans_in_window(window, logits_L2, passage, max_tokens))
+    # Best first, so the first span of each text is its best.
     candidates.sort(key=lambda span: (-span.score, span.start))
     best_by_text: dict[str, Span] = {}
     for span in candidates:
         best_by_text.setdefault(span.text, span)
-    return Prediction(list(best_by_text.values())[:N_BEST], min(null_logits, key=sum))
+    n_best = list(best_by_text.values())[:N_BEST]
+    # The lowest: a question has no answer only if none of its windows has one.
+    return Prediction(n_best, min(null_logits, key=sum))
 
 
 def _spans_in_window(
@@ -161,7 +174,13 @@ def _spans_in_window(
             end += 1
         start_logit = float(starts_P[first])
         end_logit = float(ends_P[last])
-        yield Span(start_logit + end_logit, start, passage[start:end], start_logit, end_logit)
+        yield Span(
+            score=start_logit + end_logit,
+            start=start,
+            text=passage[start:end],
+            start_logit=start_logit,
+            end_logit=end_logit,
+        )
 
 
 def best_spans(
@@ -174,12 +193,21 @@ def best_spans(
     not limited, as in google-research's ``run_squad.py``: otherwise a span between two windows
     would be lost.
     """
-    # One row of scores per first token, one column per length: (first, length) holds the logits of
-    # tokens first and first + length. Past the passage's end no token can be the last.
+    # One row of scores per first token, one column per length. Three tokens, spans of at most two,
+    # none of which may start at token 1; past the passage's end no token can be the last:
+    #
+    #     starts  s0 -inf s2       scores_PK   s0+e0   s0+e1       scores   0 | 1 | 2 | 3 | 4 | 5
+    #     ends    e0  e1  e2                   -inf    -inf        first    0   0   1   1   2   2
+    #                                          s2+e2   -inf        last     0   1   1   2   2   3
+    #
+    # The ends are a view that slides over one array, so nothing is copied for it.
     padding_K = np.full(max_tokens, -np.inf)
-    ends_PK = sliding_window_view(np.concatenate([ends_P, padding_K]), max_tokens)[: len(starts_P)]
-    scores_PK = np.where(may_start_P, starts_P, -np.inf)[:, None] + ends_PK
+    padded_ends = np.concatenate([ends_P, padding_K])
+    ends_PK = sliding_window_view(padded_ends, max_tokens)[: len(starts_P)]
+    allowed_starts_P = np.where(may_start_P, starts_P, -np.inf)
+    scores_PK = allowed_starts_P[:, None] + ends_PK
     scores = scores_PK.ravel()
+    # Thousands of spans are not sorted for the sake of 20.
     if len(scores) > N_BEST:
         chosen = np.argpartition(-scores, N_BEST - 1)[:N_BEST]
     else:
@@ -188,4 +216,5 @@ def best_spans(
     chosen = chosen[np.lexsort((chosen, -scores[chosen]))]
     chosen = chosen[np.isfinite(scores[chosen])]
     firsts = chosen // max_tokens
-    return np.stack([firsts, firsts + chosen % max_tokens], axis=1)
+    lasts = firsts + chosen % max_tokens
+    return np.stack([firsts, lasts], axis=1)

@@ -43,6 +43,8 @@ class TableRow(NamedTuple):
         >>> [TableRow("", {"label": value}).label("label") for value in ("yes", 3, 3.0, 2.5)]
         ['yes', '3', '3', '2.5']
         """
+        # JSON Lines and Parquet have numbers, and pandas makes a column with gaps one of floats:
+        # the class 3 must be the same as in a CSV.
         value = self.value(column)
         if value is None or value == "":
             raise UserError(f"{self.where}: the label in {column} is empty.")
@@ -151,8 +153,11 @@ def _hub_rows(path: Path) -> Iterator[TableRow]:
     from ...pipeline.storage.hub import open_set
 
     name, _, split = str(path).partition("#")
-    place = f"{name}, split {split}" if split else name
-    for number, values in enumerate(open_set(name, split or None).rows, 1):
+    place = name
+    if split:
+        place = f"{name}, split {split}"
+    data_set = open_set(name, split or None)
+    for number, values in enumerate(data_set.rows, 1):
         yield TableRow(f"{place}, row {number}", values)
 
 
@@ -166,17 +171,21 @@ def _tsv_rows(
         for num_lines, (where, line) in enumerate(text_lines(file, str(path)), 1):
             fields = line.split("\t")
             if num_lines == 1:
-                given = headerless(fields) if headerless else None
-                if not given:
+                given_columns = None
+                if headerless:
+                    given_columns = headerless(fields)
+                if not given_columns:
                     _check_names(where, fields)
                     columns = fields
                     continue
-                columns = given
+                # The first line is an example already.
+                columns = given_columns
             if max_short_share and len(fields) < len(columns):
                 short_lines.append(where)
             # A blank line is a row only if the table has one column, whose text may be empty.
             elif line or len(columns) == 1:
                 yield _row(where, columns, fields)
+    # Only at the end is it known whether they are too many.
     if short_lines:
         _report_short(path, short_lines, num_lines, max_short_share)
 
@@ -211,10 +220,12 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
         except UnicodeDecodeError:
+            # The file is decoded ahead of the reader, so the line is not known.
             raise UserError(f"{where} or soon after is not UTF-8; convert the file.") from None
 
 
 def _check_names(where: str, columns: Sequence[str]) -> None:
+    # Columns without a name may repeat: nobody can ask for them.
     repeated = [name for name in columns if name and columns.count(name) > 1]
     if repeated:
         raise UserError(f"{where} has two columns named {shown(repeated[0])}; rename one of them.")
@@ -246,8 +257,10 @@ def _json_rows(path: Path) -> Iterator[TableRow]:
 def _parquet_rows(path: Path) -> Iterator[TableRow]:
     try:
         with pq.ParquetFile(path) as file:
-            rows = (values for batch in file.iter_batches() for values in batch.to_pylist())
-            for number, values in enumerate(rows, 1):
-                yield TableRow(f"{path}, row {number}", values)
+            number = 0
+            for batch in file.iter_batches():
+                for values in batch.to_pylist():
+                    number += 1
+                    yield TableRow(f"{path}, row {number}", values)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} is not a Parquet file, or damaged: {error}") from None

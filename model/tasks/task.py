@@ -31,7 +31,7 @@ Outputs = Sequence[np.ndarray]
 Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
-"""What `predict` writes for an example: its label, and ``probabilities`` if there are classes."""
+"""A prediction as `predict` writes it: a label, and ``probabilities`` if there are classes."""
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
@@ -71,6 +71,7 @@ class TaskBatch(NamedTuple):
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`."""
+        # The copy goes on while the CPU prepares the next batch, if the memory is pinned.
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
@@ -102,14 +103,16 @@ class TaskModel(nn.Module, ABC):
     def states(self, batch: TaskBatch) -> Tensor:
         """Return the last hidden states (B, L, D); the first of each row represents the whole row.
 
-        That is [CLS]. In a left-to-right model [CLS] sees only itself and the final [SEP] sees
-        everything, so the two are swapped::
-
-            [CLS] the film [SEP]   becomes   [SEP] the film [CLS]
+        That is [CLS]; in a left-to-right model [CLS] and the final [SEP] are swapped.
         """
         states_BLD = self.bert(*batch[:4])
         if not self.bert.config.is_decoder:
             return states_BLD
+        # There [CLS] sees only itself and the final [SEP] sees everything:
+        #
+        #     [CLS] the film [SEP]   becomes   [SEP] the film [CLS]
+        #
+        # Written into a clone: the second assignment reads what the first would have overwritten.
         last_B = batch.attention_mask_BL.sum(1) - 1
         rows_B = torch.arange(len(last_B), device=last_B.device)
         swapped_BLD = states_BLD.clone()
@@ -120,6 +123,7 @@ class TaskModel(nn.Module, ABC):
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy over the targets that `num_targets` counts, a scalar."""
         assert batch.target is not None
+        # (N, K) of examples stays; (N, L, K) of tokens becomes (N * L, K).
         logits = outputs.flatten(0, -2)
         return F.cross_entropy(logits, batch.target.flatten(), ignore_index=IGNORED)
 
@@ -150,13 +154,13 @@ class Task(ABC):
     max_length: int
     """Of a row, in tokens."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
-    """What is cut if it is too long, and the field with the limit."""
+    """Name of the texts that are cut if too long, and the field with the limit."""
     tuned_settings: ClassVar[tuple[str, ...]] = ()
     """The fields that `tuned` changes."""
 
     @property
     def variant(self) -> str:
-        """What sets its results apart from others of the task, such as SQuAD's version; or ""."""
+        """Label that sets its results apart within the task, such as SQuAD's version; or ""."""
         return ""
 
     @property
@@ -225,6 +229,7 @@ class Task(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return the content of ``task.json``: `catalogue.restore_task` recreates the task."""
+        # A subclass is a dataclass, which the type checker cannot know.
         settings = asdict(cast(Any, self))
         name = settings.pop("name")
         given = {field: value for field, value in settings.items() if value is not None}
@@ -280,14 +285,12 @@ def num_targets(features: Sequence[Feature]) -> int:
 
 
 def make_batch(features: Sequence[Feature]) -> TaskBatch:
-    """Pad the rows of the features to the longest of them, and the targets to the longest target.
-
-    A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6::
-
-        input_ids      2 7 8 3 0 0
-        mask           1 1 1 1 0 0
-        types          0 0 1 1 0 0
-    """
+    """Pad the features' rows to the longest row, and the targets to the longest target."""
+    # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6:
+    #
+    #     input_ids      2 7 8 3 0 0
+    #     mask           1 1 1 1 0 0
+    #     types          0 0 1 1 0 0
     rows = [row for feature in features for row in feature.rows]
     lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
     b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
@@ -313,6 +316,7 @@ def _pad_targets(features: Sequence[Feature]) -> Tensor | None:
     ]
     if not targets:
         return None
+    # All targets of a task have the same number of dimensions; targets of tokens differ in length.
     if targets[0].ndim == 0:
         return torch.stack(targets)
     return nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
