@@ -46,11 +46,11 @@ def local_copy(path: str | Path, *names: str) -> Path:
     """
     if not storage.is_remote(str(path)):
         return Path(path)
-    # gs://bucket/runs/base becomes COPIES/bucket/runs/base: the last name is kept, which messages
-    # show and cards name.
+    # gs://bucket/runs/base becomes COPIES/gs/bucket/runs/base: the last name is kept, which
+    # messages show and cards name.
     remote = str(path).rstrip("/")
-    _, remote_path = remote.split("://", 1)
-    local = Path(_copies(os.getpid()).name, *remote_path.split("/"))
+    scheme, remote_path = remote.split("://", 1)
+    local = Path(_copies(os.getpid()).name, scheme, *remote_path.split("/"))
     if names:
         files = []
         for file in storage.find_files(remote):
