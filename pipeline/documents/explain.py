@@ -52,8 +52,8 @@ def explain(sources: Sequence[str], document: str, config: IngestConfig) -> Expl
                 sentences=sentences,
                 left_out=_without_marks(trace.left_out),
             )
+        # A reader may have met the document and left out all of it: it never came as `raw`.
         if trace.doc_id:
-            # A reader met the document, and left out all of it.
             return Explanation(
                 doc_id=trace.doc_id, title=trace.title, left_out=_without_marks(trace.left_out)
             )

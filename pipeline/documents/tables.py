@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ByDocument:
-    """By the hash of the document, those that are held out apart: a shard needs a few of these."""
+    """By the hash of the document, held-out ones apart: a shard needs a few of these partitions."""
 
     def num_partitions(self, setup: "IngestSetup") -> int:
         """Return the number of partitions of the layout."""

@@ -36,7 +36,7 @@ class Phase(Generic[P, R]):
     payload_type: ClassVar[Any]
     """Of the units' payloads: P."""
     record_type: ClassVar[Any]
-    """R."""
+    """Of the units' records: R."""
 
     def plan(self, directory: StageDirectory) -> Sequence[Unit[P]]:
         """Return the units; may read the records of earlier phases, and raise `UserError`.

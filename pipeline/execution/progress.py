@@ -15,7 +15,7 @@ REMOTE_POLL_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a phase is."""
+    """The part of a phase that is done."""
 
     stage: str
     phase: str

@@ -88,6 +88,8 @@ def do_all(
 
     Raises `WorkError` or `DeadWorkerError`.
     """
+    # All threads take from one iterator, which is safe: `next` on a sequence's iterator holds the
+    # interpreter's lock.
     remaining = iter(items)
     with ThreadPoolExecutor(len(workers)) as threads:
         try:

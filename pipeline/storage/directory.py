@@ -52,8 +52,9 @@ def canonical_json(value: Any) -> bytes:
 
 def digest_of(value: Any) -> str:
     """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
-    content = value if isinstance(value, bytes) else canonical_json(value)
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    if not isinstance(value, bytes):
+        value = canonical_json(value)
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
 
 
 @contextmanager
@@ -247,7 +248,7 @@ def claimed(
             resumes = not changes
         directory.remove(WORK)  # of a process that was killed
         if not resumes:
-            # The identity goes last: until then, what a kill leaves still has an owner.
+            # The identity is deleted last: until then, files that a kill leaves have an owner.
             directory.remove(*own_files, identity_file)
             directory.write_json(identity_file, identity)
         yield directory

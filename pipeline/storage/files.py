@@ -31,7 +31,9 @@ def join(directory: str, *names: str) -> str:
 
 def absolute(path: str) -> str:
     """Return `path` as every worker understands it, whatever folder it runs in."""
-    return path if is_remote(path) else os.path.abspath(path)
+    if is_remote(path):
+        return path
+    return os.path.abspath(path)
 
 
 def open_input(path: str) -> BinaryIO:
@@ -121,8 +123,9 @@ def remove(path: str) -> None:
     if is_remote(path):
         remove_remote(path)
     elif os.path.isdir(path):
+        # If another process removes it too, rmtree stops at a file that is gone: go on after it.
         while os.path.isdir(path):
-            with suppress(FileNotFoundError):  # another process removes it too
+            with suppress(FileNotFoundError):
                 shutil.rmtree(path)
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
