@@ -38,7 +38,10 @@ def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:
             text = text.replace(f"{mark} ", mark)
     encoded = text.encode()
     digest = sha256(encoded).digest()
-    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big"), len(encoded)
+    # Two halves, as Arrow has no integers of 128 bits.
+    high = int.from_bytes(digest[:8], "big")
+    low = int.from_bytes(digest[8:16], "big")
+    return high, low, len(encoded)
 
 
 class Decision(NamedTuple):
@@ -138,7 +141,11 @@ def empty_left_out(
 
 def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     """Return a number for each row's document and text, by its ``hash`` and ``text_hash``."""
-    return rows["hash"].to_numpy() * np.uint64(_ODD) + rows["text_hash"].to_numpy()
+    id_hashes = rows["hash"].to_numpy()
+    text_hashes = rows["text_hash"].to_numpy()
+    # One number instead of pairs, which NumPy cannot search. A plain sum or XOR would be the same
+    # for (a, b) and (b, a); the product wraps around at 2**64.
+    return id_hashes * np.uint64(_ODD) + text_hashes
 
 
 def _differs_from_before(rows: pa.Table, *columns: str) -> np.ndarray:

@@ -53,10 +53,11 @@ class FindCandidates(Phase[KeyRange, Record]):
         rows = pa.Table.from_batches(batches, BANDS.schema)
         bands = rows["band_hash"].to_numpy()
         texts = rows["text_hash"].to_numpy()
-        del rows  # tens of millions of rows, copied above
+        del rows  # millions of rows, copied above
         pairs = pair_up(bands, texts)
+        one, other = pairs.T
         with CANDIDATES.write(directory, unit.name) as writer:
-            writer.write(pa.table([pairs[:, 0], pairs[:, 1]], schema=CANDIDATES.schema))
+            writer.write(pa.table([one, other], schema=CANDIDATES.schema))
         return Record(files=(CANDIDATES.file(unit.name),))
 
 
@@ -98,7 +99,9 @@ def _read_pairs(directory: StageDirectory) -> np.ndarray:
     """Return the distinct pairs of texts (pairs, 2) that share a band, of all units."""
     pairs = np.empty((0, 2), np.uint64)
     for batch in CANDIDATES.read(directory):
-        pairs_of_batch = np.stack([batch["one"].to_numpy(), batch["other"].to_numpy()], axis=1)
+        one = batch["one"].to_numpy()
+        other = batch["other"].to_numpy()
+        pairs_of_batch = np.stack([one, other], axis=1)
         # After each batch: two nearly equal texts share most bands, so repeats outnumber the rest.
         pairs = distinct(np.concatenate([pairs, pairs_of_batch]))
     return pairs

@@ -170,17 +170,21 @@ def _lengths(documents: pa.Table) -> pa.Table:
 
 
 def _groups(lengths: pa.Table) -> list[DocumentsGroup]:
+    """Return the documents and characters of each source and language, in alphabetical order."""
     keys = ["source", "language"]
-    summed = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
-    return [
-        DocumentsGroup(
-            source=group["source"],
-            language=group["language"],
-            documents=group["characters_count"],
-            characters=group["characters_sum"],
+    sums = lengths.group_by(keys).aggregate([("characters", "count"), ("characters", "sum")])
+    sums = sums.sort_by([(key, "ascending") for key in keys])
+    groups: list[DocumentsGroup] = []
+    for row in sums.to_pylist():
+        groups.append(
+            DocumentsGroup(
+                source=row["source"],
+                language=row["language"],
+                documents=row["characters_count"],
+                characters=row["characters_sum"],
+            )
         )
-        for group in summed.sort_by([(key, "ascending") for key in keys]).to_pylist()
-    ]
+    return groups
 
 
 def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
@@ -188,19 +192,27 @@ def choose_rows(documents: pa.Table, left_out: pa.Table, counters: Counters) -> 
 
     Rows that are `left_out`, or repeat an id, are not among them, but counted.
     """
-    stays = np.flatnonzero(~_is_left_out(documents, left_out, counters))
-    numbered = documents.take(pa.array(stays)).append_column("row", pa.array(stays))
-    rows = numbered.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
+    remaining = np.flatnonzero(~_is_left_out(documents, left_out, counters))
+    rows = _numbered(documents, remaining)
+    rows = rows.sort_by(_ORDER)  # stable: of two rows with the same id, the first stays
     counters.count("repeated_ids", 0)  # reported even if there are none
     chosen: list[int] = []
     previous_id = None
-    for row, doc_id in zip(rows["row"].to_pylist(), rows["doc_id"].to_pylist(), strict=True):
+    row_numbers = rows["row"].to_pylist()
+    doc_ids = rows["doc_id"].to_pylist()
+    for row, doc_id in zip(row_numbers, doc_ids, strict=True):
         if doc_id == previous_id:
             counters.note("repeated_ids", doc_id)
         else:
             chosen.append(row)
         previous_id = doc_id
     return np.array(chosen, np.int64)
+
+
+def _numbered(documents: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return some rows of a table, with a column of their numbers, which sorting takes along."""
+    numbers = pa.array(rows)
+    return documents.take(numbers).append_column("row", numbers)
 
 
 def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) -> np.ndarray:
@@ -213,7 +225,7 @@ def _is_left_out(documents: pa.Table, left_out: pa.Table, counters: Counters) ->
     # Few documents share a hash with a removed one; only these are looked at one by one.
     may_be_left_out = np.isin(documents["hash"].to_numpy(), left_out["hash"].to_numpy())
     candidates = np.flatnonzero(may_be_left_out)
-    rows = documents.take(pa.array(candidates)).append_column("row", pa.array(candidates))
+    rows = _numbered(documents, candidates)
     is_left_out = np.zeros(documents.num_rows, bool)
     # Sorted, so that the first examples do not depend on the order in which files were read.
     for document in rows.sort_by(_ORDER).to_pylist():

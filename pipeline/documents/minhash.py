@@ -86,7 +86,8 @@ def hash_shingles(text: str) -> np.ndarray:
     shifted = np.stack([words[start : start + num_shingles] for start in range(length)])
     powers, _ = _powers()
     # The powers differ from row to row, so that the order of the words counts.
-    sums = (shifted * powers[1 : length + 1, None]).sum(axis=0, dtype=np.uint64)
+    power_of_row = powers[1 : length + 1, None]
+    sums = (shifted * power_of_row).sum(axis=0, dtype=np.uint64)
     return _mix(sums)
 
 
@@ -183,7 +184,8 @@ def shorten(signatures: np.ndarray) -> np.ndarray:
     """Return one byte of each hash in signatures, which suffices for `estimate_similarity`."""
     # The upper byte of a product (Fibonacci hashing) depends on all bits; the upper bytes of the
     # hashes themselves are mostly 0, because they are minima.
-    return ((signatures * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
+    products = signatures * np.uint32(0x9E3779B1)
+    return (products >> np.uint32(24)).astype(np.uint8)
 
 
 def estimate_similarity(ones: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -88,7 +88,9 @@ def pair_up(bands: np.ndarray, texts: np.ndarray) -> np.ndarray:
 
 def distinct(pairs: np.ndarray) -> np.ndarray:
     """Return the distinct rows of (pairs, 2), sorted."""
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    # Much faster than `np.unique` with an axis, which sorts rows as structured values.
+    one, other = pairs.T
+    pairs = pairs[np.lexsort((other, one))]
     differs = np.ones(len(pairs), bool)
     differs[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
     return pairs[differs]

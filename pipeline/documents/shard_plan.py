@@ -161,7 +161,11 @@ def _remaining(
 def _summed(
     records: Sequence[Scattered] | Sequence[Deduplicated], field: str, dtype: type
 ) -> np.ndarray:
-    counts = [np.frombuffer(getattr(record, field), dtype).astype(np.int64) for record in records]
+    """Return the sums of a field of counts per bucket, which records hold as bytes."""
+    counts: list[np.ndarray] = []
+    for record in records:
+        content: bytes = getattr(record, field)
+        counts.append(np.frombuffer(content, dtype).astype(np.int64))
     return np.sum(counts, axis=0)
 
 

@@ -48,17 +48,9 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-SCATTERED = TemporaryTable(
-    "documents",
-    "scatter",
-    pa.schema(
-        [
-            *_schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64()),
-            *DOCUMENTS,
-        ]
-    ),
-    ByDocument(),
-)
+_HASHES = _schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64())
+
+SCATTERED = TemporaryTable("documents", "scatter", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
 """All documents that were read."""
 
 KEYS = TemporaryTable(
@@ -77,7 +69,10 @@ KEYS = TemporaryTable(
 """A small row for each document, to find equal texts by."""
 
 BANDS = TemporaryTable(
-    "bands", "scatter", _schema(band_hash=pa.uint64(), text_hash=pa.uint64()), ByHash("band_hash")
+    "bands",
+    "scatter",
+    _schema(band_hash=pa.uint64(), text_hash=pa.uint64()),
+    ByHash("band_hash"),
 )
 """The bands of the documents' signatures: texts that share one may be similar."""
 
@@ -95,12 +90,18 @@ SKETCHES = TemporaryTable(
 """Shortened signatures, to estimate how similar two texts are."""
 
 CANDIDATES = TemporaryTable(
-    "pairs", "candidates", _schema(one=pa.uint64(), other=pa.uint64()), Whole()
+    "pairs",
+    "candidates",
+    _schema(one=pa.uint64(), other=pa.uint64()),
+    Whole(),
 )
 """Pairs of texts, by their hashes, that may be similar."""
 
 NEAR_DUPLICATES = TemporaryTable(
-    "near", "clusters", _schema(text_hash=pa.uint64(), kept=pa.string()), ByHash("text_hash")
+    "near",
+    "clusters",
+    _schema(text_hash=pa.uint64(), kept=pa.string()),
+    ByHash("text_hash"),
 )
 """Texts to remove, and the document that is kept instead."""
 

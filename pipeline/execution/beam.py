@@ -140,6 +140,7 @@ def _plan(stage: Stage[Any, Any], phase: Phase[Any, Any]) -> list[int]:
 
 
 def _work(dealt: tuple[int, Any], stage: Stage[Any, Any], phase: Phase[Any, Any]) -> int:
+    # A group: the number, and the list of its single copy.
     number, _ = dealt
     if number != NO_UNIT:
         directory = opened_directory(stage)
@@ -184,6 +185,7 @@ def run_pipeline(transforms: Sequence[RunStage], options: RunOptions) -> None:
 
 
 def _stop(stages: Sequence[Stage[Any, Any]]) -> None:
+    """Let no unit of the stages begin."""
     for stage in stages:
         with suppress(UserError, RunError):  # not opened yet
             directory = opened_directory(stage)

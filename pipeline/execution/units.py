@@ -165,6 +165,7 @@ def _records(directory: StageDirectory, phase: str, kind: type[R]) -> Iterator[R
 
 def finished_units(directory: StageDirectory, phase: str) -> set[int]:
     """Return the numbers of the units that have left a record."""
+    # 00012.json, but not plan.json.
     files = storage.file_names(directory.file(f"{WORK}/{phase}"))
     stems = (file.removesuffix(".json") for file in files)
     return {int(stem) for stem in stems if stem.isdecimal()}

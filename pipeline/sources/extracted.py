@@ -229,7 +229,8 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
     space, opening, inside, closing = match.groups()
     if not _HOLLOW.search(match[0]):
         return match[0]
-    if not inside and not space and match.string[match.start() - 1 : match.start()].isascii():
+    character_before = match.string[match.start() - 1 : match.start()]
+    if not inside and not space and character_before.isascii():
         return match[0]  # the call of a function
     # "a; b, c" is split into a | ; | b | , | c: an item, and each further one with its separator.
     first_item, *others = _SEPARATOR.split(inside)

@@ -84,7 +84,10 @@ def file_sizes(directory: str) -> dict[str, int]:
     if is_remote(directory):
         sizes = list_remote(directory, recursive=False)
         return {path.rsplit("/", 1)[1]: num_bytes for path, num_bytes in sizes.items()}
-    return {name: os.path.getsize(os.path.join(directory, name)) for name in file_names(directory)}
+    sizes: dict[str, int] = {}
+    for name in file_names(directory):
+        sizes[name] = os.path.getsize(os.path.join(directory, name))
+    return sizes
 
 
 @contextmanager

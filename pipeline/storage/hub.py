@@ -264,6 +264,8 @@ def _datasets() -> Any:
     import datasets.config
 
     datasets.disable_progress_bars()
+    # Not by USE_TORCH, which is read at the import: the caller may have imported it before us. A
+    # program that has loaded PyTorch already may rely on it.
     if "torch" not in sys.modules:
         datasets.config.TORCH_AVAILABLE = False
     return datasets
@@ -358,7 +360,9 @@ def _file_heads(files: Sequence[str]) -> list[Any]:
     for path in files:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
-        heads.append([os.path.basename(path), os.path.getsize(path), digest_of(head)])
+        # Not their times: a copy on another machine has the same content.
+        name = os.path.basename(path)
+        heads.append([name, os.path.getsize(path), digest_of(head)])
     return heads
 
 

@@ -47,6 +47,7 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
 
 def _list_remote_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
     root = glob_root(pattern)
+    # Without a wildcard it is a file, or else a folder, which is listed below.
     if root == pattern:
         kind, num_bytes = stat_remote(pattern)
         if kind == "File":

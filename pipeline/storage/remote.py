@@ -77,6 +77,7 @@ def _connect(path: str) -> tuple["FileSystem", str]:
             f"{path} cannot be opened: "
             "use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or hdfs://."
         )
+    # The first that is set and not empty.
     endpoint = None
     for variable in ENDPOINT_VARIABLES.get(scheme, ()):
         endpoint = endpoint or os.environ.get(variable) or None
@@ -262,6 +263,7 @@ def download(path: str, local: str) -> None:
 
 
 def _is_copy(local: str, num_bytes: int, modified_ns: int) -> bool:
+    """Return whether a local file has the size and the time that `download` gave its copy."""
     if not os.path.isfile(local):
         return False
     status = os.stat(local)

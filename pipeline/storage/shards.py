@@ -90,6 +90,7 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     """Return the columns of `schema` in `batches` as one; raise `ValueError` naming a column that
     does not fit.
     """
+    # Column by column, because an error of a whole table's cast does not name its column.
     table = pa.Table.from_batches(batches)
     columns: list[pa.Array] = []
     for field in schema:
