@@ -1,4 +1,4 @@
-"""The input files of ingest: their fingerprints, and the units that read them."""
+"""Fingerprint the input files of ingest, and plan the units that read them."""
 
 import hashlib
 from collections.abc import Sequence

@@ -43,6 +43,7 @@ class Layout:
     num_partitions: int
     """Of the training documents."""
     num_validation_partitions: int
+    """Of the validation documents, which come first in a file."""
     validation_below: int
     """Documents with a validation hash below are held out."""
 
@@ -116,6 +117,7 @@ class KeyRange:
 def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: Layout) -> list[Unit[KeyRange]]:
     """Return the units that read all of the small rows of one kind."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
+    # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
     units: list[Unit[KeyRange]] = []
     for partitions in cut_evenly(layout.num_key_partitions, num_units):
         units.append(

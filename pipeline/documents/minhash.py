@@ -104,14 +104,19 @@ def _hash_words(text: str) -> np.ndarray:
     """
     codes = np.frombuffer(text.lower().encode("utf-32-le"), "<u4")
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
+    #   text           i t ' s   我 们        kinds: word, separator or alone
+    #   kinds          w w - w - a  a
+    #   word starts    ^     ^   ^  ^
     kinds_before = np.concatenate([[_SEPARATOR], kinds[:-1]])
     begins_word = (kinds == _WORD) & (kinds_before != _WORD)
-    starts = np.flatnonzero((kinds == _ALONE) | begins_word)
+    is_alone = kinds == _ALONE
+    starts = np.flatnonzero(is_alone | begins_word)
     if not len(starts):
         return np.empty(0, np.uint64)
     powers, inverses = _powers()
     # A sum runs on to the start of the next word: separators in between must not count.
-    terms = np.where(kinds != _SEPARATOR, codes, 0) * powers[: len(codes)]
+    codes_of_words = np.where(kinds != _SEPARATOR, codes, 0)
+    terms = codes_of_words * powers[: len(codes)]
     sums = np.add.reduceat(terms, starts)
     return _mix(sums * inverses[starts])
 
@@ -156,8 +161,10 @@ def sign(shingles: np.ndarray) -> np.ndarray:
     """Return the MinHash signature, uint32 [NUM_HASHES], of at least one hashed shingle."""
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]
 
-    ends = np.array([0, len(shingles)], np.uint64)
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends, NUM_HASHES, 1)
+    # The offsets of a single set of hashes. The last argument is the seed of the hash functions:
+    # signatures of different seeds cannot be compared.
+    offsets = np.array([0, len(shingles)], np.uint64)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(shingles, offsets, NUM_HASHES, 1)
     return np.array(matrix.to_rows()[0], np.uint32)
 
 

@@ -1,4 +1,15 @@
-"""The temporary tables of ingest: their columns, which phase writes them, and how they are cut."""
+"""Define the temporary tables of ingest: their columns, the phases that write them, their cuts.
+
+The phases, with the tables between them in brackets. Near-duplicates are found on request::
+
+    scatter -+-> [documents] ------------------------------------------> gather
+             |                                                             ^
+             +-> [keys] ----------------------> deduplicate -> [left-out] -+
+             |                                       ^
+             +-> [bands] -> candidates -> [pairs]    |
+             |                               v       |
+             +-> [sketches] -----------> clusters -> [near]
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

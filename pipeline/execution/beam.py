@@ -1,4 +1,4 @@
-"""Data stages as Apache Beam transforms, and pipelines of them: the only module that imports Beam.
+"""Run data stages as Apache Beam transforms; the only module that imports Beam.
 
 An element is the number of a unit. Text never crosses: a unit reads and writes files, and runners
 keep what passes a `GroupByKey` in memory or bill for it. One stage, with two phases::

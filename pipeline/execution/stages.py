@@ -1,4 +1,4 @@
-"""Data stages: phases over one output directory, run to the manifest on this machine or on Beam.
+"""Open and finish data stages: phases over one output directory, up to its manifest.
 
 A stage is done in three steps, and any of them may run on another machine than the one before:
 

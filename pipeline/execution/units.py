@@ -1,4 +1,4 @@
-"""Units of work, and what they leave in the output directory so that any runner can resume.
+"""Keep plans and records of units of work in the output directory, so that any runner can resume.
 
 A *unit* (a range of input, a partition, a shard) reads, transforms and writes whole files in one
 step, and leaves a *record*: counters and the names of its files. A unit is done whole or not at

@@ -1,7 +1,7 @@
 """Read collections of books in one file, ``.tar`` (compressed or not) and ``.zip``, in place.
 
 Each text member (``.txt``, also ``.txt.gz`` and so on) is read as `books.read_book` reads a file, a
-piece at a time, so memory depends on no size but that of a zip's table of contents. The id of a
+piece at a time, so memory depends on no size but a zip's table of contents. The id of a
 document is the archive's name without its suffix, then the member's without ``.txt``. Bad members
 are counted and cost only themselves.
 """

@@ -9,7 +9,7 @@
   hard-wrapped);
 - ``line``: each line;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
-  of several lines, nearly all of which end a sentence, separated by blank lines), else ``file``.
+  of several lines between blank lines; nearly every line ends a sentence), else ``file``.
 
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
 ``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of

@@ -1,6 +1,6 @@
 """Find the prose in articles that another program extracted from a wiki, and repair it.
 
-Such programs are WikiExtractor and that of ``wikimedia/wikipedia``. In their text a line is a
+WikiExtractor is one, the builder of ``wikimedia/wikipedia`` another. In their text a line is a
 paragraph, a heading, or the rest of a list or a table (a third of the lines, with 2% of the words).
 Removed templates leave holes, as in "Apollo (; Greek: …)", in one English article of seven.
 """

@@ -1,7 +1,7 @@
 """Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
 The columns are ``id``, ``url``, ``title`` and ``text``; only the text is required. If ``url`` is a
-Wikimedia address, source and language are those of the wiki (``enwiki``, ``en``), the id is the
+Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is the
 page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
 hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
 """
